@@ -17,8 +17,8 @@ pub const SYSTEM: Db = 256;
 /// How many databases there are, [`SYSTEM`] included.
 pub const DATABASES: usize = 257;
 
-/// Why a typed call or a transaction did not finish. [`Stop::Refused`] and [`Stop::Fault`] are errors; inside a transaction the others are passed on,
-/// and the transaction is run again.
+/// Why a typed call or a transaction did not finish. [`Stop::Refused`] and [`Stop::Fault`] are errors; inside a transaction the other variants are
+/// passed on, and the transaction is run again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Stop {
     /// Nothing was published: the call is run again, and locks more keys then.
@@ -114,7 +114,7 @@ pub struct New<'a> {
     pub kind: Kind,
     pub value: Value<'a>,
     pub expiry_ms: Option<u64>,
-    /// Such a value is never inline. Must be told exactly: the chores look into no value that does not tell.
+    /// The earliest expiry of a field. A value with one is never inline. It must be exact: maintenance looks only into values that have one.
     pub inner_expiry_ms: Option<u64>,
     pub flags: u32,
     pub raw: bool,
@@ -221,7 +221,7 @@ pub struct Limits {
     pub lfu_decay_minutes: u32,
     /// Whether expired keys are collected actively (`DEBUG SET-ACTIVE-EXPIRE`).
     pub active_expiry: bool,
-    /// Whether what has expired stays, and nothing is evicted, since whoever imports the data says himself what goes (`import-mode`).
+    /// Whether expired keys stay and nothing is evicted, since the client that imports the data removes keys itself (`import-mode`).
     pub importing: bool,
 }
 
@@ -274,7 +274,7 @@ pub enum Counter {
     ExpiredFields = 14,
     /// Keys changed by commits.
     Changes = 15,
-    /// Large values, and keys of flushed databases, whose memory went without anybody waiting for it.
+    /// Large values, and keys of flushed databases, whose memory was freed later, while no call waited for it.
     Freed = 16,
     /// Nodes that were moved so that slabs come free.
     Moved = 17,
@@ -289,10 +289,10 @@ const _: () = assert!(at::COUNTERS + 8 * Counter::Recoveries as u64 == at::RECOV
 /// What a sample of a database's keys with an expiry has shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expiries {
-    /// Keys looked at, and those of them that have expired and are not collected yet.
+    /// Keys looked at, and those of them that have expired and are not removed yet.
     pub keys: u64,
     pub expired: u64,
-    /// What is left of the others' lives on average, in milliseconds.
+    /// How long the other ones still live on average, in milliseconds.
     pub left_ms: u64,
 }
 

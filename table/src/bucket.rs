@@ -189,7 +189,7 @@ pub fn erase(bucket: &mut impl WordsMut, unit: usize, units: usize) {
     }
 }
 
-/// Puts an entry into free units, moving others together if need be; answers its first unit, or `None` when it is full.
+/// Puts an entry into free units, and moves others together if necessary. Returns its first unit, or `None` when the bucket is full.
 pub fn insert(bucket: &mut impl WordsMut, tag: u8, image: &Image) -> Option<usize> {
     let free = matches(&bucket.tag_words(), FREE);
     if (free.count_ones() as usize) < image.units {
@@ -210,8 +210,9 @@ pub fn insert(bucket: &mut impl WordsMut, tag: u8, image: &Image) -> Option<usiz
     Some(unit)
 }
 
-/// The unit at which, or not far behind which, an entry of this tag is put if it can be: who looks for it fetches the line there together with
-/// the header line, instead of after it. In a bucket that is 92 % full 61 % lie whole in that line and the next (simulated). A hint: nothing relies on it.
+/// The unit at which, or not far behind which, an entry of this tag is put if there is room. So a lookup can fetch that cache line together with
+/// the header line, instead of after it. In a bucket that is 92 % full, 61 % of the entries lie completely in that line and the next (simulated).
+/// It is a hint: nothing relies on it.
 #[inline(always)]
 pub const fn preferred_unit(tag: u8) -> u64 {
     (tag as u64 * UNITS as u64) >> 8

@@ -1,10 +1,11 @@
-//! Changes: what every commit says of what happened to which key, once, in one place; and the messages that leave with a commit.
+//! Changes: what each commit reports about the keys that it changes, and the messages that leave with the commit.
 //!
-//! A command (or a chore) notes a change while its transaction runs; when that is about to commit, the one [`ChangeSink`] of the process
-//! is shown all of them and answers with messages to inboxes (`shm::inbox`), which become true together with the keys: nobody hears
-//! of what has not happened, and what has happened is heard of, whoever dies when. A retry notes and posts everything again.
+//! A command (or maintenance) notes a change while its transaction runs. Right before the commit, the one [`ChangeSink`] of the process
+//! sees all of them and posts messages to inboxes (`shm::inbox`). The store that commits the keys also commits the messages. So no
+//! receiver hears of a change that was not committed, and each committed change is heard of, also if a thread dies at any step. If the
+//! transaction runs again, it notes and posts everything again.
 //!
-//! Where nobody listens a change costs one load: see [`Table::interest`].
+//! If no thread listens, a change costs one load: see [`Table::interest`].
 
 use polder_shm::layout::{header, interest, seat as at};
 use polder_shm::{Locked, Seat, Segment};
@@ -28,7 +29,7 @@ pub struct Change<'c> {
     pub key: Option<&'c [u8]>,
 }
 
-/// Who is told of changes, right before they are committed: with the keys' locks held, so that nobody sees them earlier.
+/// The receiver of changes. It is called right before they are committed, while the keys are locked, so no reader sees them earlier.
 pub trait ChangeSink: Send + Sync {
     /// Posts what is to be told; [`Txn::glimpse`] and [`Txn::post`] are what it may use of the transaction.
     ///
@@ -55,9 +56,10 @@ pub(crate) struct Post {
 }
 
 impl Table {
-    /// Who listens to what in this segment: bits of `shm::layout::interest`.
+    /// What any thread of this segment listens to: bits of `shm::layout::interest`.
     ///
-    /// SYNC: interest. Asked after a key's lock has been taken: who said that he listens and then read the key before we locked it is seen.
+    /// SYNC: interest. To be called after the key's lock was taken. A listener stores its interest first and reads the key second
+    /// ([`take_interest`]). So if it has read the key before this thread locked it, its interest is seen here.
     #[inline(always)]
     pub fn interest(&self) -> u64 {
         interest_of(self.segment())
@@ -95,9 +97,10 @@ fn is_heard(bits: u64, what: u64) -> bool {
     heard(bits) & what != 0
 }
 
-/// Interests without keyspace events that nothing hears: these are messages to subscribers, and where no seat has any, a change is not worth telling.
-/// A transaction that has left some untold looks again before it commits (`Txn::tell_listeners`): its client must not be told OK, and a subscriber that came
-/// meanwhile and read the keys as they were hear nothing. A fast path asks under the key's lock, right before it commits.
+/// Interests without keyspace events that nothing hears: these events are messages to subscribers, so they are left out while no seat has a
+/// subscriber. A transaction that has left some out looks again before it commits (`Txn::tell_listeners`). Otherwise a subscriber could
+/// come meanwhile, read the old keys, and never hear of a change whose client gets its OK. A fast path asks under the key's lock, right
+/// before it commits.
 #[inline(always)]
 const fn heard(bits: u64) -> u64 {
     const EVENTS: u64 = interest::EVENTS | interest::MISSES;
@@ -110,7 +113,8 @@ pub fn interest_at(segment: &Segment, index: u64) -> (u64, u64) {
     (word & interest::ALL, word >> 8)
 }
 
-/// Says, for the calling thread's seat, that changes of some kind are worth telling: before anything is read that must not be missed.
+/// Stores that the calling thread's seat listens to changes of some kind. It must be called before the thread reads any key whose later
+/// changes it must not miss.
 pub fn take_interest(seat: &Seat, bits: u64) {
     use std::sync::atomic::{Ordering, fence};
     let segment = seat.segment();
@@ -119,8 +123,8 @@ pub fn take_interest(seat: &Seat, bits: u64) {
     let mine = if of == life { mine } else { 0 };
     if mine & bits != bits {
         seat.set(at::INTEREST, life << 8 | mine | bits);
-        // SYNC: interest. The count of changes goes on although the bits may be set already, so that who has looked at the seats before
-        // this and is about to clear them finds out. Restated in shm's tests/models.rs (`interest`): change both.
+        // SYNC: interest. The count of changes is raised even if the bits are set already. So a thread that has looked at the seats before
+        // this and is about to clear the bits finds the word changed. Restated in shm's tests/models.rs (`interest`): change both.
         let word = segment.word(header::INTEREST);
         let set = |now: u64| Some((now | bits).wrapping_add(interest::CHANGE));
         let _ = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, set);
@@ -128,7 +132,8 @@ pub fn take_interest(seat: &Seat, bits: u64) {
     fence(Ordering::SeqCst);
 }
 
-/// As [`take_interest`] and [`lose_interest`], of what is looked up seat by seat and never in the header's word: as cheap as it is often said.
+/// As [`take_interest`] and [`lose_interest`], for bits that are looked up seat by seat and never in the header's word. It is called often
+/// and is cheap.
 pub fn show_interest(seat: &Seat, bits: u64, cares: bool) {
     let (mine, of) = interest_at(seat.segment(), seat.index());
     let mine = if of == seat.life() { mine } else { 0 };
@@ -138,7 +143,7 @@ pub fn show_interest(seat: &Seat, bits: u64, cares: bool) {
     }
 }
 
-/// Says that the calling thread's seat does not care any more for changes of some kind.
+/// Stores that the calling thread's seat no longer listens to changes of some kind.
 pub fn lose_interest(seat: &Seat, bits: u64) {
     let (mine, of) = interest_at(seat.segment(), seat.index());
     if of == seat.life() && mine & bits != 0 {
@@ -147,19 +152,19 @@ pub fn lose_interest(seat: &Seat, bits: u64) {
     }
 }
 
-/// Seats that have gone and have listened to something: what they have left is to be swept, and then they are forgotten.
+/// Seats without an owner whose last owner listened to something. Their records are swept, and then [`forget_deaf`] clears their words.
 pub fn deaf(segment: &Segment) -> Vec<(u64, u64)> {
     let words = (0..segment.seats_high()).map(|index| (index, segment.observe(segment.seat_at(index) + at::INTEREST)));
     words.filter(|(index, word)| word & interest::ALL != 0 && !segment.lives(*index, word >> 8)).collect()
 }
 
-/// Forgets what one of [`deaf`] has listened to.
+/// Clears the interest of one of the seats that [`deaf`] returns.
 pub fn forget_deaf(segment: &Segment, (index, word): (u64, u64)) {
-    // S2: a designated word. A new owner who has said something by now has another life, and with it another word.
+    // S2: a designated word. If a new owner of the seat has stored an interest by now, the word names another life, and this does nothing.
     let _ = segment.exchange(segment.seat_at(index) + at::INTEREST, word, 0);
 }
 
-/// Clears the bits that no living seat has, but for those that settings set.
+/// Clears the bits that no living seat has, except those that settings set.
 pub fn settle_interest(segment: &Segment) {
     let now = segment.observe(header::INTEREST);
     let mut wanted = now & (interest::EVENTS | interest::MISSES);
@@ -170,7 +175,7 @@ pub fn settle_interest(segment: &Segment) {
         }
     }
     if now & interest::ALL & !wanted != 0 {
-        // Whoever sets a bit meanwhile has changed the word: another time.
+        // If a thread has set a bit meanwhile, it has changed the word, and this does nothing; a later call tries again.
         let _ = segment.exchange(header::INTEREST, now, now & !(interest::ALL & !wanted));
     }
 }
@@ -208,23 +213,23 @@ impl Txn<'_> {
         &self.seat
     }
 
-    /// The client for whom this transaction is made (0: nobody), for those who do not want to hear of their own changes.
+    /// The client for which this transaction runs (0: none). Some clients do not want to hear of their own changes.
     pub fn origin(&self) -> u64 {
         self.origin.get()
     }
 
-    /// Sets what [`Txn::origin`] answers.
+    /// Sets what [`Txn::origin`] returns.
     pub fn set_origin(&self, client: u64) {
         self.origin.set(client);
     }
 
-    /// Who listens to what.
+    /// As [`Table::interest`].
     #[inline]
     pub fn interest(&self) -> u64 {
         interest_of(self.segment())
     }
 
-    /// Says what happens to a key by this transaction. Free where nobody listens.
+    /// Notes what this transaction does to a key. It costs one load if no thread listens.
     #[inline]
     pub fn note_change(&self, class: char, event: &'static str, db: Db, key: &[u8]) {
         if db == SYSTEM {
@@ -238,7 +243,7 @@ impl Txn<'_> {
         }
     }
 
-    /// Whether events were left untold that are heard by now.
+    /// Whether events were left untold although there is a subscriber by now.
     pub(crate) fn has_new_hearers(&self) -> bool {
         self.scratch.unheard.get() && all_interest(self.segment()) & interest::SUBSCRIBERS != 0
     }
@@ -248,14 +253,15 @@ impl Txn<'_> {
         self.scratch.changes.borrow().len()
     }
 
-    /// Whether a change of a key has been noted after so many others; only where somebody listens.
+    /// Whether a change of a key was noted after the first `noted` ones. Changes are noted only if a thread listens.
     pub fn has_changed_since(&self, noted: usize, db: Db, key: &[u8]) -> bool {
         let changes = self.scratch.changes.borrow();
         let later = changes.iter().skip(noted).filter(|change| change.db == db && !matches!(change.class, 'm' | 'n'));
         later.into_iter().any(|change| change.key.is_none_or(|at| self.scratch.key_of(at) == key))
     }
 
-    /// As [`Txn::note_change`], of all keys of a database at once. Whether somebody listens is asked with the map's lock: see [`Txn::await_map`].
+    /// As [`Txn::note_change`], of all keys of a database at once. It is noted in any case; whether a thread listens is asked later, under
+    /// the map's lock: see [`Txn::await_map`].
     pub(crate) fn note_change_of_all(&self, event: &'static str, db: Db) {
         if db != SYSTEM {
             self.keep_change('\0', event, db, None);
@@ -269,7 +275,7 @@ impl Txn<'_> {
         self.scratch.changes.borrow_mut().push(Noted { class, event, db, key });
     }
 
-    /// Looks at a key without locking or relying on it: what is found was true a moment ago.
+    /// Looks at a key without locking it or adding it to the read set: what is found was true a moment ago.
     ///
     /// # Errors
     /// A fault.
@@ -289,7 +295,7 @@ impl Txn<'_> {
     /// Sends a message to a seat, in one of its lives, when this transaction commits.
     pub fn post(&self, to: u64, life: u64, parts: &[&[u8]]) {
         let (mut mail, mut posts) = (self.scratch.mail.borrow_mut(), self.scratch.posts.borrow_mut());
-        // What goes to many is kept once.
+        // A message to many receivers is kept once.
         let bytes = match posts.last().map(|last| last.bytes) {
             Some((begin, end)) if is_made_of(&mail[begin..end], parts) => (begin, end),
             _ => {
@@ -301,7 +307,8 @@ impl Txn<'_> {
         posts.push(Post { to, life, bytes });
     }
 
-    /// Shows the sink what has been noted. Asks for another attempt, which notes all, where events were left untold and are heard by now.
+    /// Shows the sink what has been noted. If events were left untold and a subscriber has come meanwhile, it fails with [`Stop::Retry`]:
+    /// the next attempt notes them.
     pub(crate) fn tell_listeners(&self) -> Result<(), Stop> {
         if self.has_new_hearers() {
             return Err(Stop::Retry);
@@ -325,7 +332,8 @@ impl Txn<'_> {
         !self.scratch.posts.borrow().is_empty()
     }
 
-    /// Locks the inboxes that get something, by the numbers of their seats (T2: after everything else), and notes what becomes of them.
+    /// Locks the inboxes that get messages, in the order of their seats' numbers (T2: after everything else), and notes their new words in
+    /// the journal.
     pub(crate) fn note_posts(&self) -> Result<(), Stop> {
         if !self.has_posts() {
             return Ok(());
@@ -347,7 +355,7 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// Locks the inboxes to which a transaction that has read only has something to tell.
+    /// For a transaction that has only read: locks the inboxes to which it posts.
     pub(crate) fn lock_posts(&self) -> Result<(), Stop> {
         self.tell_listeners()?;
         if self.has_posts() {

@@ -1,7 +1,19 @@
-//! The chores: collecting what has expired, evicting when memory is short, sweeping flushed databases, recovering the dead.
+//! Maintenance (*chores*): removing what has expired, evicting when memory is short, sweeping flushed databases, recovering dead seats.
 //!
-//! Any attached thread may do them (the warden is a hint, not a daemon), and every chore is safe when two do it at once. With
-//! no server running, in-process callers do a little at a time.
+//! It belongs to no process: any attached thread may do it, and each task is safe when two threads do it at once. The header's time of
+//! the last round (WARDEN) is a hint. When no server runs, in-process callers do a little at a time.
+//!
+//! Expiry finds its work by lower bounds: each database and each extent has a word below which no expiry in it lies. To compute a bound
+//! anew, a thread first *lifts* it to the greatest value, then looks at all entries, and then lowers it to the earliest expiry that it
+//! has found. A thread that writes an expiry lowers the bounds, too: first the extent's, then the database's, while it holds the lock of
+//! the entry's bucket and before it commits (`place.rs`). Why no expiry is forgotten:
+//! - If the writer lowers an extent's bound after it was lifted, the bound stays that low.
+//! - If it lowers the extent's bound before, the search finds the entry, or it finds the bucket locked. A locked bucket counts as
+//!   [`UNKNOWN`], a bound that is always due.
+//! - The search lifts the database's bound first and reads the extents' bounds after that. So if the writer's lowering of the database's
+//!   bound is lost to the lift, the search sees the bound of the extent.
+//! - If the searching thread dies, recovery lowers the bound to 0. If it is stopped, other threads treat the bound as due
+//!   (`stalled_bounds`).
 
 use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
@@ -24,15 +36,16 @@ use crate::recording;
 use crate::table::Table;
 use crate::txn::Txn;
 
-/// The longest time between two rounds, in milliseconds: the dead are looked after at least so often.
+/// The longest time between two rounds, in milliseconds, and so between two looks for dead seats.
 const ROUND_MS: u64 = 1_000;
 /// The pause between two rounds while extents are found that can shrink.
 const THINNING_MS: u64 = 5;
-/// The longest pause between two attempts to sweep while somebody is in the way.
+/// The longest pause between two attempts to sweep while another thread holds a lock that the sweep needs.
 const SWEEP_PAUSE_MS_MAX: u64 = 256;
-/// How long a chore waits for a lock, whose holder may be stopped. It comes back. A server's loop does chores: as long as for a call.
+/// How long maintenance waits for a lock, whose holder may be stopped; it tries again later. A server's loop runs it between calls, so the
+/// wait is as long as that of a call.
 const PATIENCE: Duration = Duration::from_micros(100);
-/// Victims whose holders do not let go before eviction gives up.
+/// How many victims may stay locked by other threads before eviction gives up.
 const BUSY_VICTIMS_MAX: u32 = 8;
 /// Attempts to collect one key in one round.
 const COLLECT_ATTEMPTS: u32 = 3;
@@ -40,9 +53,10 @@ const COLLECT_ATTEMPTS: u32 = 3;
 const FIELDS_PER_COMMIT: u64 = 256;
 /// Keys that one call evicts, at most, while memory is less than a twentieth above its limit.
 const EVICTED_PER_CALL: u32 = 8;
-/// Who changes fewer keys between two questions rests ([`Table::rest`]): to fill its caches again costs it less than that.
+/// A thread that has changed fewer keys since its last call of [`Table::rest`] gives its cached nodes back; filling its caches again costs
+/// less than these changes did.
 const RESTING_CHANGES: u64 = 64;
-/// One in so many evictions looks whether the key's extent can shrink.
+/// One eviction in this many looks whether the key's extent can shrink.
 const EVICTIONS_PER_LOOK: u64 = 16;
 /// Draws of a victim before eviction gives up.
 const DRAWS_MAX: u32 = 20_000;
@@ -50,19 +64,20 @@ const DRAWS_MAX: u32 = 20_000;
 /// What a seat lifts while it looks for expired keys: the bounds of a database and of one of its extents.
 const DATABASE_BOUND: u64 = 0;
 const EXTENT_BOUND: u64 = 1;
-/// A bound that another thread has kept lifted for so long is not waited for: the thread may be stopped.
+/// A bound that another thread has kept lifted for this long is treated as due: the thread may be stopped.
 const LIFT_PATIENCE: Duration = Duration::from_millis(500);
-/// The bound of what could not be looked at. Not the present: who holds a lock there may be about to commit what has expired since.
+/// The bound of what could not be looked at. The present time would not do: the holder of a lock there may be about to commit an entry
+/// whose expiry has passed meanwhile.
 const UNKNOWN: u64 = 0;
 
 impl Table {
-    /// One round of the chores, at most about `budget_us`; answers in how many milliseconds the next is due.
+    /// One round of maintenance, for about `budget_us` at most. Returns in how many milliseconds the next one is due.
     pub fn chores(&self, budget_us: u64) -> u64 {
         let end = Instant::now() + Duration::from_micros(budget_us);
         let segment = self.segment();
         segment.publish(header::WARDEN, polder_base::time::now_ms());
         segment.recover_dead();
-        // Half of the time at most: what is due is due.
+        // For half of the time at most, so that the tasks below get their time.
         let mut due_ms = if segment.free_gone(Instant::now() + Duration::from_micros(budget_us / 2)) { 1 } else { ROUND_MS };
         let stands_still = self.stands_still();
         let limits = self.limits();
@@ -71,7 +86,7 @@ impl Table {
             due_ms = due_ms.min(self.expire(end));
             self.count(Counter::ExpiryUs, begun.elapsed().as_micros() as u64);
         }
-        // A limit that was lowered holds before somebody writes.
+        // Eviction is done here, too, so that a lowered limit takes effect before the next write.
         let evicts = limits.evicts() && !stands_still;
         due_ms = due_ms.min(self.sweep(end));
         if evicts && self.evict(Some(end)) && self.claimed() > limits.memory_max {
@@ -92,27 +107,28 @@ impl Table {
         due_ms
     }
 
-    /// Until when clients wait (CLIENT PAUSE), in milliseconds since the Unix epoch, and whether only those who write do. One load.
+    /// Until when clients are paused (CLIENT PAUSE), in milliseconds since the Unix epoch, and whether only their writes are. One load.
     #[inline]
     pub fn paused(&self) -> (u64, bool) {
         let word = self.segment().load(header::PAUSE);
         (word >> 1, word & 1 != 0)
     }
 
-    /// Whether keys stay as they are while clients wait: what has expired is not seen, and goes when they go on. Nobody writes, so nothing is evicted.
+    /// Whether keys stay as they are since clients are paused. Reads do not see what has expired, and it is removed after the pause. No client
+    /// writes, so nothing is evicted.
     pub(crate) fn stands_still(&self) -> bool {
         let (until_ms, _) = self.paused();
         until_ms != 0 && until_ms > polder_base::time::now_ms()
     }
 
-    /// Collects what has expired; answers in how many milliseconds something else does.
+    /// Removes what has expired. Returns in how many milliseconds the next expiry is due.
     fn expire(&self, end: Instant) -> u64 {
         let now = polder_base::time::now_ms();
         let Ok(seat) = self.seat() else { return ROUND_MS };
         let stalled = self.stalled_bounds(&seat);
         let used = (0..DATABASES as Db).filter(|db| self.segment().observe(map_at(*db)) != 0);
         let due = used.map(|db| {
-            // The pin keeps nodes of the database from becoming others'.
+            // The pin keeps nodes of the database from being freed and used again.
             seat.pin();
             let due_ms = self.expire_if_due(&seat, db, now, end, &stalled);
             seat.unpin();
@@ -121,14 +137,14 @@ impl Table {
         due.min().map_or(ROUND_MS, |due_ms| due_ms.min(ROUND_MS))
     }
 
-    /// Bounds that say nothing for longer than a thread that runs would take: the thread that has lifted them may be stopped. They are treated as due,
-    /// once in [`LIFT_PATIENCE`]. What that thread lowers them to, when it goes on, is at worst a time that has passed.
+    /// Bounds that have been lifted for longer than a running thread needs: the thread that has lifted them may be stopped. They are treated
+    /// as due, once in [`LIFT_PATIENCE`]. If that thread goes on, it lowers the bound to a time that at worst has passed, which is safe.
     fn stalled_bounds(&self, seat: &Seat) -> Vec<u64> {
         let lifted = seat.lifted_beside();
         let mut known = match self.lifts.try_lock() {
             Ok(known) => known,
             Err(TryLockError::Poisoned(known)) => known.into_inner(),
-            // Another thread of this process is at it.
+            // Another thread of this process does this now.
             Err(TryLockError::WouldBlock) => return Vec::new(),
         };
         known.retain(|(lift, _)| lifted.contains(lift));
@@ -162,14 +178,14 @@ impl Table {
             self.count(Counter::ExpiryCuts, 1);
             return 1;
         }
-        // Lowered again by whoever writes an expiry from here on, and by us to what we have seen.
+        // From here on each thread that writes an expiry lowers it, and this thread lowers it to what it has found.
         seat.lift(DATABASE_BOUND, node + database::EXPIRY_MIN);
         let left = self.expire_database(db, now, end, stalled);
         seat.land(DATABASE_BOUND, left);
         left.saturating_sub(now).max(1)
     }
 
-    /// Collects what has expired in a database; answers the earliest expiry that is left. The seat is pinned.
+    /// Removes what has expired in a database. Returns a lower bound of the expiries that are left. The seat is pinned.
     fn expire_database(&self, db: Db, now: u64, end: Instant, stalled: &[u64]) -> u64 {
         let mut extents = Vec::new();
         let mut left = if self.each_extent(db, &mut |extent| extents.push(*extent)) { u64::MAX } else { UNKNOWN };
@@ -190,7 +206,8 @@ impl Table {
             let seat = txn.seat.clone();
             let (due, remaining) = txn.due_in(&found, now);
             drop(txn);
-            // Before the bound is lowered to what remains: who dies in between must not have forgotten those that are due.
+            // What is due is removed before the bound is lowered to what remains. If the thread dies in between, recovery lowers the bound to
+            // 0, so no expired key is forgotten.
             let collected = due.iter().all(|due| match due {
                 Due::Key(key) => self.collect(db, found.root, key).is_ok(),
                 Due::Fields(key) => self.collect_fields(db, found.root, key, end).is_ok(),
@@ -203,13 +220,13 @@ impl Table {
         left
     }
 
-    /// Takes away a key that has expired, if it still has, nobody holds it for long, and the database is still the one of `root`: after
-    /// SWAPDB or a FLUSH it is not the one whose bound is to be lifted.
+    /// Removes a key if it is still expired and no other thread holds it for long. It also checks that the database still has this `root`:
+    /// after SWAPDB or a FLUSH, the number names another database, and not the one whose bound was lifted.
     fn collect(&self, db: Db, root: u64, key: &[u8]) -> Result<(), Stop> {
         self.collecting(db, root, key, |_| Ok(false)).map(drop)
     }
 
-    /// Holds a key, which takes it away if it has expired, does `more`, and commits; answers what that answers.
+    /// Holds a key, which removes it if it has expired, runs `more`, and commits. Returns what `more` returned.
     fn collecting(&self, db: Db, root: u64, key: &[u8], more: impl Fn(&Txn<'_>) -> Result<bool, Stop>) -> Result<bool, Stop> {
         let txn = self.begin(Mode::Write)?;
         txn.limit_patience(PATIENCE);
@@ -227,7 +244,7 @@ impl Table {
         Err(Stop::Retry)
     }
 
-    /// Takes away keys and fields that a reader has found expired ([`crate::Txn::take_stale`]), as far as nobody is in the way.
+    /// Removes keys and fields that a reader has found expired ([`crate::Txn::take_stale`]), except those that other threads keep locked.
     #[cold]
     pub fn collect_stale(&self, keys: &[(Db, Vec<u8>)]) {
         if self.stands_still() || self.imports() {
@@ -235,7 +252,7 @@ impl Table {
         }
         for (db, key) in keys {
             let root = self.segment().observe(directory::map_at(*db) + 8);
-            // An expired key goes by being held. Whatever stands in the way: it stays expired, and the chores come by.
+            // Holding an expired key removes it. If that fails, the key stays expired, and maintenance removes it later.
             let _ = self.collect_fields(*db, root, key, Instant::now());
         }
     }
@@ -250,7 +267,7 @@ impl Table {
         Ok(())
     }
 
-    /// Makes room by the eviction policy until memory is below the limit; answers false when that is impossible.
+    /// Makes room by the eviction policy until memory is below the limit; returns false when that is impossible.
     #[inline]
     pub fn make_room(&self) -> bool {
         self.is_unlimited() || self.evict(None)
@@ -261,7 +278,7 @@ impl Table {
         self.is_unlimited() || self.evict(Some(Instant::now() + most))
     }
 
-    /// Whether what was written last has gone beyond the limit, so that something is to be evicted.
+    /// Whether the last write has passed the limit, so that keys are to be evicted.
     #[inline]
     pub fn is_crowded(&self) -> bool {
         !self.is_unlimited() && {
@@ -271,7 +288,7 @@ impl Table {
         }
     }
 
-    /// As [`Table::make_room`], until `end` at most; answers whether there is hope then.
+    /// As [`Table::make_room`], until `end` at most. Returns false if a write should fail with OOM now.
     fn evict(&self, end: Option<Instant>) -> bool {
         let limits = self.limits();
         if limits.memory_max == 0 {
@@ -282,15 +299,15 @@ impl Table {
             return true;
         }
         while self.claimed() > limits.memory_max {
-            // Room shows only when enough of an extent is free: what it takes until then is spread over many calls.
+            // Memory comes free only when enough of an extent is empty. The evictions that this takes are spread over many calls.
             if evicted >= EVICTED_PER_CALL && self.claimed() <= limits.memory_max + limits.memory_max / 20 {
                 return true;
             }
             if end.is_some_and(|end| Instant::now() > end) {
                 return true;
             }
-            // What a FLUSH has left goes before any key does. Trees count until they have been taken apart.
-            if self.litter().next().is_some() || self.relief.is_hopeful() {
+            // What a FLUSH has left is freed before any key is evicted. Trees count as used until they have been taken apart.
+            if self.garbage().next().is_some() || self.relief.is_hopeful() {
                 let swept = self.sweep_once();
                 self.reclaim();
                 if self.claimed() <= limits.memory_max + limits.memory_max / 20 {
@@ -305,7 +322,7 @@ impl Table {
             }
             match self.evict_one(&limits, &mut draws) {
                 Ok(true) => (busy, evicted) = (0, evicted + 1),
-                // Others may be less dear to their holders.
+                // Another victim may not be locked.
                 Err(Stop::Busy) if busy < BUSY_VICTIMS_MAX => busy += 1,
                 _ => return self.claimed() <= limits.memory_max,
             }
@@ -313,7 +330,7 @@ impl Table {
         true
     }
 
-    /// Bytes in use that are not on their way out already, nor kept for a snapshot.
+    /// Bytes in use, without those that are retired already, are kept for a snapshot, or belong to the change log.
     pub fn claimed(&self) -> u64 {
         let segment = self.segment();
         let passing = segment.sum_over_seats(at::RETIRED_BYTES).wrapping_add(segment.sum_over_seats(at::OVERLAY_BYTES));
@@ -389,28 +406,29 @@ impl Table {
         best.map(|(_, db, image)| Ok((db, txn.key_of(&image)?))).transpose()
     }
 
-    /// Frees flushed databases, extent by extent; answers in how many milliseconds it is to go on.
+    /// Frees flushed databases, extent by extent. Returns in how many milliseconds it is to go on.
     fn sweep(&self, end: Instant) -> u64 {
         loop {
             let swept = self.sweep_once();
-            // At once, or the list of what it retires would take the memory that it is to free.
+            // Right after each step: otherwise the list of retired nodes would take the memory that the sweep is to free.
             let freed = self.reclaim();
             match swept {
                 Ok(Swept::Some | Swept::All) => self.sweep_pause_ms.store(0, Ordering::Relaxed),
                 Err(Stop::Fault(Fault::Full(_))) if freed => {}
-                // Somebody else is at it, or holds a key there; or it is done.
+                // Another thread sweeps or holds a key there, or there is nothing left.
                 Ok(Swept::Nothing) | Err(_) => return self.put_off_sweep(),
             }
             if Instant::now() >= end {
-                return if self.litter().next().is_none() { ROUND_MS } else { 1 };
+                return if self.garbage().next().is_none() { ROUND_MS } else { 1 };
             }
         }
     }
 
-    /// When to sweep again where there was nothing to be done: whoever is in the way may be stopped, so each time later than the last time. His
-    /// going on or his death then shows this much later, and nobody waits for that: who needs the room sweeps by himself.
+    /// When to sweep again after a step that could do nothing. The thread that holds the lock may be stopped, so each pause is longer than
+    /// the last one. The sweep then goes on that much later after the thread has gone on or died. No call waits for it: a write that needs
+    /// the room sweeps by itself.
     fn put_off_sweep(&self) -> u64 {
-        let pause_ms = match self.litter().next() {
+        let pause_ms = match self.garbage().next() {
             None => 0,
             Some(_) => (self.sweep_pause_ms.load(Ordering::Relaxed) * 2).clamp(1, SWEEP_PAUSE_MS_MAX),
         };
@@ -421,12 +439,12 @@ impl Table {
     /// One step of the sweep.
     fn sweep_once(&self) -> Result<Swept, Stop> {
         let mut outcome = Ok(Swept::Nothing);
-        for (cell, node) in self.litter() {
+        for (cell, node) in self.garbage() {
             let txn = self.begin(Mode::Write)?;
             outcome = txn.sweep_step(cell, node);
             match &outcome {
                 Ok(Swept::Some | Swept::All) | Err(Stop::Fault(_)) => break,
-                // Somebody holds a key there, and may be stopped: there may be another one.
+                // Another thread, which may be stopped, holds a key there. There may be another database to sweep.
                 _ => {}
             }
         }
@@ -434,14 +452,14 @@ impl Table {
     }
 
     /// Flushed databases that may be swept, and the cells that name them.
-    pub(crate) fn litter(&self) -> impl Iterator<Item = (u64, u64)> {
+    pub(crate) fn garbage(&self) -> impl Iterator<Item = (u64, u64)> {
         let segment = self.segment();
         let cells = (0..GARBAGE_SLOTS).map(|cell| GARBAGE_AT + cell * 8);
         let filled = cells.map(|cell| (cell, segment.observe(cell))).filter(|(_, node)| *node != 0);
         filled.filter(|(_, node)| !recording::is_wanted(segment, *node))
     }
 
-    /// Frees some of what this thread has retired and nobody can be looking at any more; answers whether there was any.
+    /// Frees some of what this thread has retired and no thread can be reading any more. Returns whether there was any.
     pub fn reclaim(&self) -> bool {
         let Some(seat) = self.seat().ok().filter(|seat| seat.enter()) else { return false };
         let freed = seat.freed();
@@ -450,8 +468,8 @@ impl Table {
         seat.freed() != freed
     }
 
-    /// Gives the free nodes that this thread keeps at hand back to their slabs, where all may take them, if it has changed little since it was asked the
-    /// last time; `changes` is what it had changed then.
+    /// Gives the cached nodes of this thread back to their slabs, where all threads may take them, if the thread has changed few keys since
+    /// the last call. `changes` is its count of changes at that call.
     pub fn rest(&self, changes: &mut u64) {
         let Some(seat) = self.seat().ok().filter(|seat| seat.enter()) else { return };
         let now = seat.get(at::COUNTERS + 8 * Counter::Changes as u64);
@@ -462,14 +480,14 @@ impl Table {
     }
 }
 
-/// What a step of the sweep has come to.
+/// The result of a step of the sweep.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Swept {
     /// An extent is gone, and there may be more.
     Some,
     /// The rest is gone.
     All,
-    /// Somebody else is at it, or has been.
+    /// Another thread sweeps this database, or has swept it.
     Nothing,
 }
 
@@ -481,7 +499,7 @@ enum Due {
 }
 
 impl Txn<'_> {
-    /// Takes away some of the fields of a hash that have expired, and the key with the last field; answers whether more are left.
+    /// Removes some of the fields of a hash that have expired, and the key with the last field. Returns whether more are left.
     fn take_expired_fields(&self, db: Db, key: &[u8]) -> Result<bool, Stop> {
         let now = self.now_ms();
         let Some(found) = self.peek(db, key)? else { return Ok(false) };
@@ -503,7 +521,7 @@ impl Txn<'_> {
         let (value, inner_expiry_ms) = draft.finish(self)?;
         self.write(db, key, &New { value, inner_expiry_ms, ..New::from(found) }, Replaces::Edited)?;
         self.account(mark);
-        // Nobody has used it.
+        // This was no use of the key by a client.
         self.set_clock(db, key, found.clock)?;
         Ok(inner_expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now))
     }
@@ -541,7 +559,7 @@ impl Txn<'_> {
                     (Ok(Some(expiry_ms)), _) if expiry_ms <= now => due.extend(self.key_of(&image).map(Due::Key)),
                     (Ok(expiry_ms), Ok(Some(bound_ms))) if bound_ms <= now => {
                         due.extend(self.key_of(&image).map(Due::Fields));
-                        // What its other fields lower is lowered as they are written.
+                        // The bounds of its other fields are lowered when what is left is written.
                         left = left.min(expiry_ms.unwrap_or(u64::MAX));
                     }
                     (_, Ok(Some(bound_ms))) => left = left.min(bound_ms),
@@ -565,19 +583,19 @@ impl Txn<'_> {
         })
     }
 
-    /// Sweeps one flushed database wholly; the transaction has just been rolled back.
+    /// Sweeps one flushed database completely; the transaction has just been rolled back.
     pub(crate) fn sweep_some(&self) {
         let segment = self.segment();
-        if self.table.litter().next().is_none() {
-            // Nobody waits for who takes a snapshot.
+        if self.table.garbage().next().is_none() {
+            // All garbage is kept for the snapshot. No writer waits for a snapshot, so the snapshot is broken.
             segment.break_snapshot(segment.snapshot());
         }
-        let Some((cell, node)) = self.table.litter().next() else { return };
+        let Some((cell, node)) = self.table.garbage().next() else { return };
         loop {
             match self.sweep_step(cell, node) {
                 Ok(Swept::Some) => {}
                 Ok(Swept::All | Swept::Nothing) => {
-                    // Another sweeper is at it, and may be stopped.
+                    // Another thread sweeps it, and may be stopped.
                     if self.is_impatient() && segment.observe(cell) == node {
                         self.trouble(Stop::Busy);
                     }
@@ -602,7 +620,7 @@ impl Txn<'_> {
 
     fn sweep_some_of(&self, cell: u64, node: u64) -> Result<Swept, Stop> {
         let segment = self.segment();
-        // Somebody who is stopped while he sweeps or holds a key stops the sweep, and nobody else.
+        // A thread that is stopped while it sweeps, or while it holds a key there, stops the sweep only, and no other call.
         let ours = matches!(self.seat.lock(SWEEP_LOCK, Some(Instant::now() + PATIENCE))?, Locked::Ours(_));
         if !ours || node == 0 || segment.observe(cell) != node {
             return Ok(Swept::Nothing);
@@ -652,7 +670,7 @@ impl Txn<'_> {
         let mut olds = 1 + found.pieces;
         for index in 0..found.buckets() {
             let bucket = found.bucket(segment, index).ok_or(Fault::Damaged { what: "an extent" })?;
-            // The last transactions that came before the FLUSH end first.
+            // Waits for the last transactions that came before the FLUSH.
             match self.seat.lock(bucket.line, Some(Instant::now() + PATIENCE))? {
                 Locked::Ours(_) => {}
                 Locked::Busy => return Err(Stop::Retry),
@@ -694,7 +712,7 @@ impl Txn<'_> {
         Ok(self.seat.commit(olds)?)
     }
 
-    /// Notes that a directory node and those below it go out of use; answers how many they are.
+    /// Notes that a directory node and those below it go out of use. Returns how many they are.
     pub(crate) fn retire_directory(&self, node: u64, level: u32) -> Result<u64, Stop> {
         let segment = self.segment();
         let mut olds = 1;

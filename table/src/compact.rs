@@ -1,15 +1,17 @@
-//! Compaction: where one size of node has taken all slabs and another one needs some, what lies in the emptiest slabs moves together.
+//! Compaction: if one size of node has taken all slabs and another size needs some, the contents of the emptiest slabs are moved together.
 //!
-//! A slab serves one size until it is empty. After a FLUSHALL, or when an application's values become longer or shorter, every slab may hold a
-//! few nodes of the old size: much is free, and nothing for the new one. A *pass* marks slabs that can be spared (`shm/drain.rs`), goes
-//! through all extents, and copies what it finds in those slabs to others; then they are free for every size.
+//! A slab serves one size until it is empty. After many deletions, or when an application's values become longer or shorter, every slab
+//! may hold a few nodes of the old size. Then much memory is free, but none of it for the new size. A *pass* marks slabs that can be
+//! spared (`shm/drain.rs`), goes through all extents, and copies the nodes that it finds in those slabs to other slabs. Then the marked
+//! slabs are empty and can serve every size.
 //!
-//! A move is a transaction that gives a key's entry another record, or another root of its tree, of the same content: nodes are immutable (S1), so
-//! readers go on reading the old ones, which retire. The entry keeps its version: nobody who watches it sees a change, and nobody is told of one. To
-//! a snapshot it is a change like any other (N2): the entry of before, whose nodes its pin holds, is saved.
+//! Why a move is safe: it is a transaction that gives a key's entry another record, or another root of its tree, with the same content.
+//! Nodes are immutable (S1), so readers go on reading the old nodes, which retire. The entry keeps its version, so WATCH sees no change,
+//! and no change is reported. For a snapshot it is a change like any other (N2): the old entry, whose nodes the snapshot's pin holds, is
+//! saved. If the thread dies, the move is recovered as any other transaction.
 //!
-//! Who finds no memory does a stretch of a pass before he says so ([`Txn::await_room`]); so do the chores, where all slabs are taken and
-//! many could be spared. Extents, and what belongs to seats, stay where they are.
+//! A write that runs out of memory does a part of a pass before it fails ([`Txn::await_room`]). Maintenance does so, too, when all slabs
+//! are taken and many could be spared. Extents, and nodes that belong to seats, stay where they are.
 
 use std::collections::HashSet;
 use std::sync::TryLockError;
@@ -31,28 +33,28 @@ use crate::record;
 use crate::table::Table;
 use crate::txn::{Pending, Txn};
 
-/// As of other chores: who holds a lock may be stopped.
+/// How long it waits for a lock, as other maintenance does: the holder may be stopped.
 const PATIENCE: Duration = Duration::from_micros(100);
-/// One slab in so many must come free, or a pass is not worth its while.
+/// A pass must free at least one slab in this many to be worth its cost.
 pub(crate) const SHARE: u64 = 64;
-/// The same where nobody has asked for memory yet.
+/// The same for a pass that maintenance begins, before a write has run out of memory.
 const SHARE_AHEAD: u64 = 8;
-/// How long none is begun ahead after a pass, or by anybody after a look for slabs that can be spared: so many times as long as that took.
+/// How long maintenance begins no pass after a pass, and no thread looks for slabs again after a look: this many times as long as that took.
 const REST_FACTOR: u32 = 4;
 const REST_MAX: Duration = Duration::from_secs(10);
-/// How long after one that was in vain none is begun unless it may bring twice as much, twice as long each time: what lies there does not move, or
-/// others fill what comes free.
-const VAIN_REST: Duration = Duration::from_secs(1);
-const VAIN_REST_MAX: Duration = Duration::from_secs(64);
-/// A pass was in vain if fewer than one in so many of the marked slabs have come free.
-const VAIN_SHARE: u64 = 4;
-/// How long it is waited at the end of a pass for what has moved: the pins of others, and our own turn, hold it back.
+/// After a pass that has failed, none is begun for this long unless it may free twice as much; the time doubles with each failure. A pass
+/// fails if the nodes in the marked slabs cannot be moved, or other threads fill what comes free.
+const FAILED_REST: Duration = Duration::from_secs(1);
+const FAILED_REST_MAX: Duration = Duration::from_secs(64);
+/// A pass has failed if less than one in this many of the marked slabs has come free.
+const FREED_SHARE: u64 = 4;
+/// How long the end of a pass waits for the old nodes to be freed, which the pins of other threads, and of this thread's turn, hold back.
 const SETTLING: Duration = Duration::from_millis(100);
 /// After this time a pass ends wherever it is: it should not take as long, and a damaged value must not make it endless.
 const PASS_MAX: Duration = Duration::from_secs(600);
-/// So many keys in succession that find no room elsewhere end it, too.
+/// A pass also ends after this many keys in succession for which there was no room elsewhere.
 const CRAMPED_MAX: u32 = 64;
-/// Nodes of a tree that one transaction looks at, and that it moves, at most: as long as others wait for the key.
+/// Nodes of a tree that one transaction looks at, and that it moves, at most, since other threads may wait for the key meanwhile.
 const VISITS_PER_COMMIT: usize = 4096;
 const MOVES_PER_COMMIT: usize = 256;
 /// Attempts to move one key.
@@ -60,8 +62,8 @@ const ATTEMPTS: usize = 8;
 /// Levels of a tree; more are damage.
 const LEVELS_MAX: usize = 64;
 
-/// What comes next in a pass: a position, which is what it is whatever becomes of the extent around it, and there a key, in the order of their bytes,
-/// and how far its value has been gone through.
+/// Where a pass goes on: a position, which stays valid when the extent around it is replaced; and there a key, in the order of their
+/// bytes, and how far the walk through its value has come.
 #[derive(Clone, Default)]
 struct Stretch {
     db: Db,
@@ -69,7 +71,7 @@ struct Stretch {
     inside: Option<(Vec<u8>, Vec<usize>)>,
 }
 
-/// A walk through some of a value's tree. A path says, from the root down, which of a node's references one goes by.
+/// A walk through a part of a value's tree. A path names, from the root down, which reference of each node to follow.
 #[derive(Default)]
 struct Walk {
     begin: Vec<usize>,
@@ -86,11 +88,11 @@ impl Walk {
     }
 }
 
-/// How far a process has come.
+/// The state of this process's pass.
 #[derive(Default)]
 pub(crate) struct Pass {
     at: Option<Stretch>,
-    /// All has been gone through, and what has moved is waited for until then.
+    /// The walk has ended, and until then the pass waits for the old nodes to be freed.
     settles_until: Option<Instant>,
     /// How many slabs were marked, of how many that could have been, and when.
     marked: u64,
@@ -102,8 +104,8 @@ pub(crate) struct Pass {
     cramped: u32,
     looks_from: Option<Instant>,
     ahead_from: Option<Instant>,
-    vain_until: Option<Instant>,
-    vain_rest: Duration,
+    rests_until: Option<Instant>,
+    failed_rest: Duration,
 }
 
 impl Pass {
@@ -111,16 +113,16 @@ impl Pass {
         self.at.is_some() || self.settles_until.is_some()
     }
 
-    /// Whether one may begin that is to bring one slab in `share`.
+    /// Whether a pass may begin that is to free one slab in `share`.
     fn may_begin(&self, share: u64) -> bool {
         let is_over = |from: Option<Instant>| from.is_none_or(|from| Instant::now() >= from);
         is_over(self.looks_from) && (share == SHARE || is_over(self.ahead_from))
     }
 
-    /// How many slabs must be worth marking so that one in `share` of all comes free.
+    /// How many slabs there must be to mark, at least, so that a pass is worth its cost.
     fn least(&self, slabs: u64, share: u64) -> u64 {
-        let is_vain = self.vain_until.is_some_and(|until| Instant::now() < until);
-        (slabs / share).max(if is_vain { 2 * self.spare } else { 0 })
+        let has_failed = self.rests_until.is_some_and(|until| Instant::now() < until);
+        (slabs / share).max(if has_failed { 2 * self.spare } else { 0 })
     }
 
     fn begin(&mut self, marked: u64, spare: u64) {
@@ -132,17 +134,17 @@ impl Pass {
     /// After a pass in which this many slabs have not come free.
     fn end(&mut self, left: u64) {
         let took = self.begun.take().map_or(Duration::ZERO, |begun| begun.elapsed());
-        let in_vain = self.marked.saturating_sub(left) * VAIN_SHARE < self.marked;
-        self.vain_rest = if in_vain { (self.vain_rest * 2).clamp(VAIN_REST, VAIN_REST_MAX) } else { Duration::ZERO };
+        let has_failed = self.marked.saturating_sub(left) * FREED_SHARE < self.marked;
+        self.failed_rest = if has_failed { (self.failed_rest * 2).clamp(FAILED_REST, FAILED_REST_MAX) } else { Duration::ZERO };
         (self.at, self.settles_until) = (None, None);
         self.ahead_from = Some(Instant::now() + (took * REST_FACTOR).min(REST_MAX));
-        self.vain_until = Some(Instant::now() + self.vain_rest);
+        self.rests_until = Some(Instant::now() + self.failed_rest);
     }
 }
 
 impl Table {
-    /// As [`Table::compact`], where all slabs are taken, though nobody has asked for memory. Marks that somebody has left are taken off. Answers
-    /// whether it is to go on soon.
+    /// As [`Table::compact`], for maintenance: it begins a pass when all slabs are taken, before a write has run out of memory. It also takes
+    /// off marks that a process has left. Returns whether it is to go on soon.
     pub(crate) fn compact_ahead(&self, end: Instant) -> bool {
         let segment = self.segment();
         let is_on = self.pass.try_lock().is_ok_and(|pass| pass.is_on());
@@ -159,18 +161,18 @@ impl Table {
         self.pass.try_lock().is_ok_and(|pass| pass.is_on())
     }
 
-    /// Goes on with the pass that this process has begun, or begins one if that brings one slab in `share`; until a time. As long as there is one, there
-    /// is hope of more room.
+    /// Goes on with the pass of this process, or begins one if that frees one slab in `share`; until `end`. During a pass, writes that run
+    /// out of memory try again (`relief.rs`).
     pub(crate) fn compact(&self, txn: &Txn<'_>, share: u64, end: Instant) {
         let segment = self.segment();
         let mut pass = match self.pass.try_lock() {
             Ok(pass) => pass,
             Err(TryLockError::Poisoned(pass)) => pass.into_inner(),
-            // Somebody of ours is at it, or only looks whether it is worth it.
+            // Another thread of this process does the pass, or only looks whether one is worth its cost.
             Err(TryLockError::WouldBlock) if self.is_compacting.load(Ordering::Relaxed) => return self.relief.hope_a_while(),
             Err(TryLockError::WouldBlock) => return,
         };
-        // What is replaced beside a snapshot would be kept for it.
+        // During a snapshot the old nodes would be kept for it, so no slab would come free.
         if segment.snapshot() != 0 {
             if pass.is_on() {
                 self.end(&mut pass, txn.seat());
@@ -211,13 +213,13 @@ impl Table {
         }
     }
 
-    /// Waits for what has moved to come free, over several calls if need be, and ends the pass.
+    /// Waits until the old nodes are freed, over several calls if necessary, and ends the pass.
     fn settle(&self, pass: &mut Pass, seat: &Seat) {
         // Nothing that was found is used any more (T3).
         seat.unpin();
         seat.reclaim_until(Instant::now() + Duration::from_millis(1));
         seat.pin();
-        // Others of this process have moved some of it.
+        // Other threads of this process have moved a part of it.
         let is_all_free = self.segment().sum_over_seats(at::RETIRED_BYTES) == 0;
         if is_all_free || pass.settles_until.is_none_or(|until| Instant::now() >= until) {
             self.end(pass, seat);
@@ -231,9 +233,9 @@ impl Table {
 }
 
 impl Txn<'_> {
-    /// Moves what lies in marked slabs away from the keys that are at home in the bucket of a position, as far as nobody is in the way and there is room
-    /// elsewhere, until `end`, but something in any case. The transaction has done nothing yet, and has done nothing then. Answers where to go on,
-    /// unless that is all.
+    /// Moves nodes out of marked slabs, for the keys whose home is the bucket of a position. Keys that other threads hold, and those for which
+    /// there is no room elsewhere, stay. It ends at `end`, but moves something in any case. The transaction is empty before and after this.
+    /// Returns where to go on, unless that was all.
     fn empty_stretch(&self, stretch: Stretch, cramped: &mut u32, end: Instant) -> Option<Stretch> {
         let Stretch { db, position: first, mut inside } = stretch;
         let (keys, next) = self.leaving(db, first);
@@ -255,8 +257,8 @@ impl Txn<'_> {
         }
     }
 
-    /// The keys that are at home in the bucket of a position, from there on, whose record lies in a marked slab, or names a tree of which a part may; in
-    /// the order of their positions and bytes. And where the next bucket begins, if there is one.
+    /// The keys from this position on whose home is the bucket of the position, and whose record lies in a marked slab or names a tree of which
+    /// a part may; in the order of their positions and bytes. And where the next bucket begins, if there is one.
     fn leaving(&self, db: Db, position: u64) -> (Vec<(u64, Vec<u8>)>, Option<u64>) {
         let mut attempts = 0;
         loop {
@@ -264,7 +266,7 @@ impl Txn<'_> {
             let home = extent.home_of(position);
             attempts += 1;
             let images = match self.at_home(&extent, home) {
-                // Whoever is beside us may change it at each look, or has put another extent in its place.
+                // Other threads may change it during each look, or have replaced the extent.
                 None if attempts < ATTEMPTS => continue,
                 images => images.unwrap_or_default(),
             };
@@ -281,15 +283,16 @@ impl Txn<'_> {
         self.segment().is_leaving(record) || has_refs()
     }
 
-    /// Moves some of what a key has in marked slabs, from a place in its tree on, in a transaction of its own. What somebody else holds, what is
-    /// damaged and what finds no room elsewhere stays. Answers where in its tree to go on, if that is not all.
+    /// Moves some of a key's nodes out of marked slabs, from a place in its tree on, in a transaction of its own. Nodes stay where they are if
+    /// another thread holds the key, the value is damaged, or there is no room elsewhere. Returns where in the tree to go on, if that was not
+    /// all.
     fn move_some(&self, db: Db, key: &[u8], path: Vec<usize>, cramped: &mut u32) -> Option<Vec<usize>> {
-        // Whom the key before has met is nobody's business any more.
+        // The keys that the transaction before had to declare do not matter for this one.
         self.scratch.extra.borrow_mut().clear();
         for _ in 0..ATTEMPTS {
             let mut walk = Walk { begin: path.clone(), ..Walk::default() };
             let moved = self.move_key(db, key, &mut walk).and_then(|moves| if moves { self.commit() } else { Ok(()) });
-            // Also what was committed: the next one begins anew.
+            // Also after a commit: the next attempt begins with an empty transaction.
             self.reset();
             self.scratch.trouble.take();
             match moved {
@@ -310,7 +313,7 @@ impl Txn<'_> {
         None
     }
 
-    /// Answers whether there is anything to commit.
+    /// Builds the key's new record in the transaction. Returns whether there is anything to commit.
     fn move_key(&self, db: Db, key: &[u8], walk: &mut Walk) -> Result<bool, Stop> {
         let index = self.hold(db, key, false)?;
         let spot = self.scratch.held.borrow()[index].spot;
@@ -332,13 +335,13 @@ impl Txn<'_> {
         if let Some(places) = places.filter(|_| refs != [Ref::NONE; 2]) {
             raw::fill_words(self.segment(), node, places[0], refs.map(|node| node.0));
         }
-        // Not what it names: its successor does, too.
+        // Not with what it names, since its successor names that, too.
         self.retire(image.record(), false)?;
         self.scratch.held.borrow_mut()[index].pending = Some(Pending::Write(entry::with_record(&image, node)));
         Ok(true)
     }
 
-    /// Moves all of these nodes, siblings; `is_edge`: some of them have been passed already. Answers what is there in their place.
+    /// Moves all of these sibling nodes; `is_edge`: the walk has passed some of them already. Returns the references in their place.
     fn move_all(&self, nodes: &[Ref], walk: &mut Walk, is_edge: bool) -> Result<SmallVec<[Ref; 64]>, Stop> {
         let level = walk.path.len();
         if level >= LEVELS_MAX {
@@ -358,7 +361,7 @@ impl Txn<'_> {
         Ok(moved)
     }
 
-    /// Copies a node, and those below it, as far as they lie in marked slabs or name what does.
+    /// Copies a node and those below it, as far as they lie in marked slabs or name nodes that do.
     fn move_node(&self, node: Ref, walk: &mut Walk, is_edge: bool) -> Result<Ref, Stop> {
         walk.visits += 1;
         let old = self.refs(node)?;

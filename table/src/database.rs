@@ -1,11 +1,12 @@
 //! Whole databases: counting, emptying, swapping.
 //!
-//! A database is found through two words of the map; emptying one swings them (to nothing, or to a new directory that already
-//! holds what the same transaction wrote after the FLUSH), swapping two exchanges them. The old directory goes to the garbage
-//! cells, from where a sweeper frees it (`chores.rs`); nobody waits for the keys to be visited. A writer that had locked a
-//! bucket of the old directory before the swing commits into it: its transaction came before the FLUSH. Whoever swaps waits for the writers that
-//! are about to commit, and who empties for those that write into several databases; those who come later find their keys anew (`polder_shm`'s
-//! `closing.rs`).
+//! A database is found through two words of the map. FLUSH changes them: to nothing, or to a new directory that already holds what the same
+//! transaction wrote after the FLUSH. SWAPDB exchanges the words of two databases. The old directory of a flushed database goes to the
+//! garbage cells, from which maintenance frees it (`chores.rs`); no call waits for a visit of its keys. A writer that had locked a bucket of
+//! the old directory before the change commits into it: its transaction comes before the FLUSH.
+//!
+//! A swap waits for the writers that are about to commit, and a FLUSH for those that write into several databases. Writers that come later
+//! find the map changed, and begin again (`polder_shm`'s `closing.rs`). While the change log is on, a FLUSH waits as a swap does.
 //!
 //! Inside EXEC, a FLUSH empties what the transaction itself has written so far, DBSIZE and KEYS see the transaction's own
 //! writes, and SWAPDB renames the databases for the commands after it.
@@ -23,23 +24,25 @@ use crate::place::{has_expiry, has_inner_expiry, is_key};
 use crate::txn::{Held, Pending, Txn};
 use polder_base::Fault;
 
-/// How long who swaps waits for those who close, before others may go on and he begins anew; twice as long each time, so often.
+/// How long a swap waits for closing writers before it lets its locks go and begins again. The time doubles with each attempt, this often at
+/// most.
 const CLOSING_PATIENCE: Duration = Duration::from_micros(100);
 const DOUBLINGS: u32 = 7;
-/// How often he looks, then, whether that one has gone on.
+/// The pause between two looks at the writer for which a swap has given up.
 const LOOK_AGAIN: Duration = Duration::from_micros(500);
-/// It is looked for the dead at one of so many looks.
+/// One of this many looks also searches for dead seats.
 const LOOKS_FOR_THE_DEAD: u32 = 32;
 
-/// What says that a database is written, swapped or emptied: a bit that others may have, too. The system's own is never swapped nor emptied.
+/// The bit that names a database among those that are written, swapped or emptied; several databases share a bit. SYSTEM has none, since it is
+/// never swapped nor emptied.
 #[inline(always)]
 pub(crate) fn bit_of(db: Db) -> u64 {
     if db == SYSTEM { 0 } else { 1 << (db % 32) }
 }
 
-/// Who has kept a change of the map waiting: a seat, and the number of its transaction.
+/// A writer for which a change of the map has given up waiting: its seat, and the number of its transaction.
 #[derive(Clone, Copy)]
-pub(crate) struct Straggler {
+pub(crate) struct SlowWriter {
     seat: u64,
     number: u64,
 }
@@ -74,7 +77,7 @@ impl Txn<'_> {
         })
     }
 
-    /// Empties one database or all that users see; nobody waits for the keys to be visited.
+    /// Empties one database or all that users see, without a visit of their keys.
     ///
     /// # Errors
     /// As [`Txn::commit`], where it becomes true.
@@ -86,7 +89,7 @@ impl Txn<'_> {
             Some(db) => self.note_change_of_all("flushdb", db),
             None => self.note_change_of_all("flushall", 0),
         }
-        // Also those that are empty now: whoever swaps or writes may fill them before the map is locked.
+        // Also databases that are empty now: other threads may fill them by a write or a swap before the map is locked.
         match db {
             Some(db) => self.empty(&[self.physical(db)]),
             None => self.empty(&Vec::from_iter((0..DATABASES as Db).filter(|db| *db != SYSTEM))),
@@ -99,7 +102,7 @@ impl Txn<'_> {
         let mut records = Vec::new();
         for held in self.scratch.held.borrow_mut().iter_mut().filter(is_emptied) {
             if !held.fresh {
-                // Its trees may be half the old value's: it is written there, to be swept with everything.
+                // The new value may share nodes with the old one. It is written into the old directory, and swept with all of it.
                 held.passed = true;
             } else if let Some(Pending::Write(image)) = held.pending.take() {
                 records.push(image);
@@ -141,7 +144,7 @@ impl Txn<'_> {
         })
     }
 
-    /// Holds a key of a database that this transaction empties: it needs no lock, nobody else can see it.
+    /// Holds a key of a database that this transaction empties. It needs no lock, since no other thread can see the new directory.
     pub(crate) fn hold_fresh(&self, db: Db, key: &[u8], hash: Hash) -> usize {
         let key = self.scratch.keep_key(key);
         let mut held = self.scratch.held.borrow_mut();
@@ -161,8 +164,9 @@ impl Txn<'_> {
         held.len() - 1
     }
 
-    /// To be called by who has said that he listens and relies on what he reads: whoever changes the map of databases and may not have
-    /// seen that is waited for, and then what was read is not so any more. After all buckets (T2).
+    /// To be called by a transaction that has stored an interest and relies on what it reads afterwards. A thread that is changing the map
+    /// may have looked at the interests before. This waits for that thread; validation then finds what was read changed. It comes after all
+    /// buckets in the order of locks (T2).
     ///
     /// # Errors
     /// [`Stop::Busy`]; a fault.
@@ -174,8 +178,8 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// From now on the transaction waits for nobody ([`Seat::close`](polder_shm::Seat::close)): all keys that it has locked are those of their databases, and
-    /// stay so until it has committed.
+    /// Enters the commit ([`Seat::close`](polder_shm::Seat::close)): from now on the transaction waits for no lock of the map or a bucket. It
+    /// checks that all keys that it has locked still belong to their databases, and they stay so until it has committed.
     ///
     /// # Errors
     /// [`Stop::Retry`] where a database has been swapped or emptied meanwhile, or is about to be swapped.
@@ -186,8 +190,9 @@ impl Txn<'_> {
         let databases = shared().fold(0, |databases, held| databases | bit_of(held.db));
         let several = shared().any(|held| held.db != first.db);
         self.seat.close(databases, several);
-        // First who changes the map, then the roots: who is done with it has written them. What is all of one database comes before a FLUSH; of two, the one
-        // half would be gone before the other is there.
+        // The owner of the map's lock is read first and the roots second: if a changer has finished by the first look, its roots are there at
+        // the second. A transaction that writes to one database only may come before a FLUSH. One that writes to two may not: one half of it
+        // would be gone before the other half is visible.
         let owner = lock::owner(self.segment().observe(MAP_LOCK)).filter(|owner| *owner != self.seat.index());
         if owner.is_some_and(|owner| self.seat.is_overtaken_by(owner)) {
             self.scratch.overtaken.set(true);
@@ -196,12 +201,12 @@ impl Txn<'_> {
         if shared().all(|held| self.is_root(held.db, held.extent.root)) { Ok(()) } else { Err(Stop::Retry) }
     }
 
-    /// To be called between two attempts, with nothing in hand: waits until who swaps is done, or until he goes on for whom our swap waits, with no
-    /// lock of the map, which would hold up others.
+    /// To be called between two attempts, while no lock is held. A writer waits here for the end of the swap that has overtaken it. A swap
+    /// waits here for the writer for which it has given up, without the map's lock, which would hold up other threads.
     pub(crate) fn await_swaps(&self) {
         if let Some(changes) = self.scratch.crowded.take() {
             let mut looks = 0u32;
-            while self.straggles(changes) && !self.is_out_of_time() {
+            while self.still_closes(changes) && !self.is_out_of_time() {
                 looks += 1;
                 if looks.is_multiple_of(LOOKS_FOR_THE_DEAD) {
                     self.seat.segment().recover_dead();
@@ -218,9 +223,10 @@ impl Txn<'_> {
         }
     }
 
-    /// Whether he still closes who has kept a change of the map waiting, of this transaction or of one before, and writes what is to be changed.
-    fn straggles(&self, changes: Changes) -> bool {
-        let Some(Straggler { seat, number }) = self.scratch.straggler.get() else { return false };
+    /// Whether the writer for which this transaction, or one of this thread before it, has given up still closes the same transaction, and
+    /// writes databases that are to be changed.
+    fn still_closes(&self, changes: Changes) -> bool {
+        let Some(SlowWriter { seat, number }) = self.scratch.slow_writer.get() else { return false };
         self.segment().closing_beside(seat, changes) == Some(number)
     }
 
@@ -228,7 +234,7 @@ impl Txn<'_> {
         self.deadline().is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// Why a change of the map has to wait, with nothing in hand.
+    /// The reason for which a change of the map gives up: it is to drop its locks and begin again, or it has run out of time.
     fn give_way(&self, changes: Changes) -> Stop {
         if self.is_out_of_time() {
             return Stop::Busy;
@@ -237,8 +243,9 @@ impl Txn<'_> {
         Stop::Retry
     }
 
-    /// With the map's lock: waits until all have come to their end who are about to write what is to be changed by the map as it is. Not for long: one may
-    /// stand still. Longer the next time: where there are more threads than cores, all of them need their turn.
+    /// With the map's lock: waits for the end of all writers that have validated the present map and are about to commit to databases that are
+    /// to be changed. It does not wait for long, since one of them may be stopped. The next attempt waits longer: if there are more threads
+    /// than cores, each needs its turn to run.
     fn await_closing(&self, changes: Changes) -> Result<(), Stop> {
         let given_up = self.scratch.given_up.get();
         let end = Instant::now() + CLOSING_PATIENCE * 2u32.pow(given_up.min(DOUBLINGS));
@@ -248,11 +255,11 @@ impl Txn<'_> {
             return Ok(());
         };
         self.scratch.given_up.set(given_up + 1);
-        self.scratch.straggler.set(segment.closing_beside(seat, changes).map(|number| Straggler { seat, number }));
+        self.scratch.slow_writer.set(segment.closing_beside(seat, changes).map(|number| SlowWriter { seat, number }));
         Err(self.give_way(changes))
     }
 
-    /// Notes what becomes of the map of databases.
+    /// Notes the map's new words in the journal.
     pub(crate) fn note_databases(&self) -> Result<(), Stop> {
         let (flushes, swaps) = (self.scratch.flushes.borrow(), self.scratch.swaps.borrow());
         if flushes.is_empty() && swaps.is_empty() {
@@ -260,17 +267,17 @@ impl Txn<'_> {
         }
         let emptied = flushes.iter().fold(0, |databases, db| databases | bit_of(*db));
         let swapped = swaps.iter().fold(0, |databases, (a, b)| databases | bit_of(*a) | bit_of(*b));
-        // A writer of one key that commits after a FLUSH that has overtaken it comes before that, and by the number of its commit behind it. So with
-        // a log who empties keeps apart from all writers, as who swaps does (L3).
+        // A writer to the old directory may commit after a FLUSH that came meanwhile. In the segment it counts as before the FLUSH, but by the
+        // number of its commit it would come behind it. So while the log is on, a FLUSH waits for all writers, as a swap does (L3).
         let changes = Changes { swapped: if self.tells() { swapped | emptied } else { swapped }, emptied };
-        if self.straggles(changes) {
+        if self.still_closes(changes) {
             self.seat.segment().recover_dead();
-            if self.straggles(changes) {
+            if self.still_closes(changes) {
                 return Err(self.give_way(changes));
             }
         }
         self.seat.announce_changes(changes);
-        // After all buckets in the order of locks (T2): whoever holds the map's lock waits for no bucket.
+        // After all buckets in the order of locks (T2): a thread that holds the map's lock waits for no bucket.
         let Locked::Ours(_) = self.lock_patiently(MAP_LOCK)? else { return Err(Fault::Damaged { what: "the map's lock" }.into()) };
         self.seat.amend(self.seat.journal_len() - 1, CHANGED);
         self.await_closing(changes)?;
@@ -287,8 +294,8 @@ impl Txn<'_> {
         let mut cells = (0..GARBAGE_SLOTS).map(|cell| GARBAGE_AT + cell * 8).filter(|cell| segment.observe(*cell) == 0);
         for node in garbage.into_iter().filter(|node| *node != 0) {
             let Some(cell) = cells.next() else {
-                // Who flushes faster than the sweeper sweeps does some of it.
-                self.scratch.littered.set(true);
+                // This thread flushes faster than the sweep frees, so it sweeps a database itself before it tries again.
+                self.scratch.is_garbage_full.set(true);
                 return Err(Stop::Retry);
             };
             self.seat.note(Tag::Word, cell, node)?;
@@ -318,7 +325,7 @@ impl Txn<'_> {
         if writes.is_empty() {
             return Ok((0, 0));
         }
-        // Room for twice as much as there is; an unlucky hash is given more.
+        // Room for twice as much as there is. If the keys are spread so unevenly that they do not fit, more is given.
         let mut doublings = (writes.len() / 700).next_power_of_two().trailing_zeros();
         loop {
             let (node, root, mut buildings) = self.new_database(directory::PIECES_MAX, doublings)?;
@@ -341,7 +348,7 @@ impl Txn<'_> {
                 }
                 return Ok((node, root));
             }
-            // What was built is NEW and unused: it goes out of use with the commit.
+            // The nodes that were built are NEW and unused: they go out of use with the commit.
             for building in &buildings {
                 building.nodes().try_for_each(|offset| self.retire(ref_to(offset), false))?;
             }

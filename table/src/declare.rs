@@ -66,7 +66,7 @@ impl Txn<'_> {
         }
         let mut all = keys.iter().copied().chain(extra.iter().map(|(db, key)| (*db, &key[..])));
         if !self.scratch.flushes.borrow().is_empty() || !self.scratch.swaps.borrow().is_empty() {
-            // In the midst of a transaction: what the numbers of databases stand for is its own affair.
+            // The transaction has emptied or swapped databases already, so within it their numbers have a meaning of their own.
             return all.try_for_each(|(db, key)| self.hold(db, key, false).map(drop));
         }
         let mut wanted: SmallVec<[Wanted<'_>; FEW]> = SmallVec::with_capacity(keys.len());

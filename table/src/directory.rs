@@ -14,8 +14,8 @@
 //! replacing it with a larger one (all in one commit), from 9 pieces at birth by steps of one or two to 16, and then splits in two; so
 //! buckets stay 83 to 95 % full, where doubling would leave them 69 % full on average.
 //!
-//! A directory node, once it has its slots, is written one slot word at a time, by redo, under the locks of the extent that the slot
-//! names; so readers walk without locks and make sure at the end that the slot still says what it said.
+//! A published directory node is changed one slot word at a time, by the redo of a journal, under the locks of the extent that the slot
+//! names. So readers walk without locks, and check at the end that the slot still has the same word.
 
 use polder_base::Ref;
 use polder_shm::layout::ROOTS_AT;
@@ -29,7 +29,7 @@ use crate::bucket::{BUCKET_BYTES, LINES_AT, PIECE_BUCKETS, PIECE_BYTES, UNITS_AT
 
 /// The lock over the map of databases.
 pub const MAP_LOCK: u64 = ROOTS_AT;
-/// The lock of whoever sweeps flushed databases.
+/// The lock of the thread that sweeps flushed databases.
 pub const SWEEP_LOCK: u64 = ROOTS_AT + 8;
 /// Flushed databases that wait for the sweeper.
 pub const GARBAGE_AT: u64 = MAP_AT + DATABASES as u64 * 16;
@@ -63,7 +63,7 @@ pub mod extent {
     pub const SHAPE: u64 = 8;
     /// The first position.
     pub const PREFIX: u64 = 16;
-    /// No expiry in this extent is earlier (ms): a designated word, lowered by whoever writes an expiry.
+    /// No expiry in this extent is earlier (ms): a designated word, lowered by each thread that writes an expiry.
     pub const EXPIRY_MIN: u64 = 24;
     pub const PIECES: u64 = 40;
     /// Payload bytes of the node.
@@ -232,8 +232,8 @@ impl Extent {
         if home + 1 < self.homes { self.first_position(home + 1) } else { self.end() }
     }
 
-    /// Whether these are the positions around `position`, and their slots slots of one node. Who goes on from extent to extent, or writes
-    /// all the slots, asks first (S5); who looks for one key needs no answer.
+    /// Whether the extent holds the positions around `position`, and all its slots lie in one node. A walk from extent to extent, and a change
+    /// of the slots, check this first (S5); a lookup of one key need not.
     pub fn covers(&self, position: u64) -> bool {
         let span_max = u64::MAX.checked_shr(self.depth).unwrap_or(0);
         self.prefix == position & !span_max

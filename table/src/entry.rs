@@ -54,7 +54,7 @@ impl Default for Image {
 }
 
 impl Image {
-    /// To be filled in place. An image is written word by word, and whoever moves it right away makes the processor wait for its own stores.
+    /// To be filled in place. An image is written word by word; if it were moved right away, the processor would wait for these stores.
     pub const EMPTY: Image = Image { words: [0; WORDS_MAX], units: 0 };
 
     /// The words in use.

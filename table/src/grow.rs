@@ -1,11 +1,12 @@
 //! Growth: an extent without room is replaced by a larger one, or by two.
 //!
-//! The new extent is built in private from the old one's entries, all of whose buckets are locked; the directory's slots and
-//! the death of the old buckets become true in one commit. Readers of the old extent go on until then, and find the slot changed
-//! afterwards. Nothing else stops: an extent is at most 112 buckets, some 2,000 keys.
+//! The new extent is built in private from the old one's entries, while all buckets of the old one are locked. One commit makes the new
+//! slots of the directory and the *dead* marks of the old buckets true. Readers of the old extent go on until then. Afterwards they find
+//! the slot changed when they validate. Other extents are not touched, and an extent has at most 112 buckets, some 2,000 keys.
 //!
-//! The first bucket of each new extent is born locked by us and is noted first, so it is released last: as long as it is ours nobody
-//! can grow the new extent, and so nobody can have overwritten the slots that a redo would write again.
+//! Why a redo may write the slots again: the first bucket of each new extent is locked by this transaction from the start. Its lock is
+//! noted first, so it is released last. While this seat owns it, no other thread can lock all buckets of the new extent, so no other
+//! thread can have replaced that extent and changed the slots. Once it is released, the redo leaves the slots alone.
 //!
 //! Restated in shm/tests/models.rs (`extents`), with the readers and writers beside it: change both.
 
@@ -42,7 +43,8 @@ const MANY_WANTS: usize = 64;
 /// An extent to be built: pieces, depth, prefix.
 type Shape = (u64, u32, u64);
 
-/// So often an extent is reshaped for one transaction before its next attempt, at most: beside others that fill it, there is no end otherwise.
+/// How often an extent is reshaped for one transaction before its next attempt, at most. Without a limit there would be no end while other
+/// threads fill the extent.
 const RESHAPES_MAX: u32 = 64;
 
 /// An extent under construction. The lines of its buckets are kept here until [`Building::finish`].
@@ -70,8 +72,8 @@ impl Line {
         Line { bucket, free: (1 << UNITS) - 1, words: [FREE as u64; LINE_WORDS - 1] }
     }
 
-    /// Gives free units to an entry. Tags are written one by one, and read as words when all are there: whoever reads them before makes the
-    /// processor wait.
+    /// Gives free units to an entry. Tags are written byte by byte and read as words once all are there: a word that is read right after a
+    /// store of one of its bytes makes the processor wait.
     #[inline(always)]
     fn take(&mut self, unit: usize, units: usize, tag: u8) {
         const { assert!(WORDS_MAX == 8 && cfg!(target_endian = "little"), "four units, and the first byte is the lowest") };
@@ -103,7 +105,7 @@ impl Line {
 struct Founded<'b> {
     segment: &'b Segment,
     bucket: Bucket,
-    /// All but the lock's, which nobody here asks for.
+    /// All words but the lock's, which is not used here.
     line: &'b mut [u64; LINE_WORDS - 1],
 }
 
@@ -130,13 +132,13 @@ impl WordsMut for Founded<'_> {
 /// How an attempt to grow ended.
 enum Grown {
     Done,
-    /// Somebody else has changed the extent; there may be room now.
+    /// Another thread has changed the extent; there may be room now.
     Overtaken,
     /// The entries did not fit: try a larger shape.
     Cramped,
 }
 
-/// Stash buckets of an extent of so many pieces.
+/// Stash buckets of an extent of this many pieces.
 ///
 /// With two buckets of it to choose from, an extent of 12 pieces of short keys has to grow when it is 94.5 % full if the stash is a third
 /// of its pieces, 95.6 % if it is half (simulated; with one bucket 90.2 and 90.9 %).
@@ -163,7 +165,8 @@ impl Building {
         self.depth == 0 || (position ^ self.prefix) >> (64 - self.depth) == 0
     }
 
-    /// Room for an entry of so many units, where one of its home may lie; the caller writes them there. `None` when there is none.
+    /// Finds room for an entry of this many units, in one of the buckets where an entry of its home may lie; the caller writes the units
+    /// there. `None` when there is no room.
     #[inline(always)]
     pub(crate) fn settle(&mut self, segment: &Segment, position: u64, tag: u8, units: usize) -> Option<u64> {
         let home = directory::home_of(position, self.depth, self.homes);
@@ -228,9 +231,9 @@ impl Txn<'_> {
         self.trouble(Fault::Damaged { what: "an extent" });
     }
 
-    /// Makes room for what a transaction adds, in the order of its places: each extent that lacked some grows once, and what has come in its place
-    /// grows on as long as it would not hold all that is to come there. The transaction has just been rolled back. `anew`: what it has found before is
-    /// not used any more, so that what the old extents took can go, if no other thread looks at them.
+    /// Makes room for what a transaction adds, in the order of the entries' positions. Each extent that lacked room grows once, and its
+    /// successor grows on as long as it would not hold all that is to come there. The transaction has just been rolled back. `anew`: what
+    /// it has found before is not used any more, so the memory of the old extents can be freed once no other thread reads them.
     pub(crate) fn make_room(&self, wants: &[Want], anew: bool) {
         let (mut rest, mut grown_end, mut reshaped) = (wants, (0, Some(0)), 0);
         while let Some(&Want { db, position, .. }) = rest.first() {
@@ -264,17 +267,17 @@ impl Txn<'_> {
         }
     }
 
-    /// Whether an extent holds entries of so many units more, about.
+    /// Whether an extent has room for these entries, estimated by their units.
     fn has_room(&self, extent: &Extent, wants: &[Want]) -> bool {
         let wanted: u64 = wants.iter().map(|want| want.units as u64).sum();
         let all = extent.buckets() * UNITS as u64;
         self.used_units_of(extent) + wanted <= all * FILLED_PERCENT / 100
     }
 
-    /// Gives back the pieces that the extent around a position does not need any more, if nobody is in the way: an entry that lies
-    /// inline gives no memory back by going. The transaction has done nothing yet. Answers whether it became smaller.
+    /// Gives back the pieces that the extent around a position no longer needs: removing an inline entry frees no memory by itself. It gives
+    /// up if another thread keeps a bucket locked for long. The transaction has done nothing yet. Returns whether the extent became smaller.
     pub(crate) fn shrink(&self, db: Db, position: u64) -> bool {
-        // An unlucky hash may want one more than would do.
+        // If the keys are spread unevenly, one piece more may be needed.
         for extra in 0..2 {
             let shape = |old: &Extent| {
                 let pieces = self.needed_pieces(old) + extra;
@@ -292,8 +295,8 @@ impl Txn<'_> {
         false
     }
 
-    /// Shrinks the extent around a position if a quarter of it is to be had and no transaction of this process is about to fill room that it has
-    /// made; answers whether it did, and where the next extent of the database begins.
+    /// Shrinks the extent around a position if that frees a quarter of it, and no transaction of this process is about to fill room that it
+    /// has made. Returns whether it did, and where the next extent of the database begins.
     pub(crate) fn thin(&self, db: Db, position: u64) -> (bool, Option<u64>) {
         match self.extent_around(db, position) {
             Some(extent) => {
@@ -305,12 +308,13 @@ impl Txn<'_> {
         }
     }
 
-    /// The extent around a position, for who goes on from extent to extent; `None` when there is none, or it is damaged.
+    /// The extent around a position, for a walk from extent to extent; `None` when there is none, or it is damaged.
     pub(crate) fn extent_around(&self, db: Db, position: u64) -> Option<Extent> {
         self.found_around(db, position).filter(|extent| extent.covers(position))
     }
 
-    /// What a walk to a position finds, once the pin reaches to it: nothing ends because the epoch happens to change, which it may do at each walk.
+    /// What a walk to a position finds. It walks again until the pin covers what it has found; a change of the epoch during a walk is no
+    /// reason to fail.
     fn found_around(&self, db: Db, position: u64) -> Option<Extent> {
         let segment = self.segment();
         loop {
@@ -435,7 +439,7 @@ impl Txn<'_> {
         Ok(Building { at, pieces: places, homes, depth, prefix, lines })
     }
 
-    /// Copies every entry to its new home; answers false when one does not fit.
+    /// Copies every entry to its new home; returns false when one does not fit.
     ///
     /// Each key is moved some nine times on its way to a table of its size, so this is half of what a new key costs: each entry is copied from
     /// where it lies to where it is going to lie.
@@ -473,7 +477,7 @@ impl Txn<'_> {
                     segment.store(to + 8, lens.load(from + 8));
                     (from, to) = (from + 16, to + 16);
                 }
-                // From the entries: the old extent's own bound may just be lifted by who collects what has expired.
+                // Computed from the entries: the old extent's own bound may be lifted at the moment, by a search for expired keys.
                 if second as u8 & (entry::REFERENCE | entry::EXPIRY) != 0
                     && let Some(expiry_ms) = self.bound_of(&bucket::image_at(&live, unit))?
                 {
@@ -611,7 +615,7 @@ impl Txn<'_> {
     }
 }
 
-/// Pieces for entries of so many units, at [`SHRUNK_PERCENT`].
+/// Pieces for entries of this many units in all, at [`SHRUNK_PERCENT`].
 fn pieces_for(units: u64) -> u64 {
     (units * 100).div_ceil(SHRUNK_PERCENT * PIECE_BUCKETS * UNITS as u64).max(1)
 }

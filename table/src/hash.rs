@@ -12,7 +12,7 @@
 //!
 //! The *position* is what extents, buckets and SCAN cursors are in the order of. The other half gives the tag that
 //! a bucket's header keeps and the sixteen bits that an entry keeps beside its reference, so that a stranger's node is hardly ever
-//! looked at. The secret is drawn with the segment and never leaves it: who does not know it cannot choose keys that collide. Each length has
+//! looked at. The secret is drawn with the segment and never leaves it: a client that does not know it cannot choose keys that collide. Each length has
 //! a secret of its own, or keys of different length whose words overlap alike would be related.
 
 use polder_base::bytes::short_word;

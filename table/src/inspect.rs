@@ -46,7 +46,7 @@ pub struct Inspection {
     /// The first unit of the entry, and how many it has.
     pub unit: usize,
     pub units: usize,
-    /// Whether somebody has the bucket locked.
+    /// Whether a thread has the bucket locked.
     pub locked: bool,
     pub version: u64,
     pub clock: u32,
@@ -73,7 +73,7 @@ pub struct Inspection {
 
 impl Table {
     /// Everything about one key; none when it is not there. Does not count as an access, and shows expired keys that
-    /// nobody has collected yet.
+    /// have not been removed yet.
     ///
     /// # Errors
     /// [`Fault::Damaged`], or when the thread has no seat.

@@ -1,12 +1,19 @@
 //! Reading an entry without a lock.
 //!
-//! A reader notes a bucket's word, reads, and makes sure the word is still the same (a seqlock; Boehm, MSPC 2012). If the bucket is
-//! locked it does not wait: until the owner's commit the bucket holds the old entries, which are the truth; from the commit on
-//! the owner's journal holds the new words, which are laid over the bucket. The owner's status word, which carries the
-//! transaction's number, says which of the two, and is looked at again at the end.
+//! A reader loads a bucket's lock word, reads the entry, and checks that the word is still the same (a seqlock; Boehm, MSPC 2012). Each
+//! release of a lock after a change adds one to the version in the word, so an equal word means that the reader has read one state.
 //!
-//! At the end the directory's slot must still name the extent: an extent that has been replaced keeps its old entries, and somebody may
-//! have written to the new one since.
+//! If the bucket is locked, the reader does not wait. The owner's status word says what holds:
+//! - Before the owner's commit, the words in the bucket hold. The owner writes none of them before it commits.
+//! - From the commit on, the owner's journal holds the new words. The reader lays them over a copy of the bucket. It does not matter
+//!   how many of them the owner has written out already, since both are the same words.
+//!
+//! The status word also carries the transaction's number. The reader checks at the end that it is still the same. So the owner has not
+//! committed meanwhile, and has not begun to use its journal for another transaction.
+//!
+//! At the end the directory's slot must still name the extent, too. An extent that has been replaced keeps its old entries, and a
+//! writer may have written to the new one since. The words of the map are validated last, since the database may have been swapped or
+//! emptied meanwhile.
 
 use polder_base::{Fault, Ref};
 use polder_shm::class::NODE_MAX;
@@ -28,7 +35,7 @@ pub struct Mark {
     pub word: u64,
 }
 
-/// The marks of one transaction.
+/// The read set of one transaction: the words that it relies on. [`still`] validates it.
 pub type Marks = SmallVec<[Mark; 8]>;
 
 /// An entry as it was found.
@@ -86,7 +93,7 @@ pub trait KeyTest {
 /// How a look into one bucket ended.
 enum Look {
     Hit(Hit),
-    /// Not here; entries at home here that lie next door and in the stash.
+    /// Not here; how many entries whose home this is lie in the next bucket and in the stash.
     Miss(u8, u8),
     /// The bucket changed meanwhile, or is dead.
     Changed,
@@ -111,8 +118,8 @@ impl Absence {
     }
 }
 
-/// The same from the marks that [`lookup`] has left of a key that it did not find: of the map two, of the slot one, then of the home.
-/// `None` where the database is empty. A lock's owner that has committed adds a version when it lets go.
+/// The same from the marks that [`lookup`] has left of a key that it did not find: two of the map, one of the slot, then those of the
+/// home. `None` if the database is empty. The owner of a lock that has committed adds a version when it releases it, so that counts here.
 pub fn absence(marks: &[Mark]) -> Option<Absence> {
     let [_, _, slot, home, rest @ ..] = marks else { return None };
     let is_locked = lock::owner(home.word).is_some();
@@ -123,7 +130,8 @@ pub fn absence(marks: &[Mark]) -> Option<Absence> {
 
 /// Attempts before a walk that leads nowhere, although nothing changes, counts as damage (S5).
 const ATTEMPTS_MAX: u32 = 10_000;
-/// Attempts before a walk beside others that go on changing what it meets is given up. The transaction runs again and, after a few times, locks the key.
+/// Attempts before a walk is given up because other threads change what it meets each time. The transaction then runs again and, after a
+/// few times, locks the key.
 const OVERTAKEN_MAX: u32 = 20_000;
 /// Attempts before the thread gives up its turn between them.
 const HASTY_MAX: u32 = 100;
@@ -153,17 +161,18 @@ pub fn lookup(seat: &Seat, db: Db, hash: &Hash, key: &impl KeyTest, marks: &mut 
         }
         let extent = directory::walk(segment, root, hash.position);
         if !seat.covers_now() {
-            // Born after our pin: it could be gone, and its place another's, while we look.
+            // A node on the way may be born after the pin's upper end. It could be freed and used again while this thread reads it.
             overtaken += 1;
             continue;
         }
         let Some(extent) = extent else {
-            // Within one state of the map there is a way, whoever changes the directory.
+            // While the map does not change there is always a way, also while other threads change the directory.
             *if still(segment, &marks[before..]) { &mut astray } else { &mut overtaken } += 1;
             continue;
         };
         marks.push(Mark { at: extent.slot_at, word: extent.slot });
-        // The two marks of the map last: the database may have been swapped meanwhile, and the bucket written under its new number.
+        // The two marks of the map are validated last: the database may have been swapped meanwhile, and the bucket written under its new
+        // number.
         if let Some(outcome) = lookup_in(seat, &extent, hash, key, marks)?
             && extent.is_current(segment)
             && still(segment, &marks[before..before + 2])
@@ -202,7 +211,8 @@ fn lookup_in(seat: &Seat, extent: &Extent, hash: &Hash, key: &impl KeyTest, mark
             Look::Miss(..) => {}
         }
     }
-    // An entry that grows or shrinks may move home from next door between the two looks: then neither shows it.
+    // An entry that grows or shrinks may move from the next bucket to its home between the two looks. Then neither look shows it, so a
+    // miss in several buckets counts only if all of them are unchanged.
     let absent = next == 0 && stash == 0 || still(segment, &marks[before..]);
     Ok(absent.then_some(None))
 }
@@ -236,12 +246,12 @@ fn look(seat: &Seat, bucket: Bucket, hash: &Hash, key: &impl KeyTest, marks: &mu
         look_at(seat, &Live { segment, bucket }, bucket, hash, key, &steady)?
     };
     marks.push(Mark { at: bucket.line, word });
-    // Beside other keys, what counts is that the owner still has not committed, or has not begun another transaction.
+    // For a transaction of several reads: at its end the owner must not have committed meanwhile, nor begun another transaction.
     marks.push(Mark { at: status_at, word: status });
     Ok(if steady() { look } else { Look::Changed })
 }
 
-/// The root word of a database, from the map or, while the map is locked by somebody who has committed, from its journal.
+/// The root word of a database: from the map or, if a thread that has committed has the map locked, from that thread's journal.
 #[inline]
 pub fn root_of(seat: &Seat, db: Db, marks: &mut Marks) -> u64 {
     let segment = seat.segment();
@@ -272,7 +282,7 @@ pub fn root_of(seat: &Seat, db: Db, marks: &mut Marks) -> u64 {
     }
 }
 
-/// Both words of a database in the map, as one change made them: its node and its root. As [`root_of`] it waits for nobody.
+/// Both words of a database in the map, as one change made them: its node and its root. As [`root_of`] it does not wait.
 pub fn map_words(seat: &Seat, db: Db) -> (u64, u64) {
     let segment = seat.segment();
     loop {
@@ -302,7 +312,8 @@ pub fn map_words(seat: &Seat, db: Db) -> (u64, u64) {
     }
 }
 
-/// Whether somebody has committed a change of the map and not written it out yet: alive, he is about to; dead, he is recovered here.
+/// Whether a thread has committed a change of the map and not written it out yet. If it lives, it is about to; if it is dead, its seat is
+/// recovered here.
 #[inline]
 pub fn map_is_changing(seat: &Seat) -> bool {
     let segment = seat.segment();
@@ -326,7 +337,7 @@ pub fn mark(seat: &Seat, bucket: Bucket, marks: &mut Marks) {
     }
 }
 
-/// Reads a bucket as one state, whoever has it locked; `None` when it is dead or changed meanwhile.
+/// Reads a bucket as one state, also while it is locked; `None` when it is dead or has changed meanwhile.
 pub fn view<R>(seat: &Seat, bucket: Bucket, read: impl Fn(&dyn Words) -> R) -> Option<R> {
     let segment = seat.segment();
     let word = segment.observe(bucket.line);
@@ -363,7 +374,7 @@ fn look_at(
         let same = if second as u8 & entry::REFERENCE == 0 {
             entry::inline_key_is(|number| words.word(LINE_WORDS + (unit * 2 + number).min(UNITS * 2 - 1)), second, key.key())
         } else if entry::extra_of(second) == hash.extra {
-            // Followed only if it was there, and only while the pin covers what was there.
+            // The reference is followed only if the bucket held it (the word is steady), and only if the pin covers the present epoch.
             if !steady() || !seat.covers_now() {
                 return Ok(Look::Changed);
             }
@@ -393,7 +404,7 @@ fn overlay(segment: &Segment, owner: u64, bucket: Bucket) -> Overlaid {
     Overlaid(copy)
 }
 
-/// Shows the WORD items of a seat's journal. Whoever relies on them looks at the seat's status again afterwards.
+/// Shows the WORD items of a seat's journal. A caller that relies on them checks the seat's status again afterwards.
 fn each_word(segment: &Segment, owner: u64, visit: &mut dyn FnMut(u64, u64)) {
     let seat = segment.seat_at(owner);
     let len = segment.observe(seat + at::JOURNAL_LEN);
@@ -416,7 +427,7 @@ fn each_word(segment: &Segment, owner: u64, visit: &mut dyn FnMut(u64, u64)) {
     }
 }
 
-/// Whether everything that was relied on is still as it was.
+/// Validates a read set: whether all its words are still as they were.
 pub fn still(segment: &Segment, marks: &[Mark]) -> bool {
     segment.acquire_fence();
     marks.iter().all(|mark| segment.load(mark.at) == mark.word)

@@ -1,7 +1,7 @@
 //! Which nodes a transaction has made: they may be edited in place.
 //!
-//! Every node that is made is put in, and most are never asked for, so putting in is what must be cheap: a word in a table that is half empty, and its
-//! place in a list, by which the table is emptied however large an earlier transaction has left it.
+//! Every node that is made is put in, and most are never looked up, so insertion must be cheap: one word in a table that is half empty, and
+//! its place in a list. The list serves to empty the table without a walk over it, which an earlier transaction may have left large.
 
 use polder_base::Ref;
 
@@ -19,7 +19,7 @@ pub struct Made {
 }
 
 impl Made {
-    /// The place where a reference is looked for first. Nobody can choose places in memory so that they collide.
+    /// The place where a reference is looked for first. A client cannot choose the offsets of nodes, so it cannot make them collide.
     #[inline]
     fn home(&self, node: Ref) -> usize {
         let spread = node.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);

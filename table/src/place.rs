@@ -78,7 +78,7 @@ impl Txn<'_> {
         if lacking.is_empty() { Ok(()) } else { Err(Deficit::Room(self.wants(&lacking))) }
     }
 
-    /// What the transaction adds, in the order of its places; `lacking`: which of the held keys found no room.
+    /// What the transaction adds, in the order of positions; `lacking`: the held keys for which there was no room.
     #[cold]
     fn wants(&self, lacking: &[usize]) -> Vec<Want> {
         let want = |(index, held): (usize, &Held)| match (held.pending, held.spot) {
@@ -94,7 +94,7 @@ impl Txn<'_> {
         wants
     }
 
-    /// Places one change; answers false when there is no room for it.
+    /// Places one change; returns false when there is no room for it.
     fn place(&self, index: usize, pending: Pending) -> Result<bool, Stop> {
         let all = self.scratch.held.borrow();
         let Held { spot, home, .. } = &all[index];
@@ -134,7 +134,7 @@ impl Txn<'_> {
             return spot.unit;
         }
         self.shadow_mut(spot.shadow, |words| {
-            // By version, not by all of the first word: its clock is anybody's to move on.
+            // By version, not by the whole first word: any thread may change the access clock in it.
             let is_it = |unit: usize| {
                 entry::version_of(words.unit_word(unit * 2)) == spot.image.version() && words.unit_word(unit * 2 + 1) == spot.image.words[1]
             };
@@ -196,8 +196,8 @@ impl Txn<'_> {
         }
     }
 
-    /// Lowers the earliest expiry of extent and database, in this order, before the commit: who looks for what is due swaps
-    /// the database's bound first and reads the extents' afterwards, so it sees one of the two.
+    /// Lowers the earliest expiry of extent and database, in this order, before the commit. A search for what is due lifts the database's
+    /// bound first and reads the extents' bounds afterwards, so it sees one of the two (`chores.rs`).
     fn lower_bounds(&self, index: usize, image: &Image) -> Result<(), Stop> {
         let Some(expiry_ms) = self.bound_of(image)? else { return Ok(()) };
         let (db, extent) = {
@@ -209,10 +209,10 @@ impl Txn<'_> {
         let map = segment.observe(MAP_LOCK);
         let node = segment.observe(map_at(db));
         if !segment.check(node, 64) || segment.load(node + database::DIRECTORY) != directory::directory_of(extent.root) {
-            // The map's two words of a database change together, under the map's lock. Where they disagree though no thread had it meanwhile, they are
-            // damaged: the transaction would find them so again and again.
+            // The map's two words of a database change together, under the map's lock. If they disagree although no thread has held that lock
+            // meanwhile, they are damaged, and each retry would find them so.
             let is_at_rest = lock::owner(map).is_none() && self.is_root(db, extent.root) && segment.observe(MAP_LOCK) == map;
-            // Swapped or flushed meanwhile: the bound to lower is not this one.
+            // Otherwise the database was swapped or flushed meanwhile, and this is not the bound to lower.
             return Err(if is_at_rest { Fault::Damaged { what: "the map of databases" }.into() } else { Stop::Retry });
         }
         segment.lower(node + database::EXPIRY_MIN, expiry_ms);

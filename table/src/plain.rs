@@ -1,10 +1,10 @@
-//! The shortest ways: a GET, and a SET of a key that is there, of a short string that lies inline.
+//! The shortest fast paths: a GET of a short string that lies inline, and a SET over one.
 //!
-//! A processor overlaps the cache misses of calls that follow each other as far as its window of some 500 instructions reaches, and a
-//! miss costs as much as 500 instructions; so a call of 200 instructions is more than twice as fast as one of 500 (`bench floor`).
-//! That is why this exists beside `quick.rs`: the same protocols for one case, in line, without what other cases need. No branch
-//! depends on what a miss brings, but for those that nearly always go the same way. One key in twelve of a table that is 90 % full does not lie at
-//! home: half of those lie in the next line, which the processor fetches along and GET looks into at once, the others are looked for apart.
+//! A processor overlaps the cache misses of successive calls as far as its window of some 500 instructions reaches, and a miss costs as much
+//! as 500 instructions. So a call of 200 instructions is more than twice as fast as one of 500 (`bench floor`). That is why this file
+//! exists beside `quick.rs`: the same protocols for one case, inlined, without what other cases need. No branch depends on data that a miss
+//! brings, except for branches that nearly always go the same way. In a table that is 90 % full, one key in twelve does not lie at home.
+//! Half of those lie in the next bucket, whose line the processor prefetches; GET looks there at once. The others are looked for separately.
 //!
 //! ```text
 //!  read   root -> slot -> extent -> the word of the line -> tag -> key and value -> word, slot, map's lock and root again
@@ -12,10 +12,11 @@
 //!         -> slot, map's lock and root again -> journal -> commit -> write out, unlock, unpin
 //! ```
 //!
-//! The CAS of the write is what makes a second look at the entry needless: it fails if anything was published since (S2; `lock.rs`), and a
-//! reader's note of an access changes nothing but the clock, which is written anew.
+//! Why the write need not look at the entry again after it has locked: the CAS expects the same lock word that was read before the entry.
+//! It fails if any change of the bucket was published since (S2; `lock.rs`). A reader may have noted an access meanwhile, but that changes
+//! only the access clock, which the write stores anew.
 //!
-//! Whatever is not the plain case answers that nothing has happened.
+//! In all other cases a function here does nothing and says so, and the caller takes the next longer path.
 
 use polder_shm::brief::Brief;
 use polder_shm::layout::{interest, seat as at};
@@ -58,7 +59,7 @@ struct Seen {
 enum Missed {
     /// It may lie elsewhere.
     NotHere,
-    /// Somebody is at the home, or it is not found in so few steps: another way will see.
+    /// Another thread has the home locked, or the home cannot be found in these few steps: the slower path decides.
     Unclear,
 }
 
@@ -317,7 +318,7 @@ impl Table {
     }
 }
 
-/// Whether somebody is to be told of changes, or a snapshot to keep what was before: `quick.rs` and `txn.rs` see to that.
+/// Whether a thread listens to changes, or a commit has to record something: then the slower paths write.
 #[inline(always)]
 fn is_watched(segment: &Segment) -> bool {
     is_told(segment, interest::CHANGES & !interest::WAITERS) || recording::is_on(segment)
@@ -364,7 +365,7 @@ fn edit_sighted<'v, R>(
         Some(home) => (lock_both(seat, &home, &seen), 1),
     };
     if !locked {
-        // Who tries again meets the same lock, and counts it.
+        // The next path meets the same lock and counts it.
         seat.forget_collision();
         return None;
     }
@@ -372,7 +373,7 @@ fn edit_sighted<'v, R>(
     Some(answer)
 }
 
-/// Locks the home of a displaced entry, as everybody does who changes a key of that home, and the bucket in which it lies.
+/// Locks the home of a displaced entry, as T1 demands of each change of a key, and the bucket in which the entry lies.
 #[inline]
 fn lock_both(seat: &Seat, home: &Home, seen: &Seen) -> bool {
     seat.lock_as_seen(0, home.line, home.word) && seat.lock_as_seen(1, seen.line, seen.word)
@@ -398,7 +399,7 @@ fn write_displaced(seat: &Seat, sight: &Sight, clock: Clock<'_>, (key, value): (
     replace(seat, sight.db(), (&seen, 1), clock, (key, value))
 }
 
-/// T3: all that we walked over was there after we pinned, and was born before. The look at who watches only saves a lock for nothing.
+/// T3: the pin covers all nodes on the way to the key. The check for listeners is repeated under the lock; here it only saves a useless lock.
 #[inline(always)]
 fn may_lock(seat: &Seat) -> bool {
     !is_watched(seat.segment()) && seat.covers_now()
@@ -450,7 +451,7 @@ pub(crate) fn write_all(seat: &Seat, db: Db, clock: Clock<'_>, pairs: &[[&[u8]; 
     for home in &homes {
         lock_among(seat, &mut lines, (home.line, home.word))?;
     }
-    // Who watches: under the locks, see `Table::interest`.
+    // The check for listeners must come under the locks, see `Table::interest`.
     if is_watched(segment) || !all.iter().all(|(seen, _)| seen.is_current(lens, db)) {
         return None;
     }
@@ -467,8 +468,8 @@ pub(crate) fn write_all(seat: &Seat, db: Db, clock: Clock<'_>, pairs: &[[&[u8]; 
 /// Lines that are locked, by the journal's items of the same numbers, and their words before that.
 type Lines = SmallVec<[(u64, u64); SEVERAL_MAX]>;
 
-/// Locks a line whose word was seen before what it guards was looked at, unless that is one of those that are locked; answers by which item of the
-/// journal. `None`: somebody was there first, or is.
+/// Locks a line whose word was read before what it guards, unless it is locked already. Returns the number of its LOCK item. `None`: another
+/// thread holds it, or has changed what it guards.
 #[inline(always)]
 fn lock_among(seat: &Seat, lines: &mut Lines, (line, word): (u64, u64)) -> Option<u64> {
     let lock = lines.iter().position(|(locked, _)| *locked == line).unwrap_or(lines.len());
@@ -489,7 +490,7 @@ fn lock_among(seat: &Seat, lines: &mut Lines, (line, word): (u64, u64)) -> Optio
 #[inline(always)]
 fn replace(seat: &Seat, db: Db, (seen, lock): (&Seen, u64), clock: Clock<'_>, (key, value): (&[u8], &[u8])) -> Option<()> {
     let segment = &**seat.segment();
-    // Who watches: under the lock, see `Table::interest`.
+    // The check for listeners must come under the lock, see `Table::interest`.
     if !seen.is_current(segment.lens(), db) || is_watched(segment) {
         return None;
     }

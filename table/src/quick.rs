@@ -62,11 +62,11 @@ pub(crate) fn glance(live: &Live<'_>, hash: &Hash, key: &[u8]) -> Glance {
     Glance::Miss(next, stash)
 }
 
-/// The bits of an entry's kind byte that say that it is a plain string; its other options send an edit the long way.
+/// The bits of an entry's kind byte that say that it is a plain string; an entry with other options is left to the slow path.
 const PLAIN: u8 = Kind::String as u8;
 /// Kind and reference in an entry's kind byte.
 const WHAT: u8 = 0x0f | entry::REFERENCE;
-/// A clock that is read cheaply is behind by at most this: what expires sooner is left to the long way, which reads the exact one.
+/// The coarse clock is behind by at most this. A key that expires within this time is left to the slow path, which reads the exact clock.
 pub(crate) const CLOCK_LAG_MS: u64 = 20;
 
 /// A bucket that is being read: its word when that began.
@@ -84,7 +84,8 @@ impl Reading {
         (word & (lock::OWNER | lock::DEAD) == 0).then_some(Reading { bucket, word })
     }
 
-    /// Whether all that was read since was one state. Asked last, after the map: two swaps bring a root back, but no bucket's word.
+    /// Whether all that was read since was one state. It is checked last, after the map: two swaps can bring an old root back, but a bucket's
+    /// word never comes back.
     #[inline(always)]
     fn holds(&self, segment: &Segment) -> bool {
         segment.acquire_fence();
@@ -99,7 +100,7 @@ impl Table {
         Sight::of(self.segment(), db, key)
     }
 
-    /// Reads a string that is packed: `read` gets its bytes, or nothing if there is no such key. `None`: take the long way.
+    /// Reads a string that is packed: `read` gets its bytes, or nothing if there is no such key. `None`: take the slow path.
     #[inline(always)]
     pub fn quick_get<R>(&self, sight: &Sight, key: &[u8], now_ms: u64, read: impl FnOnce(Option<&[u8]>) -> R) -> Option<R> {
         let segment = &**self.segment();
@@ -233,17 +234,18 @@ impl Table {
     }
 }
 
-/// A seat that is pinned for a short way. At its end what has come to nothing is taken back: also where a caller's function has panicked.
+/// A seat that is pinned for a fast path. When it is dropped, also by a panic in a caller's function, what was not committed is rolled back.
 pub(crate) struct Stint<'s> {
     pub(crate) seat: &'s Seat,
 }
 
 impl<'s> Stint<'s> {
-    /// To write into `db`. `None` in the midst of a transaction.
+    /// To write into `db`. `None` if the thread is in a transaction.
     #[inline(always)]
     pub(crate) fn begin(seat: &'s Seat, db: Db) -> Option<Stint<'s>> {
         seat.enter().then(|| {
-            // Before the map is looked at behind the locks (`Sight::is_current`), and until all is done: no way of these waits for anything.
+            // Before the map is validated under the locks (`Sight::is_current`), and until the end. A fast path may close this early, since it
+            // never waits for a lock.
             seat.close_quickly(bit_of(db));
             seat.pin();
             Stint { seat }
@@ -264,7 +266,7 @@ impl Drop for Stint<'_> {
 }
 
 impl Txn<'_> {
-    /// Finds a key by the short way, whatever it holds; the answer was true at one moment of this transaction. `None`: take the long way.
+    /// Finds a key of any type by the fast path; the result was true at one moment of this transaction. `None`: take the slow path.
     pub(crate) fn find_sighted(&self, sight: &Sight, key: &[u8]) -> Result<Option<Option<Met<'_>>>, Fault> {
         let segment = self.segment();
         let Some(home) = Reading::begin(segment, sight.bucket) else { return Ok(None) };
@@ -299,7 +301,7 @@ impl Txn<'_> {
     }
 }
 
-/// Whether so many units are free, in a row or not.
+/// Whether this many units are free, in a row or not.
 #[inline(always)]
 pub(crate) fn has_room(live: &Live<'_>, units: usize) -> bool {
     bucket::matches(&live.tag_words(), FREE).count_ones() as usize >= units
@@ -320,7 +322,7 @@ impl WordsMut for Copied {
     }
 }
 
-/// The same where the free units do not lie in a row: the others move together. `tags` are the bucket's, without what goes.
+/// The same if the free units do not lie in a row: the other entries move together. `tags` are the bucket's, without those that go.
 #[inline(never)]
 fn put_compacting(notes: &mut Brief<'_>, live: &Live<'_>, tag: u8, image: &Image, tags: &[u64; 7]) -> Option<()> {
     let mut copied = Copied(std::array::from_fn(|index| live.word(index)));
@@ -345,7 +347,7 @@ pub(crate) fn note_words(notes: &mut Brief<'_>, live: &Live<'_>, unit: usize, im
     }
 }
 
-/// The bytes of the tags of so many units.
+/// A mask with the bytes of the tags of this many units set.
 #[inline]
 pub(crate) fn tags_of(unit: usize, units: usize) -> [u64; 7] {
     let mut tags = [0; 7];
@@ -385,8 +387,9 @@ fn set_tags(tags: &mut [u64; 7], unit: usize, units: usize, tag: u8) {
     }
 }
 
-/// Where free units do not lie in a row, but would if one other entry lay elsewhere in the bucket: notes it there, and answers where so many of them
-/// are then. That writes three or four of a bucket's fourteen cache lines, where moving all entries together writes all of them.
+/// For free units that do not lie in a row, but would if one other entry lay elsewhere in the bucket: notes that entry at its new place, and
+/// returns where the row of free units begins then. That writes three or four of a bucket's fourteen cache lines; moving all entries together
+/// would write all of them.
 #[inline(never)]
 fn make_way(notes: &mut Brief<'_>, live: &Live<'_>, tags: &mut [u64; 7], (wanted, for_tag): (usize, u8)) -> Option<usize> {
     let (free, continued) = (bucket::matches(tags, FREE), bucket::matches(tags, CONTINUED));

@@ -1,7 +1,7 @@
 //! The one raw module of the table: slices of nodes that lie in the segment.
 //!
-//! Everything else in this crate is safe code over words. A slice of a published node is sound as long as nobody writes the node:
-//! that is S1, for as long as the seat's pin lasts. A mutable slice exists only of a node that this very transaction made.
+//! Everything else in this crate is safe code over words. A slice of a published node is sound as long as no thread writes the node: S1
+//! ensures that for as long as the seat's pin lasts. A mutable slice exists only of a node that the same transaction has made.
 
 use std::mem::MaybeUninit;
 
@@ -55,8 +55,8 @@ fn far_header(segment: &Segment, node: Ref) -> Result<(NodeHeader, NodeKind), Fa
 pub fn payload(segment: &Segment, node: Ref) -> Result<(NodeKind, &[u8]), Fault> {
     let (header, kind) = header(segment, node)?;
     let address = segment.address(offset_of(node) + HEADER_BYTES);
-    // SAFETY: S5, the node's place and length have been checked; S1, nobody writes a published node while we are pinned, and
-    // unpublished ones are ours.
+    // SAFETY: S5, the node's place and length have been checked; S1, no thread writes a published node while this one is pinned, and
+    // unpublished nodes are its own.
     Ok((kind, unsafe { std::slice::from_raw_parts(address, header.length()) }))
 }
 
@@ -94,12 +94,12 @@ pub fn inline_key<'s>(segment: &'s Segment, bucket: &Bucket, unit: usize) -> Opt
     if unit * UNIT_BYTES + at + length > UNITS * UNIT_BYTES {
         return None;
     }
-    // SAFETY: S2, nobody but us writes the bucket's units, except for an access clock, which is in the entry's first word and not
-    // in its key; S5, the key lies in the bucket, which lies in the mapping.
+    // SAFETY: S2, only this thread writes the bucket's units, which it has locked; other threads may change an access clock, which is in
+    // the entry's first word and not in its key. S5, the key lies in the bucket, which lies in the mapping.
     Some(unsafe { std::slice::from_raw_parts(segment.address(entry + at as u64), length) })
 }
 
-/// Fills the payload of a node that this transaction has just made, and nobody else knows of.
+/// Fills the payload of a node that this transaction has just made and that no other thread knows.
 pub fn fill(segment: &Segment, node: Ref, parts: &[&[u8]]) {
     copy(segment, offset_of(node) + HEADER_BYTES, parts);
 }
@@ -111,11 +111,11 @@ pub fn fill_words(segment: &Segment, node: Ref, at: u64, words: [u64; 2]) {
     segment.store(place + 8, words[1]);
 }
 
-/// Lets `fill` write the data of a node without references that this transaction has just made for so many bytes.
+/// Lets `fill` write the data of a node without references that this transaction has just made for `length` bytes.
 #[inline]
 pub fn fill_by(segment: &Segment, node: Ref, length: usize, fill: impl FnOnce(&mut [u8])) {
     let address = segment.address(offset_of(node) + HEADER_BYTES);
-    // SAFETY: S2, the node is unpublished and ours, nobody has a slice of it, and it was made for `length` bytes.
+    // SAFETY: S2, the node is unpublished and ours, there is no other slice of it, and it was made for `length` bytes.
     fill(unsafe { std::slice::from_raw_parts_mut(address, length) });
 }
 
@@ -291,7 +291,7 @@ impl Short {
     #[inline(always)]
     pub fn take(&mut self, lens: Lens<'_>, at: u64, len: usize) -> &[u8] {
         assert!(len <= SHORT_MAX);
-        // Sixteen at a time: whoever reads them right away must find them in one store, or the processor waits until it is written.
+        // Sixteen at a time: a load right after this must find its bytes in one store, or the processor waits until they are written.
         self.take_sixteen::<0>(lens, at);
         if len > 16 {
             self.take_sixteen::<16>(lens, at);
@@ -300,7 +300,7 @@ impl Short {
                 self.take_sixteen::<48>(lens, at);
             }
         }
-        // SAFETY: so many bytes have been written.
+        // SAFETY: the first `len` bytes have been written.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), len) }
     }
 

@@ -122,7 +122,7 @@ pub fn root_places(kind: NodeKind, payload: &[u8]) -> Option<[u64; 2]> {
     Some([8, 8 + named * 8])
 }
 
-/// Takes an entry apart; `None` for a marker. Who calls is pinned.
+/// Takes an entry apart; `None` for a marker. The calling thread is pinned.
 ///
 /// # Errors
 /// [`Fault::Damaged`].
@@ -146,7 +146,7 @@ pub fn found_in<'a>(image: &Image, record: &Record<'a>) -> Option<Found<'a>> {
     Some(Found { kind, value, expiry_ms, inner_expiry_ms, flags, raw, text, extras, version, clock })
 }
 
-/// The whole key of an entry. Who calls is pinned.
+/// The whole key of an entry. The calling thread is pinned.
 ///
 /// # Errors
 /// [`Fault::Damaged`].

@@ -115,7 +115,7 @@ pub(crate) fn save(seat: &Seat, number: u64, changed: &Changed<'_>) {
     record[2] = hash.position;
     record[3] = len as u64 | what << 16 | (hash.tag as u64) << 24 | (hash.extra as u64) << 32;
     if seat.save(number, &mut record[..len]).is_err() {
-        // The writer goes on; who reads has to begin again when there is more room.
+        // The writer goes on. The snapshot fails, and can be tried again when there is more memory.
         segment.break_snapshot(number);
     }
 }

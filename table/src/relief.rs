@@ -1,9 +1,11 @@
-//! Relief: who writes and finds no memory, while some is on its way back, helps it along and tries again.
+//! Retries after OOM: a write for which there is no memory, while some is about to come free, helps to free it and tries again.
 //!
-//! FLUSHALL leaves its keys to the sweep, and what goes out of use is free when no pin can see it any more. So memory may seem full for a
-//! moment. Who meets that moment sweeps a step and frees what its own seat has retired; it tries again as long as it frees something, and for
-//! [`HOPE_MS`] after the last step of a sweep, whoever made it, or while readers hold what it has retired itself. Where there is memory
-//! enough, but for nodes of other sizes, it moves these together (`compact.rs`). Then memory is full.
+//! FLUSHALL leaves its keys to the sweep, and what goes out of use is free only when no pin can see it any more. So memory may be full for a
+//! moment. A write that meets that moment sweeps a step and frees what its own seat has retired. It tries again as long as it frees
+//! something; for [`HOPE_MS`] after the last step of a sweep by any thread; and while readers hold what its seat has retired. If there is
+//! enough memory, but for nodes of other sizes, it moves these together (`compact.rs`). If nothing of this helps, the write fails with OOM.
+//!
+//! In this file, *hope* means: memory is likely to come free soon, so a write tries again instead of failing.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,27 +20,28 @@ use crate::compact;
 use crate::table::Table;
 use crate::txn::Txn;
 
-/// How long after the last step of a sweep something may be expected to come free: when the turns end that hold pins, and who swept comes
-/// by again.
+/// How long after the last step of a sweep memory may still come free: until then the turns that hold pins end, and the sweeping thread
+/// reclaims.
 const HOPE_MS: u64 = 300;
-/// How long there is hope at most because others free something, and then none until this has passed again: or who wants more than there ever is
-/// would hope for as long as others do anything.
+/// The longest time for which a write hopes because other threads free something; after that it does not hope for as long again. Without
+/// this limit, a write that wants more than there is would go on trying for as long as other threads do anything.
 const HOPE_MS_MAX: u64 = 2000;
-/// A pass of compaction gives hope for [`HOPE_MS_MAX`] of CPU time, and for so many times as long by the clock: its thread may be stopped.
+/// A pass of compaction gives hope for [`HOPE_MS_MAX`] of CPU time, but at most for this many times as long by the clock, since its thread
+/// may be stopped.
 const PASS_WAIT: u64 = 10;
-/// How often it is looked for what has come free, one time after the other, at most.
+/// The most reclamations in a row.
 const RECLAIMS_MAX: usize = 16;
-/// How long who waits for that rests.
+/// The pause before a write tries again.
 const REST: Duration = Duration::from_millis(1);
 
-/// Milliseconds of this process alone, by a clock that nobody sets: a wall clock that is set back would give hope, or none, for as long.
+/// Milliseconds by the monotonic clock, used within this process only. If a wall clock were set back, hope would last, or fail, for that long.
 fn ticks_ms() -> u64 {
     static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
-    // As if all that counts from 0 were long ago.
+    // So that times of 0 are long ago.
     2 * HOPE_MS_MAX + BEGUN.elapsed().as_millis() as u64
 }
 
-/// Since when there is hope for a reason, and until when there is any.
+/// One reason for hope: since when it lasts without success, and until when.
 #[derive(Default)]
 struct Hope {
     since_ms: AtomicU64,
@@ -51,7 +54,7 @@ impl Hope {
         self.until_ms.store(ticks_ms() + HOPE_MS, Ordering::Relaxed);
     }
 
-    /// The same, but not for longer than [`HOPE_MS_MAX`] unless it is fulfilled meanwhile.
+    /// The same, but not for longer than [`HOPE_MS_MAX`] unless memory has come free meanwhile.
     fn renew_a_while(&self) {
         let (now_ms, since_ms) = (ticks_ms(), self.since_ms.load(Ordering::Relaxed));
         if now_ms >= since_ms + 2 * HOPE_MS_MAX {
@@ -62,7 +65,7 @@ impl Hope {
         }
     }
 
-    /// What was hoped for has come.
+    /// Memory has come free.
     fn fulfil(&self) {
         self.since_ms.store(0, Ordering::Relaxed);
         self.until_ms.store(0, Ordering::Relaxed);
@@ -74,25 +77,26 @@ impl Hope {
     }
 }
 
-/// What this process has seen of it.
+/// What this process knows about memory that is about to come free.
 #[derive(Default)]
 pub(crate) struct Relief {
     /// The flushed databases, and the bytes that wait for readers, at the last look.
-    litter: AtomicU64,
+    garbage: AtomicU64,
     retired: AtomicU64,
-    /// Because of others, and because of what one has retired oneself, which readers do not hold for long unless they are stopped.
+    /// Because of other threads' work; and because of what the thread itself has retired, which readers do not hold for long unless they are
+    /// stopped.
     others: Hope,
     own: Hope,
 }
 
 impl Relief {
-    /// Says that a step of a sweep has been made.
+    /// To be called after a step of a sweep.
     pub fn hope(&self) {
         self.others.renew();
     }
 
-    /// Says that a pass of compaction goes on, which moves what another size of node needs and ends by itself. Unlike a clock's time, the work
-    /// that a pass has done does not depend on what else the machine does: beside it [`HOPE_MS_MAX`] may end before a pass has moved anything.
+    /// To be called while a pass of compaction goes on; it frees slabs for other sizes of nodes and ends by itself. The limit counts CPU time:
+    /// on a busy machine, [`HOPE_MS_MAX`] of wall time could end before the pass has moved anything.
     pub fn hope_for_pass(&self, worked: Duration, lasts: Duration) {
         if worked.as_millis() < HOPE_MS_MAX.into() && lasts.as_millis() < (PASS_WAIT * HOPE_MS_MAX).into() {
             self.others.renew();
@@ -101,37 +105,37 @@ impl Relief {
         }
     }
 
-    /// Says that others have freed something.
+    /// To be called when other threads have freed something.
     pub fn hope_a_while(&self) {
         self.others.renew_a_while();
     }
 
-    /// Whether what steps have freed, or one has retired, may still be on its way.
+    /// Whether memory may still come free from steps of a sweep, or from what this thread has retired.
     pub fn is_hopeful(&self) -> bool {
         self.others.is_any() || self.own.is_any()
     }
 }
 
-/// A part of the segment that makes a difference.
+/// A change of the retired bytes counts if it is more than the ceiling divided by this.
 const PART: u64 = 64;
 
 impl Table {
-    /// Whether this process has swept of late: what its threads have retired by that goes as soon as the pins of others allow it.
+    /// Whether this process has swept recently. What its threads have retired by that is freed as soon as the pins of other threads allow it.
     pub fn is_relieving(&self) -> bool {
         self.relief.is_hopeful()
     }
 
-    /// Hopes if others have swept since the last look, or what is on its way back has become much more or less.
+    /// Hopes if other threads have swept since the last look, or the bytes that wait to be freed have become many more or fewer.
     fn watch_others(&self) {
         let (relief, segment) = (&self.relief, self.segment());
-        let litter = self.litter().fold(0u64, |sum, (cell, node)| sum.wrapping_mul(31).wrapping_add(cell ^ node));
+        let garbage = self.garbage().fold(0u64, |sum, (cell, node)| sum.wrapping_mul(31).wrapping_add(cell ^ node));
         let retired = segment.sum_over_seats(at::RETIRED_BYTES);
-        let (old_litter, old) = (relief.litter.swap(litter, Ordering::Relaxed), relief.retired.load(Ordering::Relaxed));
+        let (old_garbage, old) = (relief.garbage.swap(garbage, Ordering::Relaxed), relief.retired.load(Ordering::Relaxed));
         let differs = retired.abs_diff(old) > segment.geometry().ceiling / PART;
         if differs {
             relief.retired.store(retired, Ordering::Relaxed);
         }
-        if litter != old_litter || differs && self.litter().next().is_some() {
+        if garbage != old_garbage || differs && self.garbage().next().is_some() {
             relief.hope();
         } else if differs {
             relief.hope_a_while();
@@ -140,10 +144,11 @@ impl Table {
 }
 
 impl Txn<'_> {
-    /// To be asked by an aborted transaction whose work has stopped with this: whether it is to be run again, since there may be memory now.
+    /// To be called by an aborted transaction whose work has ended with `stop`. Returns `Ok` if the transaction is to run again, since there
+    /// may be memory now.
     ///
     /// # Errors
-    /// [`Stop::Busy`] where there may be some soon and the transaction does not wait for that; `stop`.
+    /// [`Stop::Busy`] if there may be memory soon but the transaction does not wait for it; otherwise `stop`.
     #[cold]
     pub fn await_room(&self, stop: Stop) -> Result<(), Stop> {
         if !matches!(stop, Stop::Fault(Fault::Full(_))) {
@@ -152,7 +157,8 @@ impl Txn<'_> {
         let freed = self.seat.freed();
         self.sweep_for_room();
         self.table.watch_others();
-        // Nothing that was found is used any more (T3). What its thread's own pin holds back comes free with the end of a server's turn.
+        // Nothing that was found is used any more (T3), so the pin may end. A pin of the server's turn goes on; what it holds back comes free
+        // when the turn ends.
         self.seat.unpin();
         let mut before = self.seat.freed();
         for _ in 0..RECLAIMS_MAX {
@@ -164,14 +170,14 @@ impl Txn<'_> {
         self.seat.pin();
         if self.seat.freed() != freed {
             self.table.relief.own.fulfil();
-            // Nodes at hand may be all that keeps slabs from another size.
+            // The cached nodes may be all that keeps slabs from serving another size.
             self.seat.return_caches();
             return Ok(());
         }
         if self.seat.retired_bytes() > 0 {
             self.table.relief.own.renew_a_while();
         }
-        // What one size has may do for another.
+        // Slabs of another size may be half empty.
         self.table.compact(self, compact::SHARE, Instant::now() + REST);
         if self.seat.freed() != freed {
             return Ok(());
@@ -190,7 +196,7 @@ impl Txn<'_> {
 
     /// Sweeps a step.
     fn sweep_for_room(&self) {
-        let mut steps = self.table.litter().map(|(cell, node)| self.sweep_step(cell, node));
+        let mut steps = self.table.garbage().map(|(cell, node)| self.sweep_step(cell, node));
         steps.any(|step| matches!(step, Ok(Swept::Some | Swept::All)));
     }
 }

@@ -24,7 +24,7 @@ pub struct Report {
     /// Nodes in use, and their bytes.
     pub nodes: u64,
     pub node_bytes: u64,
-    /// Nodes at hand in the seats' caches, and nodes that wait until nobody can be looking at them.
+    /// Free nodes in the seats' caches, and nodes that wait until no thread can be reading them.
     pub cached: u64,
     pub retired: u64,
     pub slabs: u64,

@@ -1,10 +1,10 @@
 //! How many transactions of this process have made room in extents that they have not filled yet.
 //!
-//! A transaction of many keys takes longer than the pause between two chores. If extents shrank meanwhile, it would find its room gone at each
-//! attempt, and replace all extents again and again. So chores shrink none while there is such a transaction; eviction does, since a key that lies
-//! inline gives memory back in no other way.
+//! A transaction of many keys takes longer than the pause between two rounds of maintenance. If extents shrank meanwhile, it would find its
+//! room gone at each attempt, and would replace all extents again and again. So maintenance shrinks no extent while there is such a
+//! transaction. Eviction does, since the memory of an inline entry comes free in no other way.
 //!
-//! A forked child starts at none: no transaction of its parent goes on in it. Chores of other processes do not see this count.
+//! A forked child starts at 0, since no transaction of its parent goes on in it. Maintenance in other processes does not see this count.
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use polder_shm::fork;

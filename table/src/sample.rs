@@ -40,7 +40,7 @@ impl Taking {
 }
 
 impl Txn<'_> {
-    /// Looks at some keys with an expiry, as they are now for everybody. It begins anywhere and passes over extents in which no
+    /// Looks at some keys with an expiry, as they are committed now. It begins at a random place and passes over extents in which no
     /// key expires, so that a few such keys among millions are found, too.
     pub fn sample_expiries(&self, db: Db) -> Expiries {
         let mut extents: Vec<Extent> = Vec::new();

@@ -73,7 +73,7 @@ impl Txn<'_> {
         signs
     }
 
-    /// Shows the keys from `cursor` on, buckets at a time until about `count` were seen; answers the next cursor, 0 at the end.
+    /// Shows the keys from `cursor` on, bucket by bucket until about `count` were seen. Returns the next cursor, 0 at the end.
     /// A key that is there during the whole scan is shown at least once. What this transaction has written itself is shown first.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What a transaction needs for its work and leaves to the next one of the thread: buffers, so that nothing is allocated.
+//! The buffers of a transaction. They go back to a pool of the thread, so that the next transaction allocates nothing.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use polder_shm::{Changes, Seat, Segment};
 
 use crate::api::{Db, Stop};
 use crate::change::{Noted, Post};
-use crate::database::Straggler;
+use crate::database::SlowWriter;
 use crate::directory::Bucket;
 use crate::entry::Image;
 use crate::hash::Hash;
@@ -26,7 +26,7 @@ use crate::txn::{Held, Order};
 /// More held keys or locked buckets than this are found through a map instead of by looking at each.
 const LOOK_AT_EACH: usize = 12;
 
-/// A reader remembers so many expired keys; the chores find the others.
+/// The most expired keys that a reader remembers; maintenance finds the others.
 const STALE_MAX: usize = 1024;
 
 /// Buffers for more held keys or made nodes than this are given back after the transaction.
@@ -80,7 +80,7 @@ impl Drop for Loan {
     }
 }
 
-/// A hash of what is a hash of keys already: nobody can choose them so that they collide.
+/// Hashes words that come from keyed hashes already, so a client cannot choose keys whose words collide.
 #[derive(Default)]
 struct Spread(u64);
 
@@ -139,15 +139,16 @@ pub struct Scratch {
     pub(crate) wanting: RefCell<Vec<Want>>,
     pub(crate) missing: Cell<Option<Db>>,
     /// All garbage cells are taken: some must be swept.
-    pub(crate) littered: Cell<bool>,
-    /// Somebody swaps a database that is to be written; somebody is at work in one that is to be changed so.
+    pub(crate) is_garbage_full: Cell<bool>,
+    /// Another thread swaps a database that this transaction writes; another thread writes to one that this transaction swaps or empties.
     pub(crate) overtaken: Cell<bool>,
     pub(crate) crowded: Cell<Option<Changes>>,
-    /// Who that was, the last time, and how often in a row it was so. Both outlive the transaction, which may have been given up for that.
-    pub(crate) straggler: Cell<Option<Straggler>>,
+    /// The writer that this transaction last waited for, and how often in a row it gave up waiting. Both outlive the transaction, which may
+    /// have been given up for that reason.
+    pub(crate) slow_writer: Cell<Option<SlowWriter>>,
     pub(crate) given_up: Cell<u32>,
     pub(crate) trouble: RefCell<Option<Stop>>,
-    /// Keys that a reader has found expired: somebody may collect them.
+    /// Keys that a reader has found expired, to be removed later.
     pub(crate) stale: RefCell<Vec<(Db, Vec<u8>)>>,
     /// Databases that the transaction empties, and pairs that it swaps.
     pub(crate) flushes: RefCell<Vec<Db>>,
@@ -271,13 +272,13 @@ impl Scratch {
         }
     }
 
-    /// Notes in the journal what differs in the shadows; answers whether anything does.
+    /// Notes in the journal what differs in the shadows; returns whether anything does.
     pub(crate) fn note_changes(&self, seat: &Seat, segment: &Segment) -> Result<bool, Fault> {
         let mut any = false;
         for shadow in &self.shadows.borrow()[..self.shadows_used.get()] {
             let mut changed = false;
             if shadow.moved {
-                // Who has looked into one of the buckets (SCAN) finds another word when it has looked into all.
+                // An entry moves between buckets. A reader of several buckets (SCAN) that has read this one before must find its word changed.
                 seat.amend(shadow.lock_item, CHANGED);
             }
             for (offset, value) in shadow.changes(segment) {

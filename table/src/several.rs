@@ -1,14 +1,14 @@
-//! The short way of several keys that get short strings, all at once: each is as in `quick.rs`, and one commit makes them all true.
+//! The fast path for several keys that get short strings at once (MSET): each is handled as in `quick.rs`, and one commit publishes all.
 //!
-//! First of all it is tried whether there is nothing to it (`plain.rs`).
+//! A still shorter fast path is tried first (`plain.rs`).
 //!
 //! ```text
 //!  where each key belongs -> pin, slots -> each home locked, by try -> each entry, and where it goes -> the words of all -> commit (`shm::brief`)
 //!                                          so are the other buckets in which an entry lies, or is to lie
 //! ```
 //!
-//! T2: no lock is waited for, so that their order does not matter. Whatever is more than that answers false, having done nothing: somebody in the
-//! way, an entry that is no plain string, two keys of one bucket of which one changes what lies where.
+//! T2: it never waits for a lock, so the order of the locks does not matter. In all other cases it returns false and has done nothing: if
+//! another thread holds a lock, if an entry is no plain string, or if two keys share a bucket and one of them moves entries in it.
 
 use polder_shm::layout::{interest, seat as at};
 use polder_shm::{Locked, Seat};
@@ -31,7 +31,7 @@ use crate::sight::Sight;
 use crate::table::Table;
 use crate::update::{fits, note_turn};
 
-/// So many keys at most: their words fit into a brief journal, unless buckets are rearranged.
+/// The most keys: their words fit into a brief journal, unless buckets are rearranged.
 pub(crate) const SEVERAL_MAX: usize = 20;
 
 /// A bucket that is locked, by the journal's item of the same number.
@@ -54,7 +54,7 @@ struct Plan {
 
 impl Table {
     /// Gives several keys short strings: `pairs` are keys and values in turn, at most [`SEVERAL_MAX`] of each, and `first` says where the first key
-    /// belongs. Answers false, having done nothing, where that takes the long way.
+    /// belongs. Returns false, having done nothing, if the caller must take the slow path.
     pub fn quick_set_all(&self, first: &Sight, pairs: &[&[u8]], now_ms: u64) -> bool {
         let (pairs, []) = pairs.as_chunks::<2>() else { return false };
         if pairs.len() > SEVERAL_MAX {
@@ -123,7 +123,8 @@ impl Several<'_> {
         for sight in sights {
             homes.push(if sight.is_current(segment) { self.hold(sight.bucket)? } else { return None });
         }
-        // With all homes locked: nothing has grown, been flushed or swapped, nobody listens (see `Table::interest`).
+        // All homes are locked now. Check that no extent has grown, that the database was not flushed or swapped, and that no thread listens
+        // (see `Table::interest`).
         let is_watched = is_told(segment, interest::CHANGES & !interest::WAITERS);
         if is_watched || !sights.iter().all(|sight| sight.is_current(segment)) {
             return None;
@@ -211,14 +212,14 @@ impl Several<'_> {
         Live { segment: self.seat.segment(), bucket }
     }
 
-    /// Locks a bucket, unless it is held; `None`: somebody is in the way.
+    /// Locks a bucket, unless it is held; `None`: another thread holds it.
     #[inline]
     fn hold(&mut self, bucket: Bucket) -> Option<usize> {
         if let Some(known) = self.held.iter().position(|held| held.bucket.line == bucket.line) {
             return Some(known);
         }
         if !matches!(self.seat.lock_now(bucket.line), Ok(Locked::Ours(_))) {
-            // The long way meets the same lock, and counts it.
+            // The slow path meets the same lock and counts it.
             self.seat.forget_collision();
             return None;
         }
@@ -231,7 +232,8 @@ impl Several<'_> {
         self.hold(sight.bucket(self.seat.segment(), index)?)
     }
 
-    /// Finds an entry that does not lie at home, and locks the buckets where it may; `None`: it is not a plain one, or somebody is in the way.
+    /// Finds an entry that does not lie at home, and locks the buckets where it may lie; `None`: it is not a plain string, or another thread
+    /// holds one of the locks.
     #[inline(never)]
     fn find_displaced(&mut self, sight: &Sight, key: &[u8], next: u8, stash: u8) -> Option<Option<(usize, usize)>> {
         for (index, in_stash) in sight.others() {
@@ -264,7 +266,8 @@ impl Several<'_> {
 }
 
 impl Held {
-    /// Says which units are going to have new words, and whether others move for them, of which nobody else must know then.
+    /// Notes which units get new words, and whether other entries of the bucket move for them. `None` if that conflicts with what was noted
+    /// before: once entries have moved, no other key of the bucket may be written, since its place was found before.
     #[inline]
     fn write(&mut self, units: u64, moves: bool) -> Option<()> {
         if self.moved || moves && self.written != 0 || self.written & units != 0 {

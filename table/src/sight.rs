@@ -1,21 +1,23 @@
-//! Where a key belongs, as it was seen without a lock: what the short ways (`quick.rs`) and the prefetching of many keys begin with.
+//! A *sight*: where a key belongs, found without a lock. The fast paths (`quick.rs`) and the prefetching of many keys begin with it.
 //!
-//! A sight is used as long as it is current: the database still has this directory, and the directory's slot still names this
-//! extent. A thread looks at root and slot again, and at the bucket's word after that. The sight may be made without a pin: what it names is
-//! only read until then, and what was read is not believed before.
+//! A sight may be used as long as it is current: the database still has this directory, and the directory's slot still names this extent. A
+//! thread checks root and slot again before it relies on anything, and the bucket's word after that. The sight may be made without a pin:
+//! until these checks its memory is only read, and what was read is not used before they succeed.
 //!
 //! Can an outdated sight look current? A root word comes back when two swaps bring it back: then it names the same directory. A slot's
 //! word holds the extent's place and 22 bits of a version (`directory::extent_slot`). It is the same again only if, between the making
 //! and the use of the sight, the extent was replaced, its node freed and handed out again as an extent for the same slot, and the
 //! number of versions drawn meanwhile is a multiple of 2^22 (one chance in 4 million for each such return).
-//! - A server makes its sights within the pin of its turn. What lived when the pin began is not freed until the turn ends, however long the
-//!   thread is stopped, so its place cannot return. That leaves an extent that was born after the pin's last epoch and before the sight.
+//! - A server makes its sights within the pin of its turn. An extent that lived when the pin began is not freed until the turn ends, even if
+//!   the thread is stopped for long, so the slot's word cannot return. That leaves an extent that was born after the pin's last epoch and
+//!   before the sight was made.
 //! - Elsewhere a sight is made and used in one call, some hundred instructions apart: the thread must be stopped exactly there.
 //!
-//! So it takes a thread that is stopped between two such instructions for as long as 2^22 versions take (a second at full speed), and
-//! one chance in 4 million for each return of the place. Then a bucket's lock may be tried in a piece that is no bucket any more; what is found there
-//! fails the checks of S5, or is another bucket, where the key is not found and whose counts are wrong for it. Another look at the extent's piece
-//! would close that, for a load and a branch in each call; a wider stamp needs another layout.
+//! So a false match needs a thread that is stopped between these instructions for as long as 2^22 versions take (a second at full speed),
+//! and then has one chance in 4 million for each return of the place. The thread may then try to lock a word in a piece that is no longer
+//! that bucket. What it finds there fails the checks of S5, or is another bucket, in which it does not find the key and whose counts do
+//! not fit the key. Another check of the extent's piece would close this gap, for a load and a branch in each call; a wider version in the
+//! slot would need another layout.
 
 use polder_shm::{Segment, lock};
 

@@ -1,10 +1,10 @@
-//! A snapshot: every key as it was at one instant, read at leisure while everybody goes on writing.
+//! A snapshot: every key as it was at one instant, read step by step while other threads go on writing.
 //!
-//! Nodes are immutable, so a pin keeps all values of an instant. What a writer replaces in a bucket is the entry alone; that it saves for the
-//! snapshot, before its commit. Nothing is copied that is not overwritten, nobody forks, nobody waits for the reader.
+//! Nodes are immutable, so a pin keeps all values of an instant. A writer replaces only the entry in a bucket, and saves the old one for the
+//! snapshot before its commit. Only overwritten entries are copied, no process forks, and no writer waits for the snapshot's reader.
 //!
 //! ```text
-//!  reader   lock the map - read the roots - announce - unlock | wait for who is in the midst | watermark | walk ...
+//!  reader   lock the map - read the roots - announce - unlock | wait for running transactions | watermark | walk ...
 //!  writer   lock buckets ... build ... LOOK: announced? save the old entries - commit - write out - unlock
 //!
 //!  record   serial | root | position | words, what, tag, extra | key's length, key      what: an entry, or that there was none
@@ -12,30 +12,34 @@
 //!           followed by the entry's words
 //! ```
 //!
-//! Why it is one instant. A transaction looks once, with all its locks in hand, when it has read all that it reads, right before its commit:
+//! Why it is one instant. A transaction *looks* at the header's word RECORDING once: with all its locks held, after all its reads, and right
+//! before its commit (K1 of `recording.rs`).
 //!
-//! - **N1** A transaction that looks (`recording.rs`) before the announcement is *in*: the reader waits for its end before it reads anything (its journal is
-//!   not empty, see `shm/overlay.rs`). One that looks after it is *out*: it saves the old state of each key that it changes before it commits. So of each
-//!   transaction the snapshot has all or nothing. One that is in has read nothing of one that is out: reading that would be seeing its look.
-//! - **N2** The state of a key is that of its first record (the serial; records of one key are made under its lock, so they have an order),
-//!   else what is in its bucket now. The bucket is read first, then the serial, then the records of before that serial: a state of later
-//!   comes with its record. Without the serial in between, a second record of a key could be met without its first, which another seat
-//!   appended after its chain had been read. Who draws a serial has seen the key's lock free, so all earlier records of that key are whole.
-//!   To save too early, or by a transaction that fails after all, is harmless: the old state is the state.
-//! - **N3** An entry whose version is above the watermark was written by who is out. It is no state of the instant, wherever it is found:
-//!   before it there was a record, or no key. So a change from such an entry (or none) to such an entry (or none) needs no record: each key is
-//!   saved once. (Seats draw versions in blocks, and use up what they had drawn before: these, a thousand a seat, say nothing, and
-//!   what they replace or become is saved again.)
-//! - **N4** The roots are read and the announcement is made under the map's lock, which FLUSH, SWAPDB and the making of a database hold
+//! - **N1** A transaction that looks before the announcement is *in* the snapshot. Its journal is not empty at that moment, so the reader
+//!   waits for its end before it reads anything (`shm/overlay.rs`). A transaction that looks after the announcement is *out*. It saves the
+//!   old state of each key that it changes before it commits. So the snapshot has all of a transaction or nothing of it. A transaction
+//!   that is in has read nothing that one that is out has written: it looks after its reads, so it would have seen the announcement, too.
+//! - **N2** The state of a key is that of its first record, by the serial; without a record, it is what is in its bucket. Records of one key
+//!   are made under its lock, so their serials are in order. The reader reads the bucket first, then the serial, then the records with
+//!   lower serials. So if it finds a later state in the bucket, it also finds the record that was saved before that state. It reads the
+//!   serial in between since otherwise it could find a key's second record without its first, which another seat may append after the
+//!   reader has read that seat's chain. A thread that draws a serial has seen the key's lock free, so all earlier records of that key are
+//!   complete. A record that is saved too early, or by a transaction that fails, does no harm: it holds the state that was current.
+//! - **N3** An entry with a version above the watermark was written by a transaction that is out, so it is never a state of the instant.
+//!   Before it there was a record, or no key. So a change from such an entry (or none) to such an entry (or none) needs no record, and each
+//!   key is saved once. (Seats draw versions in blocks of a thousand. Versions that a seat drew before the watermark and uses after it are
+//!   below the watermark and prove nothing. Entries with such versions are saved again, which does no harm.)
+//! - **N4** The roots are read and the snapshot is announced under the map's lock. FLUSH, SWAPDB and the making of a database hold that lock
 //!   when they look. So the map is that of the same instant. A database that is flushed later keeps its directory until the reader has
-//!   come by: the sweeper leaves it alone (`recording::is_wanted`).
-//! - **N5** What lies before PASSED (by tally of the root and position) has been captured: nobody saves it any more.
-//! - **N6** A node is followed only if it belongs to the instant: entries of the first record or, without one, of the bucket, with a version
-//!   up to the watermark. Such nodes were born before the pin's upper end was fixed, and are held.
+//!   passed it: the sweep leaves it alone (`recording::is_wanted`).
+//! - **N5** What lies before PASSED (by tally of the root, then by position) has been captured, and no writer saves it any more.
+//! - **N6** The reader follows a node only if it belongs to the instant: that of an entry in a key's first record or, without a record, in
+//!   the bucket, with a version up to the watermark. Such nodes were born before the pin's upper end was fixed, so the pin holds them.
 //!
-//! Growth moves entries but changes no key: it neither looks nor saves, and a walk by position sees through it as SCAN does.
-//! A reader that dies is recovered like any seat, and its snapshot is over; what was saved goes back with its writers' next reclamations. A
-//! writer that dies in the midst of a record leaves none. A writer for whose record there is no memory breaks the snapshot, never waits.
+//! Growth moves entries but changes no key: it neither looks nor saves, and a walk by position does not notice it, as in SCAN.
+//!
+//! If the reader dies, its seat is recovered, which ends the snapshot; the writers' next reclamations free what was saved. If a writer dies
+//! while it saves a record, that record does not count (O1). If a writer has no memory for its record, it breaks the snapshot and goes on.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -156,11 +160,11 @@ pub struct Snapshot<'t> {
 }
 
 impl Table {
-    /// Takes a snapshot. `goes_on` is asked now and then while somebody is waited for: another snapshot, or transactions that are in the
-    /// midst of their work. The thread has no transaction.
+    /// Takes a snapshot. While it waits for another snapshot or for running transactions, it asks `goes_on` now and then. The calling thread
+    /// must have no transaction.
     ///
     /// # Errors
-    /// [`Fault::System`] when `goes_on` says no, and says who was waited for; a fault.
+    /// [`Fault::System`] when `goes_on` returns false; it names the seat that was waited for. A fault.
     pub fn snapshot(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<Snapshot<'_>, Fault> {
         let seat = self.seat()?;
         if !seat.enter() {
@@ -253,7 +257,7 @@ impl Table {
     }
 }
 
-/// Why nothing comes of a snapshot: `seat` does not let it.
+/// The error of a snapshot that was given up while it waited for `seat`.
 fn waiting(segment: &Segment, seat: u64, does: &str) -> Fault {
     let process = segment.load(segment.seat_at(seat) + polder_shm::layout::seat::OWNER) as u32;
     Fault::System(format!("no snapshot: seat {seat} (process {process}) {does}, and may be stopped"))
@@ -274,7 +278,7 @@ impl Snapshot<'_> {
     /// snapshot ends.
     ///
     /// # Errors
-    /// [`Fault::Full`] when somebody had no memory to save what he replaced; [`Fault::Damaged`].
+    /// [`Fault::Full`] when a writer had no memory to save what it replaced; [`Fault::Damaged`].
     pub fn advance(&mut self) -> Result<Option<(usize, Vec<Item>)>, Stop> {
         let Some(captured) = self.databases.get(self.at).copied() else { return Ok(None) };
         let begin = self.position;
@@ -378,7 +382,7 @@ impl Snapshot<'_> {
 
     /// What had been saved of the keys from a position up to before another one when this is called: the first of each.
     fn saved(&mut self, root: u64, begin: u64, next: Option<u64>) -> Result<HashMap<Name, Option<Image>>, Fault> {
-        // N2. SYNC: snapshot-serial. Whoever drew a lower one has published the earlier records of the same key.
+        // N2. SYNC: snapshot-serial. A thread that drew a lower serial has published the earlier records of the same key.
         let serial_end = self.table.segment().observe(header::SNAPSHOT_SERIAL);
         self.collect()?;
         if let Some(fault) = self.broken() {

@@ -1,4 +1,4 @@
-//! A transaction that has declared one key and touches no other, whose entry lies at home: the commonest there is, in a third of the steps.
+//! A transaction of one declared key whose entry lies at home. It is the most common kind, and takes a third of the steps of a general one.
 //!
 //! ```text
 //!   declare ---> lock home, find entry ---> Solo ---> find, write, remove ---> note the entry's words, commit (`shm::brief`)
@@ -8,8 +8,8 @@
 //!                hold: Held, Shadow, place, journal as ever
 //! ```
 //!
-//! What a [`Solo`] holds is what one [`Held`] and one shadow would: a locked bucket (the journal's first item) and the key's entry. So it can
-//! be unfolded into these at any time before the commit, and `Txn::hold`, through which every other key comes, does so first.
+//! A [`Solo`] holds the same as one [`Held`] and one shadow would: a locked bucket (the journal's first item) and the key's entry. So it can
+//! be unfolded into these at any time before the commit. Every other key comes through `Txn::hold`, which does so first.
 
 use polder_shm::Locked;
 
@@ -54,7 +54,7 @@ enum Plan {
 }
 
 impl<'t> Txn<'t> {
-    /// Declares the key that was foreseen, the only one so far, in the short form; answers false, having done nothing, where that cannot be.
+    /// Declares the prefetched key as the only one, in the short form. Returns false, having done nothing, if that is not possible.
     #[inline]
     pub(crate) fn declare_solo(&self, db: Db, key: &[u8]) -> Result<bool, Stop> {
         let Some(sight) = self.foreseen_sight(db, key) else { return Ok(false) };
@@ -65,7 +65,7 @@ impl<'t> Txn<'t> {
             return Ok(false);
         }
         if !matches!(self.seat.lock_now(sight.bucket.line)?, Locked::Ours(_)) {
-            // The long way meets the same lock, and counts it.
+            // The slow path meets the same lock and counts it.
             self.seat.forget_collision();
             return Ok(false);
         }
@@ -83,7 +83,7 @@ impl<'t> Txn<'t> {
         }
     }
 
-    /// Finds the key's entry in its home, which is locked; `None` where it is no case for this.
+    /// Finds the key's entry in its home, which is locked; `None` if the short form cannot handle it.
     #[inline]
     fn look_alone(&self, sight: &Sight, key: &[u8]) -> Result<Option<Option<u8>>, Stop> {
         let live = Live { segment: self.segment(), bucket: sight.bucket };
@@ -133,7 +133,7 @@ impl<'t> Txn<'t> {
         Ok(Some(Some(found)))
     }
 
-    /// As [`Txn::write`], of the only key, for the first time; answers false, having done nothing, where it is not that.
+    /// As [`Txn::write`], for the first write to the only key. Returns false, having done nothing, in other cases.
     #[inline]
     pub(crate) fn write_solo(&self, db: Db, key: &[u8], new: &New<'_>, replaces: Replaces) -> Result<bool, Stop> {
         let (solo @ Solo { pending: Plan::Same, .. }, Some(sight)) = (self.solo.get(), self.solo_sight(db, key)) else { return Ok(false) };
@@ -147,7 +147,7 @@ impl<'t> Txn<'t> {
         Ok(true)
     }
 
-    /// As [`Txn::remove`], of the only key that nothing has been written to; `None`: it is not that.
+    /// As [`Txn::remove`], for the only key if nothing was written to it; `None` in other cases.
     #[inline]
     pub(crate) fn remove_solo(&self, db: Db, key: &[u8], replaces: Replaces) -> Option<bool> {
         let (solo @ Solo { pending: Plan::Same, .. }, Some(_)) = (self.solo.get(), self.solo_sight(db, key)) else { return None };
@@ -163,7 +163,7 @@ impl<'t> Txn<'t> {
         self.solo.set(Solo::default());
     }
 
-    /// Goes on as a transaction like any other.
+    /// Turns the short form into a general transaction.
     #[inline]
     pub(crate) fn unfold(&self) -> Result<(), Stop> {
         if self.solo.get().active { self.unfold_now() } else { Ok(()) }
@@ -192,7 +192,7 @@ impl<'t> Txn<'t> {
         Ok(())
     }
 
-    /// As [`Txn::commit`], where the only key is all that there is; answers false where it goes on the long way.
+    /// As [`Txn::commit`], if the only key is all that the transaction touches. Returns false if the slow path must commit.
     #[inline]
     pub(crate) fn commit_solo(&self) -> Result<bool, Stop> {
         let (solo, Some((key, sight))) = (self.solo.get(), self.foreseen) else { return Ok(false) };
@@ -216,7 +216,7 @@ impl<'t> Txn<'t> {
         Ok(done)
     }
 
-    /// Notes what becomes of the entry, and commits; answers false, having done nothing, where more than the entry is concerned.
+    /// Notes the entry's new words and commits. Returns false, having done nothing, if more than the entry would have to change.
     #[inline]
     fn publish_solo(&self, solo: Solo, key: &[u8], sight: &Sight) -> Result<bool, Stop> {
         let live = Live { segment: self.segment(), bucket: sight.bucket };

@@ -36,11 +36,11 @@ pub struct Table {
     pub(crate) pass: Mutex<Pass>,
     pub(crate) is_compacting: AtomicBool,
     pub(crate) room_makers: RoomMakers,
-    /// How long this process has put its sweeping off because of others, in milliseconds.
+    /// The present pause between two attempts to sweep that another thread has blocked, in milliseconds.
     pub(crate) sweep_pause_ms: AtomicU64,
     /// Bounds that other seats have lifted, and since when this process has seen each so.
     pub(crate) lifts: Mutex<Vec<((u64, u64), Instant)>>,
-    /// Who is told of changes.
+    /// The receiver of changes.
     pub(crate) sink: std::sync::OnceLock<&'static dyn ChangeSink>,
     /// What dumps values that no call has told of.
     pub(crate) dump: std::sync::OnceLock<Dump>,
@@ -141,7 +141,7 @@ impl Table {
         self.segment.seat()
     }
 
-    /// A number that nobody foresees well enough to fool sampling with it.
+    /// A random number. A client cannot predict it well enough to influence sampling.
     pub(crate) fn draw(&self) -> u32 {
         let mut word = self.random.load(Ordering::Relaxed);
         word ^= word << 13;
@@ -204,8 +204,8 @@ impl Table {
         }
     }
 
-    /// Holds the calling thread's pin until dropped, so that the pins of the transactions meanwhile cost nothing. Never longer
-    /// than one turn: what is retired meanwhile by anybody waits for it.
+    /// Holds the calling thread's pin until dropped, so that the pins of the transactions meanwhile cost nothing. It must not last longer
+    /// than one turn of a server: nodes that any thread retires meanwhile wait for it.
     ///
     /// # Errors
     /// As [`Table::begin`].
@@ -234,7 +234,7 @@ impl Table {
         }
     }
 
-    /// Counts a call that took the short way, and what it found.
+    /// Counts a call that took a fast path, and what it found.
     #[inline]
     pub fn count_call(&self, found: Counter) {
         if let Ok(seat) = self.seat() {
@@ -376,7 +376,7 @@ impl Table {
         bytes
     }
 
-    /// Visits every extent of a database; answers false when that came to no end, since the directory kept changing.
+    /// Visits every extent of a database; returns false when it gave up, since the directory kept changing.
     pub(crate) fn each_extent(&self, db: Db, visit: &mut dyn FnMut(&directory::Extent)) -> bool {
         const ATTEMPTS_MAX: u32 = 1000;
         let Ok(seat) = self.seat() else { return false };
@@ -408,14 +408,14 @@ impl Table {
         let Ok(seat) = self.seat() else { return 0 };
         let segment = &self.segment;
         let mut keys = 0;
-        // A database that is emptied or swapped meanwhile is counted anew; whoever does so all the time gets a number of some moment.
+        // A database that is emptied or swapped meanwhile is counted anew. If that happens each time, the count of some moment is returned.
         for _ in 0..ATTEMPTS_MAX {
             let (node, root) = lookup::map_words(&seat, db);
             if root == 0 {
                 return 0;
             }
             let tally = directory::tally_of(root);
-            // A node that names another tally is damaged, or somebody else's by now (S5).
+            // A node that names another tally is damaged, or is used for something else by now (S5).
             let known = segment.check(node, 64) && segment.load(node + database::TALLY) == tally;
             let base = if known { segment.load(node + database::KEYS_BASE + word * 8) } else { 0 };
             keys = segment.sum_over_seats(at::TALLIES + tally * at::TALLY_BYTES + word * 8).wrapping_sub(base);

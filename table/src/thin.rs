@@ -1,8 +1,9 @@
-//! Extents that hold much less than they were made for give pieces back: after many keys have been deleted or have expired, and where those that
-//! were evicted lay inline, nothing else would.
+//! Shrinking: extents that hold much less than they have room for give pieces back. After many keys have been deleted, have expired or were
+//! evicted, nothing else would free the memory of their entries.
 //!
-//! Each round of the chores looks at the next few extents, wherever those of the round before ended, in whichever process that was.
-//! A hint says where; two that look at the same extent only do so for nothing. What is found makes the next round come sooner.
+//! Each round of maintenance looks at the next few extents. A hint in the header says where the last round ended, in whichever process that
+//! was. If two threads look at the same extent, the second look finds nothing to do. A round that has shrunk an extent makes the next round
+//! come sooner.
 
 use std::time::{Duration, Instant};
 
@@ -17,11 +18,11 @@ const DATABASE: u64 = header::WARDEN + 8;
 const POSITION: u64 = header::WARDEN + 16;
 /// Extents that one round looks at, at most: some 100 us, and a table of a million keys in a quarter of a minute.
 const EXTENTS_PER_ROUND: usize = 32;
-/// As of other chores: who holds a lock may be stopped.
+/// How long it waits for a lock, as other maintenance does: the holder may be stopped.
 const PATIENCE: Duration = Duration::from_micros(100);
 
 impl Table {
-    /// Looks at the next extents; answers whether one has become smaller.
+    /// Looks at the next extents; returns whether one has become smaller.
     pub(crate) fn thin(&self, end: Instant) -> bool {
         let segment = self.segment();
         let (mut db, mut position) = (segment.load(DATABASE).min(DATABASES as u64) as Db, segment.load(POSITION));
@@ -45,7 +46,7 @@ impl Table {
         if db as usize >= DATABASES {
             (db, position) = (0, 0);
         }
-        // Two who write at once may mix these up: then an extent waits for the next time round.
+        // Two threads that write at once may leave a mixture of both: then some extents wait for the next pass over the table.
         for (word, value) in [(DATABASE, db.into()), (POSITION, position)] {
             if segment.load(word) != value {
                 segment.publish(word, value);

@@ -1,18 +1,19 @@
 //! A transaction: reads and writes of any number of keys that become true together, or not at all.
 //!
-//! *Write mode.* The declared keys' home buckets are locked in hash order (a key met later is try-locked; if that fails, nothing
-//! has been published, so everything is dropped and run again with that key among the declared ones). New entries
+//! *Write mode.* The home buckets of the declared keys are locked in the order of T2. A key that is met later is try-locked. If that
+//! fails, nothing has been published yet, so everything is dropped and run again with that key among the declared ones. New entries
 //! are built in private. At commit they are placed into private copies of the buckets (`shadow.rs`), what differs is noted in the
-//! seat's journal, and one store of the seat's status word makes it true (`shm::journal`).
+//! seat's journal, and one store of the seat's status word commits all of it (`shm::journal`).
 //!
-//! *Read mode.* Nothing is locked. Every word that was relied on is looked at again at commit; after a few failures the keys
-//! are locked as for writing (Silo's rule), so a reader of many keys comes to its end beside any number of writers.
+//! *Read mode.* Nothing is locked. Every word that the transaction relied on is in its read set, which is validated at commit. After a
+//! few failures the keys are locked as for writing (Silo's rule), so a reader of many keys ends beside any number of writers.
 //!
 //! Invariants:
 //! - **T1** An entry is changed only under its home bucket's lock and the lock of the bucket that it lies in.
-//! - **T2** Locks are waited for in one order only: directory, position of the extent, number of the bucket. Out of order only by try.
-//! - **T3** The pin lasts from before the first walk to after the last use of what was found, so a bucket that is
-//!   locked is a bucket, and a slice that was handed out stays readable.
+//! - **T2** Locks are waited for in one order only: directory, position of the extent, number of the bucket. Out of order a lock is only
+//!   tried.
+//! - **T3** The pin lasts from before the first walk to after the last use of what was found. So the memory of a bucket that is locked is
+//!   still that bucket, and a slice that was handed out stays readable.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -55,7 +56,7 @@ pub struct Txn<'t> {
     pub(crate) now: Cell<u64>,
     pub(crate) now_us: Cell<u64>,
     coarse: Cell<u64>,
-    /// Keys that have expired are there all the same.
+    /// Keys that have expired still count as existing.
     pub(crate) sees_expired: Cell<bool>,
     attempts: Cell<u32>,
     /// Lookups without locks in this attempt.
@@ -69,11 +70,11 @@ pub struct Txn<'t> {
     /// Where a key that the call is about to ask for belongs.
     pub(crate) foreseen: Option<(&'t [u8], &'t Sight)>,
     pub(crate) solo: Cell<Solo>,
-    /// What was found by the short way left no marks.
+    /// A key was found by the fast path, which leaves no marks.
     unmarked: Cell<bool>,
     /// Hits and misses of this attempt.
     looks: Cell<[u32; 2]>,
-    /// Values that went without anybody waiting for it ([`Txn::count_freed`]).
+    /// Values whose memory is freed later, while no call waits for it ([`Txn::count_freed`]).
     freed: Cell<u64>,
     /// It counts in [`Table::room_makers`].
     pub(crate) makes_room: Cell<bool>,
@@ -118,7 +119,8 @@ pub(crate) struct Held {
     pub retires: Option<bool>,
     /// The database is being emptied by this very transaction: the key belongs to the new, private one.
     pub fresh: bool,
-    /// The key as it was before this transaction emptied the database: what became of it goes down with that, and nobody finds it.
+    /// The key as it was before this transaction emptied its database. What was written to it is swept with the old directory, and no
+    /// later lookup finds it.
     pub passed: bool,
     /// The first write of it of which the change log has not been told, by the transaction's count of writes; 0: there is none.
     pub untold: u64,
@@ -185,17 +187,18 @@ impl<'t> Txn<'t> {
         }
     }
 
-    /// Says that a reader's calls will ask for this key again and again: it is looked up once, and accessed once, and they see it as it was then.
+    /// For a reader whose calls ask for this key again and again: it is looked up once and counts as one access, and all calls see it as it
+    /// was then.
     pub fn share(&mut self, db: Db, key: &'t [u8]) {
         self.shared = Some((db, key));
     }
 
-    /// Makes a reader a writer. Whoever has read something already asks for another run; others declare their keys now.
+    /// Makes a reader a writer. A caller that has read something already must run again; others declare their keys now.
     pub fn become_writer(&self) {
         self.mode.set(Mode::Write);
     }
 
-    /// Says where a key belongs; a reader's first look for these very bytes then takes the short way.
+    /// Gives the transaction the prefetched place of a key. A reader's first look for the same slice of bytes then takes the fast path.
     #[inline]
     pub fn foresee(&mut self, key: &'t [u8], sight: &'t Sight) {
         self.foreseen = Some((key, sight));
@@ -206,13 +209,14 @@ impl<'t> Txn<'t> {
         self.seat.segment()
     }
 
-    /// From now on locks are waited for no longer than this in all, retries included; then [`Stop::Busy`] is answered. For whoever
-    /// must go on although the holder of a lock may be stopped. Without it a transaction waits for as long as it takes.
+    /// Limits how long this transaction waits for locks in all, retries included; after that it fails with [`Stop::Busy`]. It is for callers
+    /// that must go on although the holder of a lock may be stopped. Without it, a transaction waits without a limit.
     pub fn limit_patience(&self, patience: Duration) {
         self.patience.set(Some(patience));
     }
 
-    /// Has `work` done as a writer with a patience of its own, which begins anew; then all is as before, also what the next attempt is to declare.
+    /// Runs `work` as a writer with a limit of its own for waiting. Afterwards mode, limit and what the next attempt is to declare are as
+    /// before.
     pub(crate) fn as_chore<R>(&self, patience: Duration, work: impl FnOnce() -> R) -> R {
         let before = (self.mode.replace(Mode::Write), self.patience.replace(Some(patience)), self.until.take());
         let (wide, extra, trouble) = (self.scratch.wide.take(), self.scratch.extra.take(), self.scratch.trouble.take());
@@ -239,7 +243,7 @@ impl<'t> Txn<'t> {
         self.until.get()
     }
 
-    /// Locks a word, waiting as long as patience lasts; answers whether it is ours, or dead.
+    /// Locks a word, and waits for it as long as [`Txn::limit_patience`] allows. Returns whether the word is ours or dead.
     pub(crate) fn lock_patiently(&self, at: u64) -> Result<Locked, Stop> {
         let locked = match self.seat.lock_now(at)? {
             Locked::Busy => {
@@ -275,25 +279,25 @@ impl<'t> Txn<'t> {
         self.scratch.stale.take()
     }
 
-    /// As [`Table::count`], for those who have the seat at hand.
+    /// As [`Table::count`], without a search for the thread's seat.
     #[inline]
     pub fn count(&self, counter: Counter, by: u64) {
         self.seat.add(polder_shm::layout::seat::COUNTERS + 8 * counter as u64, by);
     }
 
-    /// Counts a key that was sought, and found or not: with the transaction's end, unless what has been done until then is done again.
+    /// Counts a lookup of a key, which was found or not. It is added to the counters when the transaction ends, and dropped with a retry.
     #[inline]
     pub fn count_look(&self, found: bool) {
         let [hits, misses] = self.looks.get();
         self.looks.set(if found { [hits + 1, misses] } else { [hits, misses + 1] });
     }
 
-    /// Counts values that are large and go without anybody waiting for it: with the transaction's end.
+    /// Counts large values whose memory is freed later, while no call waits for it. They are added to the counter when the transaction ends.
     pub fn count_freed(&self, values: u64) {
         self.freed.set(self.freed.get() + values);
     }
 
-    /// Hits and misses so far; set back where what was sought is to be sought again.
+    /// Hits and misses so far; a caller that runs something again sets them back.
     pub fn looks(&self) -> &Cell<[u32; 2]> {
         &self.looks
     }
@@ -413,7 +417,7 @@ impl<'t> Txn<'t> {
         record::read(kind, payload)
     }
 
-    /// Locks the key's home bucket and finds its entry; answers its number among the held keys.
+    /// Locks the key's home bucket and finds its entry. Returns its number among the held keys.
     ///
     /// `declared`: the lock may be waited for (T2 is kept by the caller's order).
     pub(crate) fn hold(&self, db: Db, key: &[u8], declared: bool) -> Result<usize, Stop> {
@@ -421,7 +425,8 @@ impl<'t> Txn<'t> {
         // Before anything is locked: it may have to make an outbox.
         self.tells();
         if !declared && self.scratch.owes_declaration() {
-            // Who names no keys has met a busy one out of order: it is waited for now, before all others.
+            // A transaction without declared keys has met a busy key out of order in its last attempt. It waits for that key now, before
+            // all others.
             self.declare(&[])?;
         }
         let db = self.physical(db);
@@ -461,9 +466,10 @@ impl<'t> Txn<'t> {
 
     /// The root word of a database, which is made if it is not there: at once while nothing is locked, else before the retry.
     pub(crate) fn root_of(&self, db: Db) -> Result<u64, Stop> {
-        // A write below a root that a committed FLUSH has already taken away would be lost after it is acknowledged. The owner of the map's lock waits
-        // for no lock any more, so that it is waited for with buckets locked, too: a few instructions if it runs. If it is stopped, this
-        // is like any lock of a stopped process: it takes as long as patience lasts, and no processor's time.
+        // If a FLUSH has committed and not written out the map yet, a write below the old root would be lost after it is acknowledged. So
+        // this waits for the owner of the map's lock. That owner has committed and waits for no lock any more, so it is safe to wait for it
+        // while buckets are locked; if it runs, it needs a few instructions. If it is stopped, this is like any lock of a stopped process:
+        // it lasts until the deadline, with sleeps in between.
         let mut looks = 0u32;
         while lookup::map_is_changing(&self.seat) {
             if self.deadline().is_some_and(|deadline| Instant::now() >= deadline) {
@@ -507,7 +513,7 @@ impl<'t> Txn<'t> {
         }
     }
 
-    /// Locks bucket `index` of an extent, unless it is locked already; answers its shadow, or `None` when it is dead.
+    /// Locks bucket `index` of an extent, unless it is locked already. Returns its shadow, or `None` when it is dead.
     pub(crate) fn lock_bucket(&self, db: Db, extent: &Extent, index: u64, key: &[u8]) -> Result<Option<usize>, Stop> {
         let damaged = Fault::Damaged { what: "an extent" };
         let bucket = extent.bucket(self.segment(), index).ok_or(damaged)?;
@@ -515,7 +521,7 @@ impl<'t> Txn<'t> {
             return Ok(Some(shadow));
         }
         let order = extent.order(index);
-        // T2: a declaration in the midst of a transaction, too, waits for nobody out of order.
+        // T2: a lock that is out of order is only tried, also for a key that is declared during the transaction.
         let locked =
             if order > self.scratch.highest.get() { self.lock_patiently(bucket.line)? } else { self.seat.lock_now(bucket.line)? };
         match locked {
@@ -557,7 +563,8 @@ impl<'t> Txn<'t> {
         Ok(None)
     }
 
-    /// Looks into one bucket; where the key is not there, answers how many entries at home there lie next door and in the stash.
+    /// Looks into one bucket. If the key is not there, the inner error says how many entries whose home it is lie in the next bucket and in
+    /// the stash.
     fn search_in(&self, shadow: usize, hop: u8, hash: &Hash, key: &[u8]) -> Result<Result<Spot, (u8, u8)>, Stop> {
         let live = lookup::Live { segment: self.segment(), bucket: self.scratch.shadows.borrow()[shadow].bucket };
         let tags = live.tag_words();
@@ -620,7 +627,7 @@ impl<'t> Txn<'t> {
     }
 
     /// Writes the root of a tree over the one in the record that this transaction has made for the same key, if nothing else about the
-    /// record changes: calls that share a transaction do this again and again. S1: nobody else knows the record yet.
+    /// record changes: calls that share a transaction do this again and again. S1: the record is not published yet.
     fn rewrite(&self, image: &Image, key: &[u8], new: &New<'_>) -> Result<bool, Fault> {
         let ours = image.is_reference() && self.scratch.made.borrow().contains(image.record());
         if !ours || key.len() > record::KEY_MAX || image.meta() & 0x0f != new.kind as u8 {
@@ -642,8 +649,7 @@ impl<'t> Txn<'t> {
         Ok(true)
     }
 
-    /// Takes the key away; answers whether it was there. [`Replaces::Edited`] keeps its trees (RENAME and MOVE: they live on
-    /// under another name).
+    /// Removes the key; returns whether it was there. [`Replaces::Edited`] keeps its trees (RENAME and MOVE use them under another name).
     ///
     /// # Errors
     /// [`Stop::Retry`], a fault.
@@ -657,7 +663,7 @@ impl<'t> Txn<'t> {
             (held.pending, held.spot)
         };
         let there = match (pending, spot) {
-            // Written with an expiry in the past by this very transaction: it goes, but was never there.
+            // This transaction has written it with an expiry in the past: it is removed, but counts as never there.
             (Some(Pending::Write(image)), _) if self.gone(&image)?.is_some() => {
                 self.replace(index, Pending::Remove, Replaces::Whole)?;
                 false
@@ -682,7 +688,7 @@ impl<'t> Txn<'t> {
             held.leave_untold(write);
             let before = held.pending.replace(pending);
             if before.is_none() {
-                // An expired value is nobody's any more, whatever the new one is an edit of.
+                // An expired value is not used by the new one, so all of it goes, also where `replaces` says that the new value is an edit.
                 held.retires = Some(whole || held.spot.is_some_and(|spot| spot.expired.is_some()));
             }
             before
@@ -766,15 +772,15 @@ impl<'t> Txn<'t> {
     pub fn commit(&self) -> Result<(), Stop> {
         if !self.locks() {
             self.lock_posts()?;
-            // One lookup is one state already; several, or one and a message, must have been true at the same time. Looked at with the
-            // inboxes locked: who changes what was read here, and tells of it, comes behind these messages.
+            // One lookup is one state already. Several lookups, or one and a message, must have been true at the same time. They are validated
+            // with the inboxes locked: a transaction that changes what was read here and posts about it then posts behind these messages.
             let moments = self.lookups.get() + u32::from(self.has_posts());
             if moments > 1 && (self.unmarked.get() || !lookup::still(self.segment(), &self.scratch.marks.borrow())) {
                 return Err(Stop::Retry);
             }
             return self.commit_posts();
         }
-        // First: who could not make room must not try for ever.
+        // First of all: if making room has failed, this attempt fails, too. Otherwise it would be retried for ever.
         self.scratch.take_trouble()?;
         if self.commit_solo()? {
             return Ok(());
@@ -798,14 +804,15 @@ impl<'t> Txn<'t> {
         Ok(())
     }
 
-    /// Whether no database of several keys was flushed or swapped since they were locked. One key alone may come before a FLUSH that
-    /// overtook it; but who has seen what another transaction wrote together with its FLUSH must not write what that has emptied, nor
-    /// one key twice because SWAPDB gave it another name.
+    /// For a transaction of several keys: whether none of their databases was flushed or swapped since they were locked. A write of a single
+    /// key may count as before a FLUSH that came meanwhile. But a transaction that has read what another one wrote together with its FLUSH
+    /// must not write into the directory that this FLUSH has taken away. Nor may it write one key twice because SWAPDB gave its database
+    /// another number.
     fn is_of_one_time(&self) -> bool {
         let held = self.scratch.held.borrow();
         let map = self.segment().observe(MAP_LOCK);
         let are_roots = || held.iter().all(|held| held.fresh || self.is_root(held.db, held.extent.root));
-        // All of them at one moment: nobody has had the map's lock meanwhile.
+        // The map's lock word is the same before and after, so no thread has changed the map meanwhile: all roots held at one moment.
         held.len() <= 1 || are_roots() && self.segment().observe(MAP_LOCK) == map
     }
 
@@ -819,7 +826,7 @@ impl<'t> Txn<'t> {
         self.scratch.note_tallies(&self.seat, self.segment())?;
         self.note_posts()?;
         self.close()?;
-        // Last of all that can fail without a trace.
+        // The last step that can fail without leaving a trace.
         let olds = self.before_commit()?;
         self.seat.commit(self.scratch.olds.get() + olds)?;
         // What is kept about clients and settings is no change of the data, nor is an entry that says the same as before.
@@ -844,8 +851,7 @@ impl<'t> Txn<'t> {
         }
     }
 
-    /// Forgets everything, as if the transaction had not been; it can then be used again for a retry, for which it makes the
-    /// room or the database that was missing.
+    /// Undoes everything. The transaction can then be used for a retry, for which this makes the room or the database that was missing.
     pub fn abort(&self) {
         self.attempts.set(self.attempts.get() + 1);
         self.count(Counter::Retries, 1);
@@ -877,13 +883,13 @@ impl<'t> Txn<'t> {
         }
         let wanting = std::mem::take(&mut *self.scratch.wanting.borrow_mut());
         self.make_room(&wanting, anew);
-        if self.scratch.littered.take() {
+        if self.scratch.is_garbage_full.take() {
             self.sweep_some();
         }
         self.await_swaps();
     }
 
-    /// Has the next step answer why making room failed, so that a retry does not go on for ever.
+    /// Notes why making room has failed. The next step fails with it, so that the transaction is not retried for ever.
     pub(crate) fn trouble(&self, stop: impl Into<Stop>) {
         *self.scratch.trouble.borrow_mut() = Some(stop.into());
     }

@@ -1,18 +1,29 @@
 //! A change of one key, without a transaction: the key's value is packed, and no other thread has its entry locked.
 //!
-//! Every command that changes one small value in place comes here with a closure. The closure is shown the old value where it lies and returns a
-//! [`Mutation`]; the new value is written once, to its final place. A transaction takes three times the instructions. In all other cases (a value
-//! that is a tree, a key that has expired or is about to, a seat that listens or waits, no room as things lie) the update returns `None`:
-//! nothing has happened then, and the caller takes the slow path.
+//! Every command that changes one small value comes here with a closure. The closure is shown the old value where it lies and returns a
+//! [`Mutation`], from which the new entry or record is made. A transaction takes three times the instructions. In all other cases (a value
+//! that is a tree, a key that has expired or is about to, a seat that listens or waits, no room unless the extent grows) the update returns
+//! `None`: nothing has happened then, and the caller takes the slow path.
 //!
 //! ```text
 //!  pin, word of home's line -> entry -> slot and root, word again -> its record -> lock by a CAS of that word (as in `plain.rs`)
 //!     an entry that does not lie at home: the lock of its bucket, too, in the same way
-//!  -> slot and root -> the mutation -> NEW record, OLD record -> bounds of expiry -> words -> commit (`shm::brief`)
+//!  -> slot and root -> the mutation -> NEW record -> bounds of expiry -> OLD record, words -> look at RECORDING -> commit (`shm::brief`)
 //! ```
 //!
-//! **Invariant:** the bounds of extent and database are lowered before the commit, as in `Txn::place_all`: a death in between leaves bounds that are too
-//! low, which costs one search, and never a key that nothing looks for.
+//! Why it is safe:
+//! - The lock is taken by a CAS that expects the word that was read before the entry. So no change of the bucket was published since, and
+//!   what was read without the lock still holds under it (a reader may have moved the access clock, which is written anew). A displaced
+//!   entry is changed under the locks of its home and of its bucket (T1), and both are taken in this way.
+//! - No lock is waited for, so the order of locks (T2) does not matter.
+//! - The seat closes before it locks ([`Stint`], `shm/closing.rs`), and slot and root are checked under the lock. So the database is not
+//!   swapped before the commit. A FLUSH that comes in between counts as later.
+//! - If anything fails before the commit, the [`Stint`] rolls the journal back: no word outside the journal and its NEW nodes has been
+//!   written, except the bounds of expiry.
+//!
+//! **Invariant:** the bounds of extent and database are lowered before the commit, as in `Txn::place_all`. A death in between leaves bounds
+//! that are too low, which costs one search. The other order could leave an expiring key below a bound that is too high, so that no search
+//! for expired keys would find it.
 
 use polder_base::{Fault, Ref};
 use polder_shm::brief::{Brief, Covered};
@@ -106,7 +117,7 @@ impl Table {
         expiry_ms: Option<u64>,
         (now_ms, calls): (u64, u64),
     ) -> Option<()> {
-        // Asked again under the lock: here only to lock nothing in vain.
+        // This is checked again under the lock; here it only saves a lock that would be useless.
         if value.len() > PACKED_MAX || is_told(self.segment(), listeners(Some(Kind::String))) {
             return None;
         }
@@ -411,7 +422,7 @@ impl<'e> KeyUpdate<'e> {
         self.publish_notes(notes, before, after, olds)
     }
 
-    /// Notes a new entry next door or in the stash, since its home is full, and commits. `None` when there is no room as things lie.
+    /// Notes a new entry next door or in the stash, since its home is full, and commits. `None` when the extent would have to grow.
     #[cold]
     #[inline(never)]
     fn insert_displaced(&self, image: &Image) -> Option<()> {
@@ -549,7 +560,7 @@ impl<'e> KeyUpdate<'e> {
         expiry_ms.is_none_or(|expiry_ms| expiry_ms > now_ms + CLOCK_LAG_MS).then_some(Old { kind, value, expiry_ms })
     }
 
-    /// Makes the entry with the new value of so many bytes: inline if it fits, else with a record.
+    /// Makes the entry with the new value of `length` bytes: inline if it fits, else with a record.
     #[inline]
     fn make(&self, kind: Kind, length: usize, write: impl Fn(&mut [u8]), clock: u32, image: &mut Image) -> Option<()> {
         let (seat, key) = (self.seat, self.key);
@@ -643,7 +654,7 @@ impl Extras {
     }
 }
 
-/// Lowers the earliest expiry of extent and database, as `Txn::lower_bounds`; answers false where the database is another one by now.
+/// Lowers the earliest expiry of extent and database, as `Txn::lower_bounds`; returns false if the number names another database by now.
 pub(crate) fn lower_bounds(segment: &Segment, sight: &Sight, expiry_ms: u64) -> bool {
     segment.lower(sight.extent() + directory::extent::EXPIRY_MIN, expiry_ms);
     let node = segment.observe(directory::map_at(sight.db()));

@@ -6,11 +6,11 @@
 //! seats: caches, journals, retired lists; slabs: bitmaps, counts, locks                                 (shm::audit)
 //! ```
 //!
-//! Beside a living memory: a pass sees nodes on the move, so it takes several, and what not all of them have seen alike
-//! was movement and no damage. Sums (tallies, counts of bytes) are compared only when a pass saw the memory stand still.
-//! When nobody else is attached one pass is exact.
+//! While other threads work, a pass may see nodes that are on their way from one place to another. So verify makes several passes, and
+//! reports only what all of them have found. Sums (tallies, counts of bytes) are compared only if nothing changed during a pass. If no other
+//! thread is attached, one pass is exact.
 //!
-//! The dead are recovered first: what they left undone is not damage. Nothing else is written.
+//! Dead seats are recovered first, since what they left unfinished is not damage. Nothing else is written.
 
 use std::collections::{HashMap, HashSet};
 
@@ -134,7 +134,7 @@ struct Walked {
     name: String,
     /// Polder's own: settings, users, subscriptions. What users count does not include it.
     own: bool,
-    /// Emptied already and waiting for the sweeper: slots may be empty, and tallies are nobody's.
+    /// Emptied already and waiting for the sweep: slots may be empty, and its tally may belong to another database.
     garbage: bool,
     keys: u64,
     expires: u64,
@@ -310,7 +310,7 @@ impl<'t> Pass<'t> {
         }
     }
 
-    /// Takes in an extent if all the slots that it should have name it; answers their number.
+    /// Takes in an extent if all the slots that it should have name it; returns their number.
     fn slots(&mut self, found: &Extent, position: u64, index: u64, walked: &Walked, extents: &mut Vec<Extent>) -> u64 {
         let segment = self.segment();
         let fits = found.depth <= (found.level + 1) * LEVEL_BITS && found.prefix == position && found.slots() + index <= SLOTS;
@@ -358,7 +358,7 @@ impl<'t> Pass<'t> {
                     .find(format!("{place}: {there:?} entries of bucket {index} lie next door and in the stash, it tells of {told:?}"));
             }
         }
-        // Whoever collected what had expired when the database was flushed has raised the bound and found no key to take away.
+        // If a thread searched the database for expired keys while it was flushed, it has raised the bound but removed no key.
         if !walked.garbage && found.expiry_min(segment) > homes.expiry_min {
             let bound = found.expiry_min(segment);
             self.audit.find(format!("{place}: a key expires at {}, and nothing is told to expire before {bound}", homes.expiry_min));
@@ -409,7 +409,7 @@ impl<'t> Pass<'t> {
         }
     }
 
-    /// Looks at one entry; answers what is wrong with it.
+    /// Checks one entry; the error says what is wrong with it.
     #[allow(clippy::too_many_arguments, reason = "an entry is judged by where it lies and by what lies around it")]
     fn entry(
         &mut self,
@@ -457,7 +457,7 @@ impl<'t> Pass<'t> {
         Ok(())
     }
 
-    /// Claims an entry's record and all that it names; answers when the first of all that expires does.
+    /// Claims an entry's record and all that it names; returns the earliest expiry of all of it.
     fn record(&mut self, txn: &Txn<'_>, image: &Image) -> Result<Option<u64>, String> {
         let segment = self.segment();
         let node = image.record();

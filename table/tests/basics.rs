@@ -213,7 +213,7 @@ fn the_shortest_way_leads_to_displaced_entries_too() {
         *displaced.entry(place.table.inspect(0, &key).expect("readable").expect("there").displacement).or_insert(0) += 1;
     }
     assert!(displaced.len() == 3 && displaced.values().all(|count| *count > 50), "{displaced:?}");
-    // Somebody in the way at home, as any writer of the key would be.
+    // Another thread holds the home's lock, as a writer of the key would.
     let stray = (0..KEYS)
         .map(key)
         .find(|key| place.table.inspect(0, key).is_ok_and(|shown| shown.is_some_and(|shown| shown.displacement == "stash")));
@@ -399,7 +399,7 @@ fn several_keys_get_their_values_by_the_short_way_or_none_does() {
         if place.table.quick_set_all(&sight, &words, polder_base::time::now_ms()) {
             quick += 1;
         } else {
-            // The table grows by the long way alone.
+            // Only the slow path makes the table grow.
             pairs.iter().for_each(|(key, value)| place.set(0, key, value, None));
         }
         model.extend(pairs);
@@ -409,7 +409,7 @@ fn several_keys_get_their_values_by_the_short_way_or_none_does() {
     model.iter().for_each(|(key, value)| assert_eq!(place.get(0, key).as_ref(), Some(value)));
 }
 
-/// Values of one length: as the table fills up, more and more entries lie elsewhere than at home, and the short way finds them and makes them all the
+/// Values of one length: as the table fills up, more and more entries lie elsewhere than at home, and the fast path finds them and makes them all the
 /// same.
 #[test]
 fn several_keys_are_written_by_the_short_way_wherever_they_lie() {
@@ -466,7 +466,7 @@ fn strings_of_any_length_are_set_by_the_short_way() {
             assert_eq!(place.get(0, &key).as_deref(), Some(&value[..]));
             model.insert(key, value);
         } else if draw.below(2) == 0 {
-            // What the short way leaves alone: a tree, an entry that lies elsewhere.
+            // What the fast path leaves alone: a tree, an entry that lies elsewhere.
             place.set(0, &key, &value, None);
             model.insert(key, value);
         }

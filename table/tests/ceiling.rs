@@ -35,7 +35,7 @@ fn try_to_set(place: &Place, key: &[u8], value: &[u8]) -> Result<(), Stop> {
     try_run_as(&place.table, Mode::Write, |txn| txn.write(0, key, &New::of(Kind::String, Value::Packed(value)), Replaces::Whole))
 }
 
-/// Has `work` succeed while somebody else begins to hold the lock of every slab, and lets go soon.
+/// Has `work` succeed while another thread holds the lock of every slab for a moment.
 fn while_slabs_are_locked(place: &Place, work: impl Fn() -> Result<(), Stop>) {
     for _ in 0..20 {
         let begun = Instant::now();
@@ -43,14 +43,14 @@ fn while_slabs_are_locked(place: &Place, work: impl Fn() -> Result<(), Stop>) {
         if answer.is_ok() {
             return;
         }
-        // A busy machine may not let him let go before nobody waits any more (10 ms), and then nobody waits for a while (500 ms).
+        // On a busy machine the other thread may hold the locks for longer than the wait lasts (10 ms); then no wait is begun for 500 ms.
         assert!(begun.elapsed() > Duration::from_millis(10), "{answer:?}");
         std::thread::sleep(Duration::from_millis(600));
     }
     panic!("it never succeeds");
 }
 
-/// Runs `work` while somebody else holds the lock of every slab, until `rest` is over; it hears when `work` is done.
+/// Runs `work` while another thread holds the lock of every slab until `rest` ends, which is told when `work` is done.
 fn while_slabs_are_locked_until<R>(rest: impl FnOnce(mpsc::Receiver<()>) + Send, place: &Place, work: impl FnOnce() -> R) -> R {
     let segment = place.table.segment();
     let locks: Vec<u64> = (0..segment.observe(header::SLABS_READY)).map(|slab| segment.slab_lock_at(slab)).collect();
@@ -66,7 +66,7 @@ fn while_slabs_are_locked_until<R>(rest: impl FnOnce(mpsc::Receiver<()>) + Send,
         });
         is_held.recv().expect("held");
         let answer = work();
-        // Nobody hears it who has let go already.
+        // The other thread may have ended already, and then does not receive it.
         let _ = done.send(());
         answer
     })

@@ -15,7 +15,7 @@ use polder_table::directory::{self, database, extent, map_at};
 use polder_table::{Counter, Limits, Mode, New, Policy, Replaces, SYSTEM, Stop};
 use polder_values::{Kind, Value, hash};
 
-/// The lock of whoever sweeps flushed databases (`table::directory`).
+/// The lock of the thread that sweeps flushed databases (`table::directory`).
 const SWEEP_LOCK: u64 = ROOTS_AT + 8;
 
 #[test]
@@ -233,12 +233,12 @@ fn eviction_of_short_strings_makes_room_and_stops_there() {
     for number in 20_000..60_000 {
         assert!(place.table.make_room(), "after {number} keys");
         place.set(0, &key(number), &[1; 40], None);
-        // A twentieth, and what the seat keeps at hand: a few large nodes, which show beside so small a limit.
+        // A twentieth, and the seat's cached nodes: a few large ones, which matter for a limit this small.
         let claimed = place.table.claimed();
         assert!(claimed < memory_max / 100 * 105 + AT_HAND, "{claimed} of {memory_max} after {number} keys");
     }
     assert!(place.keys(0) > 15_000, "{} keys are left", place.keys(0));
-    // Who writes what is there already takes nobody's place.
+    // A write to a key that is there already evicts no other key.
     let keys = place.keys(0);
     let present: Vec<u32> = (0..60_000).filter(|number| place.get(0, &key(*number)).is_some()).collect();
     for number in present.iter().cycle().take(40_000) {

@@ -1,4 +1,4 @@
-//! Compaction: memory that one size of node has taken and left nearly empty serves other sizes, and nobody sees anything move.
+//! Compaction: memory that one size of node has taken and left nearly empty serves other sizes, and no reader sees anything move.
 
 mod common;
 
@@ -35,7 +35,7 @@ fn try_to_set(place: &Place, key: &[u8], value: &[u8], expiry_ms: Option<u64>) -
     }
 }
 
-/// Sets strings of so many bytes until there is no more room; answers how many.
+/// Sets strings of this many bytes until there is no more room; returns how many.
 fn fill(place: &Place, name: &str, bytes: usize) -> usize {
     let mut count = 0;
     loop {
@@ -53,7 +53,7 @@ fn content(key: &str, bytes: usize) -> Vec<u8> {
     key.bytes().cycle().take(bytes).collect()
 }
 
-/// Removes all but one in `keep` of `count` strings, anywhere; answers those that stay.
+/// Removes all but one in `keep` of `count` strings, at random places; returns those that stay.
 fn thin_out(place: &Place, name: &str, count: usize, keep: u64) -> Vec<String> {
     let mut draw = Draw(7);
     let keys = (0..count).map(|number| format!("{name}:{number}"));
@@ -207,7 +207,7 @@ fn a_full_memory_stays_full_and_says_so_soon() {
     let place = &Place::with_ceiling(8 << 20);
     fill(place, "full", 1_000);
     let begun = Instant::now();
-    // Several at once, who must not take each other for somebody who brings room.
+    // Several threads at once, none of which may take another one for a thread that frees memory.
     std::thread::scope(|scope| {
         for thread in 0..4 {
             scope.spawn(move || {
@@ -242,7 +242,7 @@ fn who_has_retired_enough_waits_for_a_reader_that_holds_it_but_not_for_ever() {
         begins.wait();
         (0..200).for_each(|number| overwrite(number).expect("room, as soon as the reader has ended"));
     });
-    // Far longer than anybody reads.
+    // Far longer than any reader reads.
     std::thread::scope(|scope| {
         scope.spawn(|| read_for(Duration::from_secs(6)));
         begins.wait();
@@ -261,7 +261,7 @@ fn marks_of_somebody_who_has_gone_keep_no_memory() {
     while place.table.reclaim() {}
     let (seat, segment) = (place.table.seat().expect("a seat"), place.table.segment());
     assert!(seat.mark_slabs(1).0 > 10, "there is much to spare");
-    // Nobody goes on with it. The same size finds its nodes all the same.
+    // No thread goes on with the pass. Writes of the same size still find its nodes.
     for number in 0..count * 3 / 4 {
         let key = format!("again:{number}");
         try_to_set(place, key.as_bytes(), &content(&key, 1_000), None).expect("room");
@@ -272,7 +272,7 @@ fn marks_of_somebody_who_has_gone_keep_no_memory() {
     assert!(!segment.has_old_marks() && seat.unmark_slabs() == 0);
 }
 
-/// Memory of which strings have taken all, and of which so many are left that much is to spare; and their keys.
+/// Fills the memory with strings and removes most of them, so that many slabs can be spared; returns the keys that are left.
 fn sparse(place: &Place) -> Vec<String> {
     let count = fill(place, "old", 1_000);
     let left = thin_out(place, "old", count, 8);
@@ -317,7 +317,7 @@ fn what_lies_in_an_extent_that_is_replaced_meanwhile_moves_too() {
     step_until(place, || is_on(place));
     let before = leaving(place, &left);
     assert!(before.len() > 500, "{}", before.len());
-    // In the midst of an extent, which shrinks before the next steps.
+    // The pass stops inside an extent, which shrinks before the next steps.
     for _ in 0..40 {
         place.table.chores(1);
     }
@@ -336,7 +336,7 @@ fn a_pass_waits_for_what_another_thread_has_moved() {
     step_until(place, || is_on(place));
     let nearly_all = moved(place) + leaving(place, left).len() as u64 - 20;
     let retired = || place.table.segment().sum_over_seats(at::RETIRED_BYTES);
-    // Nobody sees what is moved before this ends, and so it is not free.
+    // This reader may see the old nodes, so they are not free before it ends.
     let reader = place.table.begin(Mode::Read).expect("a seat");
     assert_eq!(reader.find(0, b"nothing").map(|found| found.is_none()), Ok(true));
     let ((tell, told), (go_on, goes_on)) = (channel(), channel());

@@ -25,7 +25,7 @@ fn segment(place: &Place) -> &Segment {
     place.table.segment()
 }
 
-/// Tries once to set a key; answers how that ended.
+/// Tries once to set a key; returns how that ended.
 fn try_to_set(place: &Place, key: &[u8]) -> Result<(), Stop> {
     let txn = place.table.begin(Mode::Write).expect("a seat");
     txn.declare(&[(0, key)])?;
@@ -52,7 +52,7 @@ fn a_lock_of_somebody_who_does_not_know_of_it_is_given_back() {
             segment(&place).store(word, seat + 1);
         }
         let outcome = try_to_set(&place, b"key");
-        // Our own seat's is the one that nobody can give back.
+        // A lock that names this thread's own seat cannot be given back.
         let own = seat % 1_024 == place.table.seat().expect("a seat").index();
         assert!(if own { is_damage(outcome) } else { outcome.is_ok() }, "seat {seat}");
         place.abandon();

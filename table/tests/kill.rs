@@ -1,5 +1,5 @@
 //! A process is killed before its n-th store to the segment, for every n of every write path of the table, and so is
-//! the one that recovers it. Whoever survives
+//! the one that recovers it. A surviving process
 //! - reads every key at once: all keys of the transaction as they were, or all as they were to be;
 //! - reads the same once the dead have been recovered, and finds the whole segment sound;
 //! - writes every key within 50 ms, whatever was locked.
@@ -51,7 +51,7 @@ fn main() {
     assert!(failures.is_empty(), "not survived: {failures:?}");
 }
 
-/// Recovers seats whose records have been overwritten: whatever is lost, nobody crashes and nobody waits for them.
+/// Recovers seats whose records have been overwritten: whatever is lost, no process crashes and none waits for them.
 fn damaged_records() {
     let case = &kill_cases::cases()[0];
     let mut state = 0x2545_f491_4f6c_dd1du64;
@@ -70,7 +70,7 @@ fn damaged_records() {
             (case.operation)(&place.table);
         })
         .wait();
-        // The words that say how much there is and where, and what is at hand; not the items of a journal, which say what to write.
+        // The words that say how much there is and where, and what is cached; not the items of a journal, which say what to write.
         let control = [at::JOURNAL_LEN, at::JOURNAL_NEXT, at::RETIRE_BASE, at::PENDING, at::MEMORY_LOCK, at::LIFTED];
         let retired =
             [at::RETIRED_FIRST, at::RETIRED_HEAD, at::RETIRED_TAIL, at::EXPANDING, at::EXPANDED_TAIL, at::RECLAIMING, at::RETIRED_CURSOR];
@@ -99,7 +99,7 @@ fn recover(table: &Table) {
     table.segment().free_gone(Instant::now() + Duration::from_secs(1));
 }
 
-/// Kills a case at its stores; answers how many there are, and how many deaths were tried.
+/// Kills a case at its stores; returns how many there are, and how many deaths were tried.
 fn matrix(case: &Case, all: bool) -> Result<(u64, u64, u64), String> {
     let (stores, old, new) = rehearse(case)?;
     let (mut deaths, mut second) = (0, 0);
@@ -124,7 +124,7 @@ fn matrix(case: &Case, all: bool) -> Result<(u64, u64, u64), String> {
     Ok((stores, deaths, second))
 }
 
-/// Runs a case where nobody dies: how many stores it makes, what was there before and what is there after.
+/// Runs a case in which no process dies: how many stores it makes, what was there before and what is there after.
 fn rehearse(case: &Case) -> Result<(u64, Sight, Sight), String> {
     let place = case.prepare();
     let old = sight(&place.table);
@@ -140,7 +140,7 @@ fn rehearse(case: &Case) -> Result<(u64, Sight, Sight), String> {
     Ok((stores, old, new))
 }
 
-/// One death, or two: of the operation at store `n` and of its recoverer at store `m`. Answers how the recoverer ended.
+/// One death, or two: of the operation at store `n` and of its recoverer at store `m`. Returns how the recoverer ended.
 fn trial(case: &Case, n: u64, m: Option<u64>, old: &Sight, new: &Sight) -> Result<End, String> {
     let place = case.prepare();
     let table = &place.table;
@@ -166,7 +166,7 @@ fn trial(case: &Case, n: u64, m: Option<u64>, old: &Sight, new: &Sight) -> Resul
     let first = read(table, old.keys().chain(new.keys()));
     judge(case, &first, old, new)?;
     let keys: Vec<&(u16, Vec<u8>)> = old.keys().chain(new.keys()).collect();
-    // Before anybody looks after the dead: whoever wants a locked key does it on the way.
+    // Before any thread searches for dead seats: a thread that needs a locked key recovers its owner on the way.
     let mut expected = first.clone();
     let delays = Delays::open().map_err(|error| error.to_string())?;
     for (db, key) in keys.iter().step_by((keys.len() / 6).max(1)) {
@@ -275,7 +275,7 @@ fn forked(work: impl FnOnce()) -> Result<End, String> {
     }
 }
 
-/// Runs `work` in a forked child and answers its number.
+/// Runs `work` in a forked child and returns its number.
 fn counted(work: impl FnOnce() -> u64) -> Result<u64, String> {
     use std::io::{Read, Write};
     let (mut reader, mut writer) = std::io::pipe().map_err(|error| error.to_string())?;

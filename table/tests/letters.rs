@@ -13,7 +13,7 @@ fn a_message_leaves_only_if_what_was_read_with_it_is_still_so() {
     seat.open_inbox(1 << 20).expect("room");
     let txn = place.table.begin(Mode::Read).expect("a seat");
     assert!(txn.find(0, b"a").expect("readable").is_some());
-    // Somebody else changes it and tells of that before us.
+    // Another thread changes it and posts about that before this one.
     std::thread::scope(|scope| scope.spawn(|| place.set(0, b"a", b"new", None)).join()).expect("done");
     txn.post(seat.index(), seat.life(), &[b"it is old"]);
     assert_eq!(txn.commit(), Err(Stop::Retry));

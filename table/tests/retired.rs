@@ -1,4 +1,4 @@
-//! What is out of use goes back: however much one transaction retires, beside readers that stand still, and after whoever retired it has gone.
+//! Retired nodes are freed: however many one transaction retires, beside stopped readers, and after the thread that retired them has ended.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Snapshots: one instant, whatever is done meanwhile; little memory; nobody waits.
+//! Snapshots: one instant, whatever is done meanwhile; little memory; no writer waits.
 
 mod common;
 
@@ -126,7 +126,7 @@ fn refill(table: &Table, draw: &mut Draw) {
     });
 }
 
-/// Adds a key that nobody had, and counts it.
+/// Adds a new key, and counts it.
 fn grow(table: &Table, draw: &mut Draw) {
     let key = draw.below(u64::MAX).to_le_bytes();
     run(table, |txn| {
@@ -140,7 +140,7 @@ fn grow(table: &Table, draw: &mut Draw) {
     });
 }
 
-/// Two counters, of which the first is never behind the second and one ahead at most, by the short way where that goes.
+/// Counts up two counters, of which the first is never behind the second and at most one ahead, by the fast path if possible.
 fn count_up(table: &Table, seed: u64) {
     for which in ["first", "second"] {
         let key = format!("{which}:{seed}").into_bytes();
@@ -322,7 +322,7 @@ fn without_memory_to_save_in_the_snapshot_breaks_and_the_writer_goes_on() {
     let place = Place::with_ceiling(24 << 20);
     (0..20_000u32).for_each(|number| place.set(0, &number.to_le_bytes(), b"0123456789012345678901234567890123456789", None));
     let mut snapshot = take(&place.table);
-    // Whatever is left is taken by values that nobody needs.
+    // All memory that is left is filled with other values.
     let mut number = 0u32;
     while try_run_as(&place.table, Mode::Write, |txn| write(txn, 1, &number.to_be_bytes(), &[1; 9_000])).is_ok() {
         number += 1;

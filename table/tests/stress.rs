@@ -284,7 +284,7 @@ fn plain_values_are_whole_whoever_writes_them_how() {
     assert!(read > 1_000 && written > 1_000, "the shortest way was hardly ever taken: {read} reads, {written} writes");
 }
 
-/// Adds one to numbers by sights that others have put out of date since, mostly; answers how many times it was done.
+/// Adds one to numbers by sights that are mostly out of date by then; returns how many times it was done.
 fn count_by_old_sights(place: &Place, keys: &[Vec<u8>], seed: u64, end: &AtomicBool) -> u64 {
     let (mut draws, mut done) = (Draws(seed), 0);
     let sight = |key: usize, db: usize| place.table.sight(db as u16, &keys[key]).map(|sight| (key, sight));

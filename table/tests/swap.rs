@@ -88,7 +88,7 @@ fn what_a_swap_has_put_elsewhere_is_written_no_more() {
         }
         for number in 0..SWAPS {
             place.run(|txn| txn.swap(0, 1));
-            // Nobody writes to database 1 by that name.
+            // No thread writes to database 1 under that number.
             let seen = KEYS.map(|key| place.get(1, key));
             (0..number % 64).for_each(|_| std::hint::spin_loop());
             let later = KEYS.map(|key| place.get(1, key));
@@ -150,7 +150,7 @@ fn who_stands_still_while_he_closes_holds_up_who_swaps_and_nobody_else() {
     let mut closing = stopped_beside(place);
     let done = &AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // One alone lets others go on now and then; what he leaves must not be taken by the next.
+        // A single swapper lets other threads go on now and then. With several, one must not take what another has just let go.
         let swappers = [(0, 1), (1, 2), (2, 0)].map(|(one, other)| {
             scope.spawn(move || {
                 place.run(|txn| txn.swap(one, other));

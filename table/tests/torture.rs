@@ -15,7 +15,7 @@ use polder_values::{Kind, Value};
 
 /// Processes at work.
 const ACTORS: usize = 5;
-/// Keys of each database: few, so that everybody meets.
+/// Keys of each database: few, so that all threads meet.
 const KEYS: u64 = 600;
 /// Sights that an actor keeps, until others have put them out of date.
 const SIGHTS: usize = 16;
@@ -174,7 +174,7 @@ fn step(table: &Table, draw: &mut Draw, sights: &mut [Kept; SIGHTS]) {
     }
 }
 
-/// Reads everything as it is now, unless somebody else does, or there is no memory for it.
+/// Takes a snapshot and reads all of it, unless another thread has one, or there is no memory for it.
 fn take_snapshot(table: &Table, draw: &mut Draw) -> Result<(), Stop> {
     let mut patience = draw.below(20);
     let begun = table.snapshot(&mut || {

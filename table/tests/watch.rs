@@ -134,7 +134,7 @@ fn flushing_and_swapping_leave_absent_keys_unchanged() {
 }
 
 /// Watches an absent key again and again for a time, as a client whose calls take `between`, while `writes` goes on beside it.
-/// Answers the share of false aborts, and writes per second.
+/// Returns the share of false aborts, and writes per second.
 fn false_aborts(place: &Place, between: Duration, write: impl Fn(&mut Draw) + Sync) -> (f64, f64) {
     const LASTS: Duration = Duration::from_millis(400);
     let (ends, written) = (AtomicBool::new(false), AtomicU64::new(0));

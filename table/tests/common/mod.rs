@@ -32,7 +32,7 @@ impl Place {
         Place::with_ceiling(1 << 30)
     }
 
-    /// Makes an empty one that grows to so many bytes at most.
+    /// Makes an empty one that grows to at most this many bytes.
     pub fn with_ceiling(ceiling: u64) -> Place {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let text = format!("shm:polder-test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));

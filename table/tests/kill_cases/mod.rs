@@ -213,18 +213,18 @@ fn set_fields(table: &Table, db: u16, key: &[u8], fields: impl Iterator<Item = (
     });
 }
 
-/// The short way of SET, which these cases must be able to take.
+/// The fast path of SET, which these cases must be able to take.
 fn set_quickly(table: &Table, db: u16, key: &[u8], value: &[u8]) {
     let sight = table.sight(db, key).expect("the database has keys");
     table.quick_edit(&sight, key, polder_base::time::now_ms(), 0, |_| (Some(value), ())).expect("nothing is in the way");
 }
 
-/// The shortest way of SET, which these cases must be able to take.
+/// The shortest fast path of SET, which these cases must be able to take.
 fn set_plainly(table: &Table, db: u16, key: &[u8], value: &[u8]) {
     assert!(table.write_plain(db, table.hash(key), key, value), "nothing is in the way");
 }
 
-/// The shortest way of INCR, which these cases must be able to take.
+/// The shortest fast path of INCR, which these cases must be able to take.
 fn edit_plainly(table: &Table, key: &[u8], value: &[u8]) {
     let sight = table.sight(0, key).expect("the database has keys");
     table.edit_plain(&sight, key, polder_base::time::now_ms(), 1, |_| Some((value, ()))).expect("nothing is in the way");
@@ -311,7 +311,7 @@ fn fill(table: &Table, numbers: std::ops::Range<u32>) {
     }
 }
 
-/// The short way of [`fill`].
+/// The fast path of [`fill`].
 fn fill_quickly(table: &Table, number: u32) {
     let (key, value) = wide(number);
     set_quickly(table, 0, &key, &value);
@@ -333,7 +333,7 @@ fn displaced(to: &'static str) -> u32 {
     displaced_in(to, 1)
 }
 
-/// The same in an extent of so many pieces at least.
+/// The same in an extent of at least this many pieces.
 fn displaced_in(to: &'static str, pieces: u64) -> u32 {
     first_that(move |table, number| {
         let shown = table.inspect(0, &numbered(number)).expect("readable");
@@ -341,7 +341,7 @@ fn displaced_in(to: &'static str, pieces: u64) -> u32 {
     })
 }
 
-/// The key that makes the first extent have so many pieces, or (0) split.
+/// The key that makes the first extent have this many pieces, or (0) split.
 fn grown_to(pieces: u64) -> u32 {
     first_that(move |table, number| {
         let shown = table.inspect(0, &numbered(number)).expect("readable").expect("there");
@@ -467,7 +467,7 @@ fn records() -> Vec<Case> {
                 });
             },
         ),
-        // More chunks than the journal has items at hand: its next block comes from the cache that the chunks come from.
+        // More chunks than the journal's first block has items: its next block comes from the cache that the chunks come from.
         case("tree-of-many-chunks", bystanders, |table| set(table, 0, b"new", &vec![2; 9 << 20])),
         Case {
             ceiling: 4 << 20,
@@ -497,7 +497,7 @@ fn records() -> Vec<Case> {
     ]
 }
 
-/// The short way of a push to a list, and of a pop, which these cases must be able to take.
+/// The fast path of a push to a list, and of a pop, which these cases must be able to take.
 fn push_quickly(table: &Table, key: &[u8], element: &[u8]) {
     let (sight, element) = (table.sight(0, key).expect("the database has keys"), [element]);
     let done = table.update(&sight, key, Kind::List, polder_base::time::now_ms(), |old| {
@@ -516,19 +516,19 @@ fn pop_quickly(table: &Table, key: &[u8]) {
     done.expect("nothing is in the way");
 }
 
-/// The short way of a SET whose string may take a record.
+/// The fast path of a SET whose string may take a record.
 fn set_record_quickly(table: &Table, key: &[u8], length: usize) {
     let sight = table.sight(0, key).expect("the database has keys");
     table.quick_set(&sight, key, &vec![7; length], polder_base::time::now_ms(), 1).expect("nothing is in the way");
 }
 
-/// The short way of a SET with an expiry, which these cases must be able to take.
+/// The fast path of a SET with an expiry, which these cases must be able to take.
 fn set_until_quickly(table: &Table, key: &[u8], length: usize, expiry_ms: Option<u64>) {
     let (sight, now_ms) = (table.sight(0, key).expect("the database has keys"), polder_base::time::now_ms());
     table.quick_set_until(&sight, key, &vec![7; length], expiry_ms, (now_ms, 1)).expect("nothing is in the way");
 }
 
-/// The short way of a change that keeps the rest of a string, which these cases must be able to take.
+/// The fast path of a change that keeps the rest of a string, which these cases must be able to take.
 fn mutate_quickly(table: &Table, key: &[u8], mutation: impl for<'v> FnOnce(Old<'v>) -> Mutation<'v, 'static>) {
     let (sight, now_ms) = (table.sight(0, key).expect("the database has keys"), polder_base::time::now_ms());
     table.update(&sight, key, None, now_ms, |old| Some((mutation(old?), ()))).expect("nothing is in the way");
@@ -546,7 +546,7 @@ fn delete_quickly(table: &Table, key: &[u8]) {
     mutate_quickly(table, key, |_| Mutation::Gone);
 }
 
-/// The short way of ZADD.
+/// The fast path of ZADD.
 fn score_quickly(table: &Table, member: &[u8], score: f64) {
     let sight = table.sight(0, b"zset").expect("the database has keys");
     let scored = Scored::of(&Score::of(score));
@@ -558,7 +558,7 @@ fn score_quickly(table: &Table, member: &[u8], score: f64) {
     done.expect("nothing is in the way");
 }
 
-/// The short way of MSET; answers whether it was taken.
+/// The fast path of MSET; returns whether it was taken.
 fn set_several(table: &Table, pairs: &[(u32, usize)]) -> bool {
     let pairs: Vec<_> = pairs.iter().map(|(number, length)| (numbered(*number), vec![7; *length])).collect();
     let sight = table.sight(0, &pairs[0].0).expect("the database has keys");
@@ -669,7 +669,7 @@ fn displaced_updates() -> Vec<Case> {
     ]
 }
 
-/// The short way of MSET where an entry lies elsewhere than at home, or is going to.
+/// The fast path of MSET where an entry lies elsewhere than at home, or is going to.
 fn several_displaced() -> Vec<Case> {
     let (next, stash) = (displaced("next bucket"), displaced_in("stash", 4));
     // Other keys whose buckets are not in the way.
