@@ -2,8 +2,8 @@
 //!
 //! A star remembers only the last place it tried: when what follows it does not match, the *last* star takes one byte more.
 //! Earlier stars never need another try (whatever an earlier star could take, the last one can take too), so a match costs at
-//! most length of pattern times length of text, however many stars there are. Redis gives up behind the thousandth star, lest it
-//! overflow its stack, so that such a pattern fits nothing; clients see that, and here it is so as well.
+//! most length of pattern times length of text, however many stars there are. In Redis a pattern with more than a thousand stars matches
+//! nothing, since its recursion is limited. Clients can see that, so it is the same here.
 
 /// Whether `text` matches `pattern`.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {

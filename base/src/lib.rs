@@ -32,7 +32,7 @@ impl Ref {
     }
 }
 
-/// What the medium, the memory or another process did to us (never mixed with a refusal, in which a command says no).
+/// A failure of the medium, the memory or another process. It is never mixed with a refusal, in which a command replies with an error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The segment has no room and cannot grow; the text says who holds memory and what to do.

@@ -99,7 +99,7 @@ impl LongDouble {
 }
 
 /// A decimal number rounded to 64 bits: none inside when it is zero, none outside when its exponent alone puts it out of
-/// range (so that nobody computes with a million digits).
+/// range (so that no call computes with a million digits).
 fn decimal_ratio(whole: &[u8], fraction: &[u8], exponent: i64) -> Option<Option<(u64, i32)>> {
     let mut digits = Natural::from_digits(10, whole, fraction);
     let power = exponent - fraction.len() as i64;

@@ -143,7 +143,7 @@ impl Natural {
         }
     }
 
-    /// Divides by `divisor` in place; the remainder is the answer.
+    /// Divides by `divisor` in place; returns the remainder.
     fn divide(&mut self, divisor: u32) -> u32 {
         let mut rest: u64 = 0;
         for limb in self.limbs.iter_mut().rev() {

@@ -61,7 +61,7 @@ impl Score {
         if shortest.as_ref() == Some(&text) || text.len() > TEXT_MAX {
             return Score::of(value);
         }
-        // The double is that of the kept digits, so that whoever reads them finds the same score.
+        // The double is that of the kept digits, so that a client that parses them gets the same score.
         Score::with_text(text.parse().unwrap_or(value), &text)
     }
 

@@ -33,7 +33,7 @@ pub const FLAG_NAMES: [(Flags, &str); 5] = [
     (ALLOW_CROSS_SLOT_KEYS, "allow-cross-slot-keys"),
 ];
 
-/// A number that nothing else of this process has: by it threads remember what they have compiled.
+/// A number that is unique in this process: by it a thread remembers which programs it has compiled.
 fn fresh_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -70,7 +70,7 @@ pub enum Habit {
 }
 
 impl Program {
-    /// A program that nobody has compiled yet.
+    /// A program that has not been compiled yet.
     pub fn new(sha: String, body: &[u8], shebang: usize, flags: Option<Flags>) -> Program {
         let (number, body) = (fresh_number(), body.into());
         let (dropped, used, habit) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU8::new(Habit::Unknown as u8));
@@ -86,7 +86,7 @@ impl Program {
         }
     }
 
-    /// Notes what a run has done. Who has written once is a writer.
+    /// Notes what a run has done. A program that has written once counts as a writer.
     pub fn note_run(&self, only_read: bool) {
         let (before, after) = (self.habit(), if only_read { Habit::Reads } else { Habit::Writes });
         if before != after && before != Habit::Writes {
@@ -134,7 +134,7 @@ pub struct Input<'i> {
 pub enum Called {
     /// The reply has been written.
     Answered,
-    /// The command says no: the whole error text, code first; it has been counted.
+    /// The command has failed: the whole error text, code first; it has been counted.
     Refused(Cow<'static, str>),
     /// The run must end at once, whatever the script catches.
     Unwind,
@@ -146,7 +146,7 @@ pub trait World {
     fn call(&mut self, args: &[&[u8]], reply: &mut dyn Reply) -> Called;
     /// Whether the user may run this command; `None` if there is no such command.
     fn may_call(&mut self, args: &[&[u8]]) -> Option<bool>;
-    /// Time passes; the answer says why the run must end, if it must: an error's text, or nothing to say.
+    /// Called now and then while a run lasts. Returns the error text with which the run must end; `None` if it may go on.
     fn tick(&mut self) -> Option<Cow<'static, str>>;
 }
 
@@ -179,7 +179,7 @@ pub trait Scripts: Send + Sync {
     fn compile(&self, program: &Arc<Program>) -> Result<(), String>;
     /// Runs a program.
     fn run(&self, program: &Arc<Program>, input: &Input<'_>, world: &mut dyn World, reply: &mut dyn Reply) -> Ended;
-    /// Loads a library into this thread; answers what it registers.
+    /// Loads a library into this thread; returns the functions that it registers.
     ///
     /// # Errors
     /// The whole error text.

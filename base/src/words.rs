@@ -60,7 +60,7 @@ fn word(line: &[u8], mut at: usize) -> Option<(Vec<u8>, usize)> {
     Some((word, at))
 }
 
-/// Appends what stands between quotes to `word`; answers where the closing quote ends.
+/// Appends what stands between quotes to `word`; returns where the closing quote ends.
 fn quoted(line: &[u8], mut at: usize, quote: u8, word: &mut Vec<u8>) -> Option<usize> {
     loop {
         let rest = line.get(at..)?;
