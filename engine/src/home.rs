@@ -1,16 +1,16 @@
-//! What one thread's callers of a memory have in common: the letters in its inbox, and the bell that says that some have come.
+//! What one thread's callers of a memory share: the messages in its seat's inbox, and the seat's bell, which says that some have come.
 //!
 //! ```text
 //!   inbox of the thread's seat --hear()--> Home --> mailbox of each caller that listens     (bounded: H3)
 //!                                               `-> callers whose call waits: look again
 //! ```
 //!
-//! The first caller of the thread that hears takes in the letters of all of them. A caller that
+//! The first caller of the thread that receives takes in the messages for all of them. A caller that
 //! polls a descriptor polls the seat's bell, which then stays *armed*: while the thread runs
-//! nothing here, the seat counts as asleep, so that the first letter rings the bell.
+//! nothing here, the seat counts as asleep, so the first message makes the bell readable.
 //!
-//! **Invariant:** an armed bell is readable whenever a caller of this thread has something that it has not been shown; it becomes so at the end of a
-//! pause that holds one of its calls back, and soon where others wait for what the thread could not put right yet.
+//! **Invariant:** an armed bell is readable whenever a caller of this thread has something to receive. It also becomes readable at the end of a
+//! CLIENT PAUSE that holds one of its calls back, and soon while a notification is still pending for which other clients wait.
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! What a client is doing is known to its process alone, and the segment keeps nothing of it. A
-//! question costs two letters for each process; not being asked costs nothing.
+//! question costs one letter to each of these threads, and one letter back from each process. A
+//! process that is not asked does nothing for it.
 //!
 //! Processes that do not reply:
 //! - A dead process is left out at once.

@@ -5,7 +5,7 @@
 //!                                        |
 //!   one turn of a thread:  read all ready sockets -> parse -> prefetch the keys -> execute in order -> one write each
 //!        |                       (connection)     (sessions)    (engine)            (engine)          (connection)
-//!        +-- timers: idle clients, output limits, pauses, chores of the memory
+//!        +-- timers: idle clients, output limits, pauses, maintenance of the memory
 //! ```
 //!
 //! | file | what it is |

@@ -5,8 +5,8 @@
 //!   until all inputs are done -> one write per connection -> timers
 //! ```
 //!
-//! Fairness: a connection gets one read per turn (16 KiB, more only for one long argument), and everything in it is
-//! executed. What is left in its socket waits for the next turn, behind the others.
+//! Fairness: a connection gets one read per turn (16 KiB, more only for one long argument), and all whole requests in it
+//! are executed. What is left in its socket waits for the next turn, behind the other connections.
 //!
 //! | file, from the lowest up | duty |
 //! |---|---|
@@ -19,7 +19,8 @@
 //! | `service` | poller and connections together, which go on while a script runs |
 //! | `clocks`, `busy`, `frames`, `calls` | timers; slow scripts; grouping; batches and calls |
 //!
-//! **Invariant:** replies leave at the end of the turn, in the order of the requests.
+//! **Invariant:** replies leave in the order of the requests: at the end of the turn, or earlier when a script of the turn has
+//! become slow (`busy`).
 //! **Invariant:** a connection that must wait is parked ([`Connection::park`](crate::connection::Connection::park)): its
 //! requests stay unexecuted in its input, and other connections go on.
 mod busy;

@@ -166,7 +166,7 @@ impl Attack {
         }
     }
 
-    /// Makes calls as one client, in one pipeline, and ends it; answers how long it took. What the last one waits for does not come.
+    /// Makes calls as one client, in one pipeline, and ends it; returns how long it took. If the last call waits, it waits for nothing that comes.
     fn run(&mut self, lines: &[Vec<Vec<u8>>], waits: bool) -> Duration {
         let mut client = self.door.client();
         let mut bytes = Vec::new();

@@ -27,7 +27,7 @@ fn hold(segment: &str) -> ! {
     println!("holds");
     std::io::stdin().read_line(&mut String::new()).expect("a pipe");
     drop(txn);
-    // Without the report of a test: nobody reads it.
+    // Without the report of a test, which is not read.
     std::process::exit(0)
 }
 

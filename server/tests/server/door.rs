@@ -24,7 +24,7 @@ pub struct Door {
     pub place: Arc<Place>,
 }
 
-/// A memory nobody else has, which goes with the test.
+/// A memory of this test alone, which is removed at its end.
 pub struct Place {
     pub memory: Arc<Memory>,
     pub segment: String,
@@ -35,7 +35,7 @@ impl Place {
         Place::of(1 << 30)
     }
 
-    /// A memory of so many bytes at most.
+    /// A memory with this ceiling, in bytes.
     pub fn of(ceiling: u64) -> Arc<Place> {
         let segment = fresh_name();
         let options = Options { segment: segment.clone(), ceiling, ..Options::default() };

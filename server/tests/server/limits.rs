@@ -37,7 +37,7 @@ fn request(words: &[impl AsRef<[u8]>]) -> Vec<u8> {
     bytes
 }
 
-/// Asks until the server closes the connection; answers how many requests it took.
+/// Asks until the server closes the connection; returns how many requests it took.
 fn until_closed(client: &mut Client<TcpStream>, bytes: &[u8], most: usize) -> usize {
     (0..most).find(|_| client.stream.write_all(bytes).is_err() || client.value().is_none()).unwrap_or(most)
 }

@@ -148,7 +148,7 @@ fn a_server_that_stops_while_it_moves_stops_and_leaves_nobody_behind() {
                 scope.spawn(move || {
                     let mut served = 0;
                     while !ended.load(Ordering::Acquire) {
-                        // Whoever is let in is answered, or sees the end at once.
+                        // A connection that is accepted gets a reply, or is closed at once.
                         match client_at(at(port)).and_then(|mut client| client.try_ask("PING")) {
                             Some(answer) => assert_eq!(answer, "+PONG"),
                             None => std::thread::yield_now(),

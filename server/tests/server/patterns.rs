@@ -39,7 +39,7 @@ fn until(wanted: impl Fn() -> bool) {
     }
 }
 
-/// Subscribes by calls of so many patterns each, and ends by another client's count.
+/// Subscribes by calls of this many patterns each, and ends when another client counts them all.
 fn subscribe(door: &Door, command_name: &str, names: &[String], each: usize) -> (crate::door::Client<std::net::TcpStream>, Duration) {
     let mut client = door.client();
     let begun = Instant::now();

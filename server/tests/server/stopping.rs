@@ -1,4 +1,4 @@
-//! Starting where another server is, and stopping under load: nobody loses an answer.
+//! Starting where another server is, and stopping under load: no client loses a reply.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -77,7 +77,7 @@ fn a_new_server_takes_the_place_of_an_old_one_and_no_client_notices() {
     let load = std::thread::spawn(move || {
         let until = Instant::now() + Duration::from_secs(1);
         let (mut calls, mut resets) = (0, 0);
-        // Each connection asks once; a server that stops answers it before it closes.
+        // Each connection asks once; a server that stops replies before it closes.
         while Instant::now() < until {
             let mut client = Client::new(std::net::TcpStream::connect(address).expect("somebody listens"));
             client.stream.set_nodelay(true).expect("no delay");
@@ -92,6 +92,6 @@ fn a_new_server_takes_the_place_of_an_old_one_and_no_client_notices() {
     std::thread::sleep(Duration::from_millis(300));
     old.close();
     let (calls, resets) = load.join().expect("the load");
-    // The kernel drops whoever shakes hands in the microsecond in which the old door closes.
+    // The kernel resets a connection whose handshake falls into the microsecond in which the old listener closes.
     assert!(calls > 100 && resets <= 1, "{resets} of {calls}");
 }

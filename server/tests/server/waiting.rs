@@ -14,7 +14,7 @@ pub fn send(client: &mut Caller, line: &str) {
     client.write(&bytes);
 }
 
-/// Waits until so many clients of the server wait for a key.
+/// Waits until this many clients of the server wait for a key.
 pub fn until_waiting(asker: &mut Caller, count: usize) {
     let server = asker.ask("INFO server");
     let run = server.split("\nrun_id:").nth(1).and_then(|rest| rest.split('\r').next()).expect("a run");
@@ -44,7 +44,7 @@ fn who_goes_on_may_do_what_he_may_do_then() {
     let (mut one, mut actor) = (door.client(), door.client());
     send(&mut one, "BLPOP q 0");
     until_waiting(&mut actor, 1);
-    // Who pushes is let in; by the time at which the other one could pop, nobody writes.
+    // The push is allowed; by the time at which the other client could pop, no client may write.
     ["MULTI", "RPUSH q a", "CONFIG SET min-replicas-to-write 1"].iter().for_each(|line| drop(actor.ask(line)));
     assert_eq!(actor.ask("EXEC"), "*[:1 +OK]");
     assert_eq!(one.reply(), "-NOREPLICAS Not enough good replicas to write.");
@@ -110,7 +110,7 @@ fn waits_end_by_timeout_by_unblock_by_kill_and_with_the_client() {
     until_waiting(&mut actor, 0);
     assert_eq!(actor.ask("ZADD z 1 a"), ":1");
     assert_eq!(two.ask("BZPOPMIN z 0"), "*[$z $a $1]");
-    // Part of a whole, nobody waits.
+    // In a transaction a call does not wait.
     assert_eq!(two.ask("MULTI"), "+OK");
     assert_eq!(two.ask("BZPOPMIN z 0"), "+QUEUED");
     assert_eq!(two.ask("EXEC"), "*[_]");
