@@ -23,7 +23,7 @@
 #include <string.h>
 
 /**
- * What a function answers. `polder_message` has the text to everything but `POLDER_OK`.
+ * What a function returns. `polder_message` has the text to everything but `POLDER_OK`.
  */
 typedef enum polder_status {
   POLDER_OK = 0,
@@ -210,8 +210,8 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Runs a call, the command's name first. `reply` gets the reply, to be released; NULL says that nobody wants it. A call that waits (BLPOP) keeps
- * the thread. An error that the command answers is POLDER_REFUSED and no reply.
+ * Runs a call, the command's name first. `reply` gets the reply, to be released; NULL if it is not wanted. A call that waits (BLPOP) blocks the
+ * thread. If the command replies with an error, the function returns POLDER_REFUSED and gives no reply.
  */
 enum polder_status polder_run(struct polder_caller caller,
                               size_t count,
@@ -240,7 +240,7 @@ enum polder_status polder_batch_add(struct polder_caller caller, size_t count, c
 
 /**
  * Runs the calls of the batch, their cache misses taken together, and empties it. The reply is an array of theirs, errors among them. With
- * `atomically` they are one transaction: all or none, with nobody between them; the reply is NULL when a watched key has changed.
+ * `atomically` they are one transaction: all or none, with no other call between them; the reply is NULL when a watched key has changed.
  */
 enum polder_status polder_batch_run(struct polder_caller caller, int atomically, const struct polder_reply **reply);
 
@@ -250,8 +250,9 @@ enum polder_status polder_batch_run(struct polder_caller caller, int atomically,
 enum polder_status polder_batch_clear(struct polder_caller caller);
 
 /**
- * Begins a call without keeping the thread: POLDER_WAITING says that it waits. `polder_resume` goes on with it when the descriptor is readable, or
- * when its time is over. Nothing rings at the end of a CLIENT PAUSE, nor where a process was stopped whose turn it is: look again each second.
+ * Begins a call without blocking the thread; POLDER_WAITING: it waits. `polder_resume` goes on with it when the descriptor is readable, or when its
+ * timeout has passed. The descriptor does not become readable in two cases: when a CLIENT PAUSE ends, and when the process whose turn it is has
+ * stopped. So call `polder_resume` at least once a second.
  */
 enum polder_status polder_start(struct polder_caller caller,
                                 size_t count,
@@ -279,8 +280,8 @@ enum polder_status polder_hear(struct polder_caller caller,
                                size_t *heard_count);
 
 /**
- * A file descriptor that is readable when something has come for a caller of this thread, or a call that was begun can go on: look at all of them then
- * (`polder_hear` without patience, `polder_resume`). It is level-triggered, must not be read, and is closed with the caller.
+ * A file descriptor that is readable when a message has come for a caller of this thread, or a call that was begun can go on. Then look at all callers
+ * of the thread (`polder_hear` with a timeout of 0, `polder_resume`). It is level-triggered, must not be read, and is closed with the caller.
  */
 enum polder_status polder_descriptor(struct polder_caller caller,
                                      int *descriptor);
@@ -293,12 +294,12 @@ enum polder_status polder_attach(const char *segment,
                                  struct polder_memory *memory);
 
 /**
- * Gives a handle up. Callers and listeners of the memory go on until they are closed.
+ * Closes the handle of a memory. Its callers and listeners go on until they are closed.
  */
 enum polder_status polder_detach(struct polder_memory memory);
 
 /**
- * Takes a segment's name away and tells all who are attached.
+ * Removes a segment's name and tells all attached processes.
  */
 enum polder_status polder_remove(const char *segment);
 
@@ -344,7 +345,7 @@ enum polder_status polder_string_copy(struct polder_caller caller,
                                       size_t *length);
 
 /**
- * Shows the string in a key where it lies, without a copy of anything long. It may be shown twice, when a writer was in between: the last time
+ * Shows the string in a key where it lies, without a copy of a long value. If a writer changes it meanwhile, it is shown again: the last time
  * counts.
  */
 enum polder_status polder_string_see(struct polder_caller caller,

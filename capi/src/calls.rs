@@ -36,8 +36,8 @@ fn waits<T>() -> Done<T> {
     Err(Failure(POLDER_WAITING, "ERR the call waits".into()))
 }
 
-/// Runs a call, the command's name first. `reply` gets the reply, to be released; NULL says that nobody wants it. A call that waits (BLPOP) keeps
-/// the thread. An error that the command answers is POLDER_REFUSED and no reply.
+/// Runs a call, the command's name first. `reply` gets the reply, to be released; NULL if it is not wanted. A call that waits (BLPOP) blocks the
+/// thread. If the command replies with an error, the function returns POLDER_REFUSED and gives no reply.
 #[unsafe(no_mangle)]
 pub extern "C" fn polder_run(
     caller: polder_caller,
@@ -90,7 +90,7 @@ pub extern "C" fn polder_batch_add(caller: polder_caller, count: usize, args: *c
 }
 
 /// Runs the calls of the batch, their cache misses taken together, and empties it. The reply is an array of theirs, errors among them. With
-/// `atomically` they are one transaction: all or none, with nobody between them; the reply is NULL when a watched key has changed.
+/// `atomically` they are one transaction: all or none, with no other call between them; the reply is NULL when a watched key has changed.
 #[unsafe(no_mangle)]
 pub extern "C" fn polder_batch_run(caller: polder_caller, atomically: c_int, reply: *mut *const polder_reply) -> polder_status {
     guarded(|| {
@@ -126,8 +126,9 @@ fn progressed(answered: Option<Answer>, reply: Out) -> Done {
     }
 }
 
-/// Begins a call without keeping the thread: POLDER_WAITING says that it waits. `polder_resume` goes on with it when the descriptor is readable, or
-/// when its time is over. Nothing rings at the end of a CLIENT PAUSE, nor where a process was stopped whose turn it is: look again each second.
+/// Begins a call without blocking the thread; POLDER_WAITING: it waits. `polder_resume` goes on with it when the descriptor is readable, or when its
+/// timeout has passed. The descriptor does not become readable in two cases: when a CLIENT PAUSE ends, and when the process whose turn it is has
+/// stopped. So call `polder_resume` at least once a second.
 #[unsafe(no_mangle)]
 pub extern "C" fn polder_start(
     caller: polder_caller,
@@ -183,8 +184,8 @@ pub extern "C" fn polder_hear(
     })
 }
 
-/// A file descriptor that is readable when something has come for a caller of this thread, or a call that was begun can go on: look at all of them then
-/// (`polder_hear` without patience, `polder_resume`). It is level-triggered, must not be read, and is closed with the caller.
+/// A file descriptor that is readable when a message has come for a caller of this thread, or a call that was begun can go on. Then look at all callers
+/// of the thread (`polder_hear` with a timeout of 0, `polder_resume`). It is level-triggered, must not be read, and is closed with the caller.
 #[unsafe(no_mangle)]
 pub extern "C" fn polder_descriptor(caller: polder_caller, descriptor: *mut c_int) -> polder_status {
     guarded(|| {

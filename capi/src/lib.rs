@@ -1,4 +1,5 @@
-//! The C door: `libpolder.so`, `libpolder.a`, `polder.h` and `polder_client.h`, which are made from these sources and the command table by `cargo x docs`.
+//! The C library: `libpolder.so`, `libpolder.a`, `polder.h` and `polder_client.h`, which `cargo x docs` makes from these sources and the
+//! command table.
 //!
 //! ```text
 //!   C            handle (a number)  -->  threads.rs: what the calling thread has by that number  -->  polder_engine
@@ -8,14 +9,14 @@
 //! ```
 //!
 //! Invariants:
-//! - **C1** Nothing that C hands in is believed but that its pointers lead to as much as it says: handles are numbers that are looked up, never
-//!   addresses; NULL and impossible sizes are told.
-//! - **C2** No panic leaves: it becomes a status, and the caller that was in use is closed. The quick ways, which have nothing in them that panics,
-//!   come before that: there a defect would end the process.
-//! - **C3** What the thread-local registry lends is taken out of it meanwhile, so that a callback that comes back in finds it in use.
-//! - **C4** What a thread remembers as lent last is in its registry.
+//! - **C1** Arguments from C are checked, except one thing: a pointer is trusted to lead to as many bytes or items as C says. Handles are numbers
+//!   that are looked up, and never addresses. NULL and impossible sizes are errors.
+//! - **C2** No panic leaves a function: it becomes a status, and the caller that was in use is closed. The fast paths for strings run before
+//!   that guard, and contain nothing that panics; a defect there would end the process.
+//! - **C3** The thread-local registry marks a caller as in use while it is lent. So a callback that calls in again finds it in use.
+//! - **C4** The caller that a thread remembers as lent last is in its registry.
 #![allow(non_camel_case_types)]
-// C has no word for what a caller must see to: the header says it, and C1 what is not believed.
+// C has no `unsafe`: the header states what a caller must ensure, and C1 says what is checked.
 #![allow(clippy::not_unsafe_ptr_arg_deref)]
 
 mod calls;

@@ -84,7 +84,7 @@ pub extern "C" fn polder_attach(segment: *const c_char, options: *const polder_o
     })
 }
 
-/// Gives a handle up. Callers and listeners of the memory go on until they are closed.
+/// Closes the handle of a memory. Its callers and listeners go on until they are closed.
 #[unsafe(no_mangle)]
 pub extern "C" fn polder_detach(memory: polder_memory) -> polder_status {
     guarded(|| {
@@ -95,7 +95,7 @@ pub extern "C" fn polder_detach(memory: polder_memory) -> polder_status {
     })
 }
 
-/// Takes a segment's name away and tells all who are attached.
+/// Removes a segment's name and tells all attached processes.
 #[unsafe(no_mangle)]
 pub extern "C" fn polder_remove(segment: *const c_char) -> polder_status {
     guarded(|| Ok(Memory::remove(string(segment)?)?))

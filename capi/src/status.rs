@@ -1,4 +1,4 @@
-//! What a function answers, and the text to it.
+//! What a function returns, and the text to it.
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use polder_engine::{Error, Fault, Stop};
 
-/// What a function answers. `polder_message` has the text to everything but `POLDER_OK`.
+/// What a function returns. `polder_message` has the text to everything but `POLDER_OK`.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum polder_status {
@@ -56,7 +56,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let status = match error {
             Error::Refused(_) => POLDER_REFUSED,
-            // Nobody hurries here.
+            // Busy cannot come here: C's callers set no limit for waiting.
             Error::Fault(_) | Error::Busy => POLDER_FAULT,
             Error::WrongThread => POLDER_WRONG_THREAD,
             Error::Forked => POLDER_FORKED,
@@ -104,7 +104,7 @@ pub(crate) fn note(failure: Failure) -> polder_status {
         POLDER_ABSENT => Cow::Borrowed(c"ERR no such key"),
         _ => Cow::Owned(CString::new(text.replace('\0', " ")).unwrap_or_default()),
     };
-    // At the thread's end there is nobody left to read it.
+    // While the thread ends, the message may be gone; nothing reads it any more.
     let _ = MESSAGE.try_with(|message| message.replace(text));
     status
 }

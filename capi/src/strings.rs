@@ -1,4 +1,4 @@
-//! Strings the short way: without arguments to be put together and replies to be released. They see nothing of an open MULTI.
+//! Strings by direct calls: no arguments to put together and no replies to release. They do not take part in an open MULTI.
 use std::ffi::c_void;
 
 use polder_engine::{Database, Expiry, SetOptions};
@@ -61,7 +61,7 @@ fn copy_guarded(caller: polder_caller, key: polder_text, (buffer, room): (*mut u
             Ok(database.read(key, |value| {
                 let value = value?;
                 if !value.is_empty() && value.len() <= room {
-                    // SAFETY: C1, there is room for so many; what the memory holds does not lie in C's own buffer.
+                    // SAFETY: C1, the buffer has room for `room` bytes; the value lies in the segment and not in C's own buffer.
                     unsafe { std::ptr::copy_nonoverlapping(value.as_ptr(), buffer, value.len()) };
                 }
                 Some(value.len())
@@ -73,7 +73,7 @@ fn copy_guarded(caller: polder_caller, key: polder_text, (buffer, room): (*mut u
     })
 }
 
-/// Shows the string in a key where it lies, without a copy of anything long. It may be shown twice, when a writer was in between: the last time
+/// Shows the string in a key where it lies, without a copy of a long value. If a writer changes it meanwhile, it is shown again: the last time
 /// counts.
 #[unsafe(no_mangle)]
 pub extern "C" fn polder_string_see(caller: polder_caller, key: polder_text, seen: polder_seen, context: *mut c_void) -> polder_status {

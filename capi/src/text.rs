@@ -40,7 +40,7 @@ pub(crate) fn read<'c, T>(at: *const T, count: usize) -> Done<&'c [T]> {
     if count > isize::MAX as usize / size_of::<T>().max(1) || !at.is_aligned() {
         return misuse("a size or an address that nothing can have");
     }
-    // SAFETY: C1, it leads to so many, which nobody changes while the call lasts (stated in the header).
+    // SAFETY: C1, it points to `count` items, which do not change while the call lasts (stated in the header).
     Ok(unsafe { std::slice::from_raw_parts(at, count) })
 }
 

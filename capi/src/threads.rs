@@ -36,7 +36,7 @@ struct Thread {
 impl Drop for Thread {
     fn drop(&mut self) {
         LAST.set((0, std::ptr::null()));
-        // The thread ends, and with it all that it could be told: its seat's end says so to everybody.
+        // The thread ends, and its callers receive nothing any more. The end of its seat tells the other processes.
         self.doors.drain(..).filter_map(|(_, door)| Rc::into_inner(door)).for_each(|door| door.into_inner().caller.abandon());
     }
 }
@@ -58,7 +58,7 @@ pub(crate) fn lend_again<R>(handle: u64, work: impl FnOnce(&mut Door) -> Option<
     if last != handle || last == 0 {
         return None;
     }
-    // SAFETY: C4, what LAST names lies in an `Rc` of this thread's registry: who takes that out empties LAST first.
+    // SAFETY: C4, what LAST names lies in an `Rc` of this thread's registry; a function that takes that out clears LAST first.
     let door = unsafe { &*door };
     work(&mut *door.try_borrow_mut().ok()?)
 }
@@ -67,7 +67,7 @@ fn with<R>(work: impl FnOnce(&mut Thread) -> R) -> Done<R> {
     THREAD.try_with(|thread| work(&mut thread.borrow_mut())).or_else(|_| misuse("the thread ends"))
 }
 
-/// Enters a caller of this thread; answers its handle.
+/// Enters a caller of this thread; returns its handle.
 pub(crate) fn enter(caller: Caller) -> Done<u64> {
     let serial = SERIALS.fetch_add(1, Ordering::Relaxed) & ((1 << SERIAL_BITS) - 1);
     with(|thread| {
