@@ -137,7 +137,7 @@ impl Caller {
         self.own()?.cancel().map_err(failed)
     }
 
-    /// Sleeps until there may be something to go on with or to hear, at most so many seconds and half a second; others run meanwhile.
+    /// Sleeps until a pending call may go on or a message has come, for at most `seconds` and half a second. Other Python threads run meanwhile.
     fn rest(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
         let mut caller = self.own()?;
         let own = &mut *caller;
@@ -193,7 +193,8 @@ impl Caller {
                 drop(caller);
                 Err(PyErr::from_value(self.error(py, text.as_bytes())?))
             }
-            // Somebody has ended this caller, and nothing has happened: the long way makes another one, or says so as redis-py does.
+            // The caller was ended (CLIENT KILL), and the call has done nothing. The slow path makes another caller, or raises the error as
+            // redis-py does.
             Err(Error::Closed) => Ok(None),
             Err(error) => Err(failed(error)),
         }

@@ -1,7 +1,7 @@
 //! Ctrl-C, and what else a signal handler raises, ends a script that runs in this process.
 //!
 //! ```text
-//!   script -> (every so many instructions) -> look: takes the GIL and runs the handlers of pending signals
+//!   script -> (after some instructions) ----> look: takes the GIL and runs the handlers of pending signals
 //!                                               | a handler raised: the script is undone, the exception is kept
 //!   Caller.start <- taken: the kept exception <-+
 //! ```

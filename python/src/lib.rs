@@ -1,8 +1,8 @@
-//! The Python door: what `polder/__init__.py` stands on. Bytes in, bytes out; names and reply types are made in Python.
+//! The Python extension module that `polder/__init__.py` builds on. Bytes in, bytes out; names and reply types are made in Python.
 //!
-//! The GIL is released where a caller rests, not for a GET of 0.1 us: taking it again would cost more than the call. A call that meets a lock that is
-//! not to be had at once, or a CLIENT PAUSE, is made again without the GIL: whoever holds the lock may be stopped. Waiting is a loop in Python, so
-//! that signals and exceptions that other threads send reach it.
+//! The GIL is released while a caller waits, but not for a GET of 0.1 us: taking it again would cost more than the call. If a call meets a lock that
+//! it cannot get at once, or a CLIENT PAUSE, it is made again without the GIL, since the holder of the lock may be stopped. Waiting is a loop in
+//! Python, so that signals, and exceptions that other threads send, reach it.
 #![forbid(unsafe_code)]
 
 mod caller;
@@ -124,7 +124,7 @@ impl Memory {
         remove(&self.memory, db, text(key)?.as_bytes(), key.py())
     }
 
-    /// Adds to the integer in a key; answers the sum.
+    /// Adds to the integer in a key; returns the sum.
     #[pyo3(signature = (key, by, db=0))]
     fn add(&self, key: &Bound<'_, PyAny>, by: i64, db: u8) -> PyResult<i64> {
         add(&self.memory, db, text(key)?.as_bytes(), by, key.py())
@@ -149,7 +149,7 @@ fn on_database<'m, R: Send>(
     while matches!(done, Err(Stop::Busy)) {
         py.check_signals()?;
         done = py.detach(|| {
-            // Who is impatient does not wait for the end of a pause.
+            // The call itself does not wait for the end of a pause.
             std::thread::sleep(memory.paused_for(true).min(PAUSE_NAP));
             work(memory.database(db).impatient(SIGNALS_LOOK))
         });

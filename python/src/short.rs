@@ -5,7 +5,7 @@
 //!              \-> whatever it does not know how to do: the class's own method, as redis-py has it
 //! ```
 //!
-//! **Invariant:** a short way answers as the class's method does, or leaves the call to it before anything has happened.
+//! **Invariant:** a fast path returns the same as the class's method, or leaves the call to it before anything has happened.
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyString, PyTuple};
 

@@ -1,4 +1,4 @@
-//! The strings of a database as a mapping: the shortest way in.
+//! The strings of a database as a mapping: the fastest way to use them from Python.
 use std::sync::Arc;
 
 use pyo3::exceptions::PyKeyError;
@@ -72,7 +72,7 @@ impl Strings {
         self.named(key, |name| write(&self.memory, self.db, name, value, Some(expiry_ms)))
     }
 
-    /// Adds to the integer in a key, where an absent one counts as 0; answers the sum.
+    /// Adds to the integer in a key, where an absent one counts as 0; returns the sum.
     #[pyo3(signature = (key, by=1))]
     fn add(&self, key: &Bound<'_, PyAny>, by: i64) -> PyResult<i64> {
         self.named(key, |name| add(&self.memory, self.db, name, by, key.py()))
