@@ -30,7 +30,7 @@ pub enum Condition {
     FieldEquals(Vec<u8>, Vec<u8>, Vec<u8>),
     /// The set at the key has the member.
     MemberExists(Vec<u8>, Vec<u8>),
-    /// The list at the key has so many elements.
+    /// The list at the key has this many elements.
     LengthEquals(Vec<u8>, u64),
 }
 

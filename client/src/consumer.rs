@@ -64,7 +64,7 @@ impl Db {
 }
 
 impl Consumer {
-    /// At most so many entries at once; 100 if nothing is said.
+    /// The most entries to read at once; 100 by default.
     #[must_use]
     pub fn count(mut self, count: u32) -> Consumer {
         self.count = count.max(1);

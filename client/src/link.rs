@@ -41,11 +41,11 @@ const INPUT_BYTES: usize = 64 << 10;
 /// Buffers of earlier batches that are kept for the next ones, and the largest of them.
 const SPARE_MAX: usize = 8;
 const SPARE_BYTES_MAX: usize = 1 << 20;
-/// If deadlines pass so many times while nothing is read, and for so long, the connection is taken for dead.
+/// If this many deadlines pass while nothing is read, and nothing is read for [`SILENCE_UNTIL_DEAD`], the connection counts as dead.
 const DEADLINES_UNTIL_DEAD: u32 = 4;
 const SILENCE_UNTIL_DEAD: Duration = Duration::from_secs(1);
-/// If nothing was read for so many intervals of PING, and one is in flight, the connection is taken for dead. A server that runs
-/// a long script is silent, too.
+/// If nothing was read for this many intervals of PING, and one is in flight, the connection counts as dead. It is more than one, since
+/// a server that runs a long script is silent, too.
 const PINGS_UNTIL_DEAD: u32 = 4;
 
 /// What is in flight: requests of callers, or one of the link's own.

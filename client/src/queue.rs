@@ -171,7 +171,7 @@ impl Lane {
         self.moved = false;
     }
 
-    /// Cuts out the bytes of calls whose outcome nobody wants any more.
+    /// Cuts out the bytes of calls whose slots were abandoned.
     fn purge(&mut self) {
         if !std::mem::take(&mut self.withdrawn) {
             return;

@@ -7,7 +7,7 @@ use crate::queue::Traits;
 
 /// Only reads: may be sent again after a reconnect.
 const READS: u8 = 1;
-/// May wait in the server, and would hold up everybody else's calls.
+/// May wait in the server, and would hold up all other calls of the connection.
 const BLOCKS: u8 = 2;
 /// May leave the connection in another database.
 const MOVES: u8 = 4;

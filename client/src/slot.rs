@@ -1,6 +1,6 @@
 //! The place of one call's outcome while it is outstanding.
 //!
-//! A slot has two owners: the call's future, and the queue or link that will complete it. Whoever comes last frees it.
+//! A slot has two owners: the call's future, and the queue or link that will complete it. The last one to let go frees it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};

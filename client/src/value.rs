@@ -182,7 +182,7 @@ impl<K: FromValue + Ord, V: FromValue> FromValue for BTreeMap<K, V> {
     }
 }
 
-/// Tuples: a list of just so many items.
+/// Tuples: a list of exactly as many items.
 macro_rules! tuples {
     ($($count:literal: $($name:ident),*;)*) => {$(
         impl<$($name: FromValue),*> FromValue for ($($name,)*) {

@@ -21,9 +21,9 @@ use crate::args::{Args, Encoder};
 /// When a key expires: for SET and GETEX.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expiry {
-    /// EX: in so many seconds.
+    /// EX: in this many seconds.
     Seconds(u64),
-    /// PX: in so many milliseconds.
+    /// PX: in this many milliseconds.
     Millis(u64),
     /// EXAT: at a time, in seconds since the Unix epoch.
     AtSeconds(u64),
@@ -172,7 +172,7 @@ pub struct TrimOptions {
 }
 
 impl TrimOptions {
-    /// MAXLEN: to so many entries.
+    /// MAXLEN: to this many entries.
     #[must_use]
     pub fn to_length(length: u64) -> TrimOptions {
         TrimOptions { kind: "MAXLEN", roughly: false, threshold: length.to_string(), limit: None }
@@ -187,7 +187,7 @@ impl TrimOptions {
     pub fn roughly(self) -> TrimOptions {
         TrimOptions { roughly: true, ..self }
     }
-    /// LIMIT: removes at most so many entries at once; only with [`TrimOptions::roughly`].
+    /// LIMIT: removes at most this many entries at once; only with [`TrimOptions::roughly`].
     #[must_use]
     pub fn limit(self, entries: u64) -> TrimOptions {
         TrimOptions { limit: Some(entries), ..self }
