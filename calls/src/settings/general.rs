@@ -26,7 +26,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         .inert()
         .about("Polder tells systemd about itself whenever it was started by it."),
     text("pidfile", "").at_start().about("A file that holds the process's number while it runs; empty writes none."),
-    choice("enable-debug-command", GUARDED, 0).at_start().about("Who may use DEBUG: nobody, everybody, or clients on this host."),
+    choice("enable-debug-command", GUARDED, 0).at_start().about("Which clients may use DEBUG: none, all, or those on this host."),
     choice("enable-protected-configs", GUARDED, 0).at_start().about("Who may change protected settings at run time."),
     choice("enable-module-command", GUARDED, 0).at_start().inert().about("Polder loads no modules."),
     setting("shutdown-on-sigint", Shape::Flags(SIGNAL_FLAGS), Start::Number(0)).inert(),
@@ -34,11 +34,11 @@ pub(super) const SETTINGS: &[Setting] = &[
     integer("shutdown-timeout", 0, INT_MAX, 10).inert().about("Nothing waits for replicas at SHUTDOWN: the memory outlives the server."),
     integer("busy-reply-threshold", 0, i64::MAX, 5000)
         .alias("lua-time-limit")
-        .about("Milliseconds that a script may run before other clients of its thread are answered BUSY and may kill it; 0: for ever."),
+        .about("Milliseconds that a script may run before other clients of its thread get BUSY and may kill it; 0: without a limit."),
     memory("lua-memory-limit", 0, i64::MAX, 1 << 30)
         .about("The most that the scripts of one thread may take, in bytes, beside the data; 0 is no limit."),
     integer("hz", 0, INT_MAX, 10).about(
-        "How often in a second the chores are done at least: what has expired is collected, memory of the dead is recovered (1 to 500).",
+        "The least number of rounds of maintenance in a second (1 to 500): they remove expired keys and recover what dead threads have left.",
     ),
     switch("dynamic-hz", true).inert(),
     switch("activerehashing", true).inert(),

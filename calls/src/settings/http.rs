@@ -8,7 +8,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         .about("TCP port for HTTP with TLS, usually 8443; 0 listens on none. Its certificates are those of `tls-port`."),
     special("http-bind", Shape::Words, "127.0.0.1 -::1")
         .acted_on(NO_ADDRESS)
-        .about("Addresses to listen on for HTTP; a leading `-` forgives one that is not there."),
+        .about("Addresses to listen on for HTTP; an address with a leading `-` may be missing on this host."),
     special("http-hosts", Shape::Words, "").about(
         "Names by which clients may call the HTTP port, beside localhost, the name of this machine, and IP addresses; `*` is any name. \
          A request for another name is refused, because a web page can let its own name point to this machine.",

@@ -11,7 +11,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         .about("TCP port for clients of memcached with TLS; 0 listens on none. Its certificates are those of `tls-port`."),
     special("memcache-bind", Shape::Words, "127.0.0.1 -::1")
         .acted_on(NO_ADDRESS)
-        .about("Addresses to listen on for clients of memcached; a leading `-` forgives one that is not there."),
+        .about("Addresses to listen on for clients of memcached; an address with a leading `-` may be missing on this host."),
     text("memcache-unixsocket", "").at_start().about("Path of a Unix socket for clients of memcached; empty listens on none."),
     setting("memcache-unixsocketperm", Shape::Octal { max: 0o777 }, Start::Number(0))
         .at_start()

@@ -9,22 +9,23 @@ pub const POLICY_NAMES: &[&str] =
 
 pub(super) const SETTINGS: &[Setting] = &[
     memory("maxmemory", 0, i64::MAX, 0).segment().about("The most that the data may take, in bytes; 0 is the segment's ceiling."),
-    choice("maxmemory-policy", POLICY_NAMES, 7).segment().about("Which keys go when `maxmemory` is reached."),
+    choice("maxmemory-policy", POLICY_NAMES, 7).segment().about("Which keys are evicted when `maxmemory` is reached."),
     integer("maxmemory-samples", 1, 64, 5).segment().about("Keys looked at for each one that is evicted."),
     integer("maxmemory-eviction-tenacity", 0, 100, 10).inert(),
     integer("lfu-log-factor", 0, INT_MAX, 10)
         .segment()
         .about("How many accesses saturate a key's frequency counter: the higher, the more."),
     integer("lfu-decay-time", 0, INT_MAX, 1).segment().about("Minutes after which an unused key's frequency counter falls by one."),
-    switch("import-mode", false)
-        .segment()
-        .about("While data is imported: nothing expires and nothing is evicted, and clients that have said CLIENT IMPORT-SOURCE see what has expired."),
+    switch("import-mode", false).segment().about(
+        "While data is imported: nothing expires and nothing is evicted, and clients that have sent CLIENT IMPORT-SOURCE see expired keys.",
+    ),
     integer("active-expire-effort", 1, 10, 1).inert().about("Polder knows which keys are due and visits only those."),
     switch("lazyfree-lazy-eviction", false).inert().about("Memory is always given back lazily."),
     switch("lazyfree-lazy-expire", false).inert(),
     switch("lazyfree-lazy-server-del", false).inert(),
-    switch("lazyfree-lazy-user-del", false).about("Whether INFO counts what DEL frees as it does for UNLINK. Nobody ever waits for memory to be freed."),
-    switch("lazyfree-lazy-user-flush", false).about("The same for FLUSHALL and FLUSHDB in EXEC and scripts, where neither ASYNC nor SYNC is said."),
+    switch("lazyfree-lazy-user-del", false)
+        .about("Whether INFO counts what DEL frees as it does for UNLINK. No call ever waits for memory to be freed."),
+    switch("lazyfree-lazy-user-flush", false).about("The same for FLUSHALL and FLUSHDB in EXEC and scripts, without ASYNC or SYNC."),
     switch("activedefrag", false).inert().refuses("polder moves values together by itself, as soon as one size has taken all memory"),
     memory("active-defrag-ignore-bytes", 1, i64::MAX, 100 << 20).inert(),
     integer("active-defrag-threshold-lower", 0, 1000, 10).inert(),

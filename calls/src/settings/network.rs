@@ -5,7 +5,7 @@ const INT_MAX: i64 = i32::MAX as i64;
 const MIB: i64 = 1 << 20;
 
 pub(super) const SETTINGS: &[Setting] = &[
-    special("bind", Shape::Words, "127.0.0.1 -::1").acted_on(NO_ADDRESS).about("Addresses to listen on; a leading `-` forgives one that is not there."),
+    special("bind", Shape::Words, "127.0.0.1 -::1").acted_on(NO_ADDRESS).about("Addresses to listen on; an address with a leading `-` may be missing on this host."),
     text("bind-source-addr", "").inert(),
     integer("port", 0, 65535, 6379).acted_on(NO_PORT).about("TCP port; 0 listens on none."),
     text("unixsocket", "").at_start().about("Path of a Unix socket to listen on; empty listens on none."),
@@ -21,7 +21,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     memory("proto-max-bulk-len", MIB, i64::MAX, 512 * MIB).about("The longest argument that a client may send, in bytes."),
     memory("client-query-buffer-limit", MIB, i64::MAX, 1024 * MIB).about("The most that one client may have sent and not yet had executed, in bytes."),
     special("client-output-buffer-limit", Shape::OutputLimits, "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60")
-        .about("When a client that does not read is closed, per class: at once above the hard limit, after so many seconds above the soft one."),
+        .about("When a client that does not read is closed, per class: at once above the hard limit, and above the soft limit after the given seconds."),
     setting("maxmemory-clients", Shape::MemoryOrPercent, Start::Number(0))
         .about("The most that the clients of this server may take together, in bytes or as a part of `maxmemory` (or of the segment's size, where \
                 that is 0); beyond it those are closed that take the most. 0 sets no limit."),
@@ -37,7 +37,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     integer("acllog-max-len", 0, i64::MAX, 128).about("Entries that ACL LOG keeps, in this process."),
     choice("acl-pubsub-default", &["allchannels", "resetchannels"], 1).about("Which channels a new user may use: all, or none."),
     integer("tracking-table-max-keys", 0, i64::MAX, 1_000_000)
-        .about("Keys that a thread remembers for tracking clients; beyond that it tells them of changes that were none."),
+        .about("Keys that a thread remembers for tracking clients; beyond that it also reports keys that have not changed."),
     integer("io-threads", 1, 128, 1).at_start().inert().about("Polder executes commands on every one of its `threads`."),
     switch("io-threads-do-reads", false).at_start_here().inert().about("Redis 8 has it no more."),
 ];

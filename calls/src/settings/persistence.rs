@@ -13,14 +13,14 @@ pub(super) const SETTINGS: &[Setting] = &[
     choice("load-rdb", &["new-segment", "always", "no"], 0).at_start_here().about(
         "When the RDB file is read at start: into a new segment only, also into one that has data (what is there stays), or never.",
     ),
-    switch("rdbcompression", true).about("Whether strings in RDB files and in what DUMP answers are compressed."),
+    switch("rdbcompression", true).about("Whether strings in RDB files and in what DUMP returns are compressed."),
     choice("rdb-version", &["lowest", "10", "11", "12", "80"], 0).about(
-        "The version of RDB files and of what DUMP answers: 10 is Redis 7.0's, 11 Redis 7.2's and Valkey 7.2's and 8's, 12 Redis 7.4's and 8's, 80 Valkey 9's. \
-         `lowest` is 10, or 12 for hashes with expiries of fields. Only 11 and later tell when a stream's consumer was last given something.",
+        "The version of RDB files and of what DUMP returns: 10 is Redis 7.0's, 11 Redis 7.2's and Valkey 7.2's and 8's, 12 Redis 7.4's and 8's, 80 Valkey 9's. \
+         `lowest` is 10, or 12 for hashes with expiries of fields. Only 11 and later store when a stream's consumer last got an entry.",
     ),
     switch("rdb-drop-field-expiries", false)
         .about("Whether expiries of fields are left out where `rdb-version` is 10 or 11, which cannot hold them; else such a hash is refused."),
-    switch("rdbchecksum", true).at_start().about("Whether RDB files have a checksum, and whether it is looked at."),
+    switch("rdbchecksum", true).at_start().about("Whether RDB files get a checksum, and whether it is checked."),
     switch("rdb-del-sync-files", false).inert(),
     switch("rdb-save-incremental-fsync", true).about("Whether an RDB file is synced every 32 MiB while it is written."),
     integer("rdb-key-save-delay", i32::MIN as i64, INT_MAX, 0).hidden().about("Microseconds that a save waits before each key, for tests."),
@@ -30,7 +30,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         .about("Whether RDB files and payloads of versions later than 12 (other than 80) are refused, or read as far as that goes."),
     choice("sanitize-dump-payload", &["no", "yes", "clients"], 0)
         .inert()
-        .about("Every payload is looked at in full, always."),
+        .about("Every payload is always checked in full."),
     switch("stop-writes-on-bgsave-error", true).about("Whether writes are refused after a save that failed, if there are save points."),
     switch("appendonly", false).refuses("a server writes no append-only file: 'polder storage' does, for all that change a segment"),
     base_name("appendfilename", "appendonly.aof").at_start().inert(),

@@ -9,7 +9,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         .about("The most that a new segment may grow to; 0 takes three quarters of the machine's memory."),
     choice("segment-pages", &["auto", "4kb", "2mb", "1gb"], 0)
         .at_start_here()
-        .about("The page size to ask for when the segment is created; smaller ones are tried when it cannot be had."),
+        .about("The page size to ask for when the segment is created; smaller ones are tried if that size is not available."),
     setting("segment-mode", Shape::Octal { max: 0o777 }, Start::Number(0o600))
         .at_start_here()
         .about("The permissions of a new segment, in octal. Each user that may write to it is fully trusted."),
@@ -26,7 +26,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         .about("Whether each protocol whose port is not set listens on its usual port; one that is in use is left out, with a warning."),
     switch("share-port", false)
         .at_start_here()
-        .about("Whether other servers may listen on the same port: start a new one, then stop the old one, and nobody notices."),
+        .about("Whether other servers may listen on the same port: start a new one, then stop the old one, and clients notice nothing."),
     choice("number-mode", &["decimal", "redis"], 0)
         .segment()
         .about("How INCRBYFLOAT and its relatives count: `decimal` keeps 1.10 + 2.2 = 3.30, `redis` prints the nearest binary double."),

@@ -12,7 +12,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     text("masteruser", "").alias("primaryuser").secret().inert(),
     integer("min-replicas-to-write", 0, INT_MAX, 0)
         .alias("min-slaves-to-write")
-        .about("Refuses writes by clients of this server unless there are so many replicas; there are none yet."),
+        .about("Refuses writes by clients of this server unless it has at least this many replicas; there are no replicas yet."),
     integer("min-replicas-max-lag", 0, INT_MAX, 10).alias("min-slaves-max-lag").about("0 turns `min-replicas-to-write` off."),
     text("replica-announce-ip", "").alias("slave-announce-ip").inert(),
     integer("replica-announce-port", 0, 65535, 0).alias("slave-announce-port").inert(),

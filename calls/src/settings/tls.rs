@@ -19,7 +19,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     text("tls-client-key-file-pass", "").secret().inert(),
     text("tls-dh-params-file", "").refuses("key exchange is by elliptic curves only, which need no such file"),
     text("tls-ca-cert-file", "").acted_on(UNABLE).about("The certificates that those of clients must lead to, in PEM form."),
-    text("tls-ca-cert-dir", "").acted_on(UNABLE).about("A folder of such files; those without a certificate in PEM form are passed over."),
+    text("tls-ca-cert-dir", "").acted_on(UNABLE).about("A folder of such files; files without a certificate in PEM form are skipped."),
     choice("tls-auth-clients", &["no", "yes", "optional"], 1)
         .acted_on(UNABLE)
         .about("Whether clients must show a certificate: `optional` takes clients without one, and checks those that are shown."),

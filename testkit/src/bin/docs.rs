@@ -1,5 +1,5 @@
-//! Writes what is derived from the tables and sources: `docs` writes docs/commands.md, docs/settings.md, the C headers and the Python stub,
-//! `docs --check` only says which of them are stale.
+//! Writes what is derived from the tables and sources: `docs` writes docs/commands.md, docs/settings.md, packaging/polder.conf, the C headers
+//! and the Python stub; `docs --check` only says which of them are stale.
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -23,6 +23,7 @@ fn main() -> ExitCode {
     let mut pages: Vec<(String, String)> = [
         ("docs/commands.md", commands()),
         ("docs/settings.md", settings::document::markdown()),
+        ("packaging/polder.conf", settings::document::sample()),
         ("capi/include/polder.h", header),
         ("capi/include/polder_client.h", client_header),
         ("capi/include/polder_commands.h", c_header::commands()),
