@@ -29,7 +29,7 @@ pub struct Arguments {
     /// Seconds between two glances.
     #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0)]
     interval: f64,
-    /// Stop after so many glances.
+    /// Stop after COUNT screens.
     #[arg(short = 'r', long, value_name = "COUNT")]
     count: Option<u64>,
 }

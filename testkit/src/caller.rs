@@ -1,4 +1,4 @@
-//! In-process clients of a memory, whose replies are answers.
+//! In-process clients of a memory; their replies are values of [`Answer`](crate::answer::Answer).
 use polder_base::Protocol;
 use polder_engine::Configuration;
 use polder_engine::settings::file;

@@ -1,11 +1,11 @@
-//! What the tests stand on: answers, doors, transcripts, peers, crashes. Never shipped.
+//! What the tests are built on: replies, doors, transcripts, peers, crashes. Never shipped.
 //!
 //! ```text
 //!   tests/transcripts/*.transcript --> transcript --> runner --> door --+--> engine, in this process
 //!                                                                       +--> `polder serve`, over a socket
 //!                                                                       +--> redis-server, over a socket
 //! ```
-//! Whatever a door speaks, it hands back an [`Answer`]; everything that compares, compares answers.
+//! A door returns an [`Answer`] for each reply, in whatever protocol; all comparisons are of these.
 #![forbid(unsafe_code)]
 
 pub mod answer;

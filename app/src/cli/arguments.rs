@@ -83,7 +83,7 @@ pub struct Arguments {
     /// What stands after each raw reply.
     #[arg(short = 'D', value_name = "DELIMITER", default_value = "\n", hide_default_value = true)]
     pub after: String,
-    /// End with status 1, the text on standard error, when the command answers an error.
+    /// End with status 1 and the text on standard error if the command replies with an error.
     #[arg(short = 'e')]
     pub error_status: bool,
     /// Print replies as they are (the default when the output is no terminal).
@@ -152,7 +152,7 @@ pub struct Arguments {
     /// As --latency, as a spectrum: a line a second (or -i), brighter where more PINGs took so long. For terminals of 256 colours.
     #[arg(long)]
     pub latency_dist: bool,
-    /// Measure for so many seconds how long this machine keeps a running program waiting, without any server.
+    /// Measure for SECONDS how long this machine keeps a running program waiting, without any server.
     #[arg(long, value_name = "SECONDS")]
     pub intrinsic_latency: Option<u64>,
     /// Print figures of the server, a line a second (or -i).

@@ -28,7 +28,7 @@ pub enum Way {
     Read,
     /// By the typed call of Rust that sets one.
     Write,
-    /// As a transaction of so many.
+    /// As a transaction of this many calls.
     Exec(usize),
 }
 

@@ -136,7 +136,7 @@ pub fn measure(client: &mut Client) -> Result<(), Failure> {
     Ok(())
 }
 
-/// So many times the lines, in writes of so many.
+/// The lines `many` times, in writes of `at_once`.
 fn pipelines(lines: &[&str], many: usize, at_once: usize) -> Vec<Vec<u8>> {
     let framed = |number: usize| -> Vec<u8> {
         let mut bytes = Vec::new();
