@@ -212,7 +212,7 @@ impl EventLoop {
             let done = |connection: &Connection| {
                 let parked = connection.parked && !connection.waits();
                 let is_new = connection.session.tally.calls == 0 && !connection.door.takes_datagrams();
-                !connection.has_output() && !parked && !(grace && is_new)
+                !(connection.has_output() || parked || grace && is_new)
             };
             if connections.ready.is_empty() && connections.slots.iter().flatten().all(|connection| done(connection)) {
                 break;
