@@ -23,6 +23,7 @@ pub fn now_us() -> u64 {
 }
 
 /// Milliseconds since the Unix epoch by the kernel's coarse clock: up to a few milliseconds old, a few nanoseconds to read.
+#[inline]
 pub fn coarse_ms() -> u64 {
     milliseconds(rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse))
 }

@@ -485,6 +485,7 @@ impl Caller {
     ///
     /// # Errors
     /// Those of [`Error`] that are about the caller.
+    #[inline]
     pub fn admit(&mut self) -> Result<(), Error> {
         self.belong()?;
         // A caller whose call waits is told by how that call ends.
@@ -595,6 +596,7 @@ impl Caller {
     }
 
     /// What follows from a call: where the caller belongs now, what it is to be told, what is due in the memory.
+    #[inline]
     pub(crate) fn after(&mut self) {
         if self.thread.is_some() || self.is_bound() {
             self.settle_down();

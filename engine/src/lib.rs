@@ -400,6 +400,15 @@ impl Memory {
     #[inline]
     pub fn host(&self) -> &Bare {
         let generation = fork::generation();
+        match self.hosts.get() {
+            Some(hosts) if hosts.generation == generation => &hosts.host,
+            _ => self.host_of(generation),
+        }
+    }
+
+    /// [`Memory::host`] for the first call of a process, and for those of a forked one.
+    #[cold]
+    fn host_of(&self, generation: u64) -> &Bare {
         let mut place = &self.hosts;
         loop {
             match place.get() {

@@ -77,6 +77,7 @@ pub(crate) fn settle(host: &dyn Host, session: &Session, command: &'static Comma
 }
 
 /// Whether writes may have to be refused, which [`permit_writes`] finds out.
+#[inline]
 pub fn is_wary(host: &dyn Host) -> bool {
     host.keeper().is_failing() || lacks_replicas(host.settings())
 }
