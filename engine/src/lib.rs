@@ -617,7 +617,7 @@ impl Memory {
             }
             outlook.calls.push((command, only));
         }
-        self.table.prefetch(keys, &mut outlook.sights);
+        self.table.prefetch(keys.iter().copied(), &mut outlook.sights);
     }
 
     /// As [`Memory::execute`], for call `number` of those that `outlook` was made for.
