@@ -21,7 +21,9 @@
 //!   Blocks that are trimmed are retired, so a pinned reader is safe; one that comes too late finds its place below BASE. A merger that trims
 //!   writes BASE before FIRST and LAST: a reader that sees a later first block sees also that its place is trimmed.
 //! - **L7** A commit that finds no room for its record counts BROKEN before it commits, and goes without. The merger looks at BROKEN after the tails and
-//!   before it appends: what follows such a commit is in no log of the same identity. The log then begins anew, with another identity.
+//!   before it appends: what follows such a commit is in no log of the same identity. The log then begins anew, with another identity,
+//!   perhaps before that commit is made. A follower that begins in it waits for the transactions under way first (`turn_log_on`, or the cut of L8), so
+//!   that what it copies has the commit.
 //! - **L8** While a snapshot makes its cut, records of its era or a later one are held back, with what follows them in their seats ([`log::CUT`]). The word
 //!   belongs to the snapshot's owner and is cleared with it, by recovery, too.
 
