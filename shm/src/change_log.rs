@@ -393,6 +393,7 @@ impl Seat {
         self.note(Tag::Word, log::BASE, begin)?;
         self.note_drop(&mut room)?;
         self.note(Tag::Word, log::TAIL, tail_word(begin, 0))?;
+        self.note(Tag::Word, log::BEGAN, begin)?;
         let passed: Vec<Source> = sources.iter().map(|source| Source { place: source.outbox.tail, ..*source }).collect();
         self.note_heads(&passed, &mut room)?;
         self.note(Tag::Word, log::BROKEN_SEEN, broken)?;
@@ -411,8 +412,8 @@ impl Seat {
         Ok(())
     }
 
-    /// Turns the log on, with another identity, unless it is on. Returns once every transaction that has not seen it is over, also where another
-    /// thread has turned it on and is still waiting for them.
+    /// Turns the log on, with another identity, unless it is on. Returns once every transaction is over that has not seen it, or may have lost its
+    /// record for the stream before (L7), also where another thread has turned it on and is still waiting for them.
     ///
     /// # Errors
     /// [`Fault::System`] while another thread holds MERGE_LOCK, or is stopped in a transaction for longer than `goes_on` lets this one wait: the log is
@@ -429,9 +430,16 @@ impl Seat {
             self.begin_stream()?;
             segment.set_recording(0, recording::LOG);
         }
+        let stream = segment.observe(log::BEGAN);
+        if is_on && segment.observe(log::WAITED) == stream {
+            return Ok(());
+        }
         let waited = segment.await_transactions(self.index, goes_on).map_err(|seat| stopped(segment, seat));
-        if waited.is_err() && !is_on {
-            self.end_stream();
+        match waited {
+            // A stream that has begun meanwhile is another one, for which the next thread waits again.
+            Ok(()) => segment.publish(log::WAITED, stream),
+            Err(_) if !is_on => self.end_stream(),
+            Err(_) => {}
         }
         waited
     }

@@ -175,7 +175,7 @@ pub const ROOTS_BYTES: u64 = 28 * 1024;
 /// Words of the change log ([`change_log`](crate::change_log)), at the end of the roots.
 pub mod log {
     use super::{ROOTS_AT, ROOTS_BYTES};
-    /// The lock of the thread that merges the outboxes; it covers all words of this module but BROKEN, CUT and the holds.
+    /// The lock of the thread that merges the outboxes; it covers all words of this module but BROKEN, CUT, WAITED and the holds.
     pub const MERGE_LOCK: u64 = ROOTS_AT + ROOTS_BYTES - 8192;
     /// The first and the last block of the log, and the offset of the first byte that is kept.
     pub const FIRST: u64 = MERGE_LOCK + 64;
@@ -185,6 +185,8 @@ pub mod log {
     /// (0: none, the next record selects). One word, so that a reader sees both as they belong together.
     pub const TAIL: u64 = MERGE_LOCK + 88;
     pub const STATE_BITS: u32 = 10;
+    /// Where the stream began: no two streams have the same place.
+    pub const BEGAN: u64 = MERGE_LOCK + 96;
     /// Records that have been merged.
     pub const RECORDS: u64 = MERGE_LOCK + 104;
     /// How many times a commit had no room for its record: a designated word that only grows, and the value that the log has taken note of.
@@ -195,6 +197,8 @@ pub mod log {
     /// Bytes that are kept behind the tail, and the most that a hold keeps; settings, 0: the default.
     pub const KEEP: u64 = MERGE_LOCK + 152;
     pub const KEEP_MAX: u64 = MERGE_LOCK + 160;
+    /// The stream (BEGAN) of which every transaction under way is known to have seen that the log is on: a designated word.
+    pub const WAITED: u64 = MERGE_LOCK + 168;
     /// The stream's name: 40 hexadecimal digits. A stream in which a change may be missing gets another one.
     pub const IDENTITY: u64 = MERGE_LOCK + 192;
     pub const IDENTITY_WORDS: u64 = 5;

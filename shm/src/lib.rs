@@ -30,6 +30,7 @@
 //!     BROKEN, VERSIONS           (overlay.rs)                  at a time, its owner or the recoverer of that seat
 //!   the log's CUT                the snapshot's owner          as SNAPSHOT_*
 //!   the log's KEEP, KEEP_MAX     CONFIG SET (change_log.rs)    settings, as LIMITS
+//!   the log's WAITED             turn_log_on (change_log.rs)   any thread that has waited; after an old value others wait again
 //!   the log's HOLDS              a follower (change_log.rs)    each has one follower; an old value keeps more than is needed
 //!   EVENTS                       CONFIG SET (change.rs)        a setting: one word, the last store wins
 //!   LIMITS ...                   CONFIG SET (table.rs)         settings: each word is a whole value; two threads that set limits at

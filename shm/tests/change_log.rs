@@ -187,6 +187,13 @@ fn all_that_turn_the_log_on_wait_and_each_off_ends_the_stream() {
         let identity = segment.log_identity();
         end.0.send(()).unwrap();
         await_it();
+        own.turn_log_on(&mut || false).expect("the transaction has begun after the wait");
+        own.break_log();
+        merge_all(&own);
+        assert_ne!(segment.log_identity(), identity, "the stream is another one");
+        assert!(own.turn_log_on(&mut || false).is_err(), "a record of the transaction may be lost");
+        assert!(segment.logs());
+        let identity = segment.log_identity();
         assert!(own.turn_log_off(&mut || false).is_err(), "a transaction is under way");
         assert!(!segment.logs());
         assert_ne!(segment.log_identity(), identity, "a follower must not take what comes later for the same stream");
