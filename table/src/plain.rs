@@ -31,7 +31,7 @@ use crate::clock;
 use crate::directory::{self, Bucket, MAP_LOCK, Near, map_at};
 use crate::entry::{self, INLINE_HEAD, INLINE_MAX, UNIT_BYTES};
 use crate::hash::Hash;
-use crate::quick::Stint;
+use crate::quick::PinGuard;
 use crate::raw;
 use crate::recording;
 use crate::several::SEVERAL_MAX;
@@ -276,7 +276,7 @@ impl Table {
         Some(read(value))
     }
 
-    /// Moves the access clock on, as `Table::note_glance`.
+    /// Moves the access clock on, as `Table::note_fast_access`.
     #[cold]
     #[inline(never)]
     fn note_plain(&self, first_at: u64, first: u64, clock: u32) {
@@ -299,9 +299,9 @@ impl Table {
         edit: impl FnOnce(&[u8]) -> Option<(&'v [u8], R)>,
     ) -> Option<R> {
         let edited = self.segment().with_seat(|seat| {
-            let stint = Stint::begin(seat, sight.db)?;
-            let answer = edit_sighted(stint.seat, sight, key, (self, clock::lru(now_ms)), edit)?;
-            stint.seat.add(at::COUNTERS + 8 * Counter::Calls as u64, calls);
+            let guard = PinGuard::begin(seat, sight.db)?;
+            let answer = edit_sighted(guard.seat, sight, key, (self, clock::lru(now_ms)), edit)?;
+            guard.seat.add(at::COUNTERS + 8 * Counter::Calls as u64, calls);
             Some(answer)
         });
         edited.ok()?
@@ -311,8 +311,8 @@ impl Table {
     #[inline(always)]
     pub fn write_plain(&self, db: Db, hash: Hash, key: &[u8], value: &[u8]) -> bool {
         let written = self.segment().with_seat(|seat| {
-            let stint = Stint::begin(seat, db)?;
-            write(stint.seat, db, hash, (self, now()), (key, value))
+            let guard = PinGuard::begin(seat, db)?;
+            write(guard.seat, db, hash, (self, now()), (key, value))
         });
         matches!(written, Ok(Some(())))
     }

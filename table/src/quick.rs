@@ -33,7 +33,7 @@ use crate::txn::{Met, Txn};
 const _: () = assert!(COUNTERS > Counter::Misses as usize);
 
 /// What one look into a bucket finds.
-pub(crate) enum Glance {
+pub(crate) enum BucketProbe {
     /// The unit at which the key's inline entry begins.
     Here(usize),
     /// The unit of an entry with a record that is the key's by 24 bits of the hash.
@@ -44,7 +44,7 @@ pub(crate) enum Glance {
 
 /// Looks for `key` in a bucket.
 #[inline(always)]
-pub(crate) fn glance(live: &Live<'_>, hash: &Hash, key: &[u8]) -> Glance {
+pub(crate) fn probe_bucket(live: &Live<'_>, hash: &Hash, key: &[u8]) -> BucketProbe {
     let mut candidates = raw::units_tagged(live.segment.lens(), live.bucket.line, hash.tag);
     while candidates != 0 {
         let unit = candidates.trailing_zeros() as usize;
@@ -52,14 +52,14 @@ pub(crate) fn glance(live: &Live<'_>, hash: &Hash, key: &[u8]) -> Glance {
         let second = live.unit_word(unit * 2 + 1);
         if second as u8 & entry::REFERENCE != 0 {
             if entry::extra_of(second) == hash.extra {
-                return Glance::Record(unit);
+                return BucketProbe::Record(unit);
             }
         } else if entry::inline_key_is(|number| live.unit_word((unit * 2 + number).min(UNITS * 2 - 1)), second, key) {
-            return Glance::Here(unit);
+            return BucketProbe::Here(unit);
         }
     }
     let (next, stash) = bucket::displaced(live.word(7));
-    Glance::Miss(next, stash)
+    BucketProbe::Miss(next, stash)
 }
 
 /// The bits of an entry's kind byte that say that it is a plain string; an entry with other options is left to the slow path.
@@ -105,17 +105,17 @@ impl Table {
     pub fn quick_get<R>(&self, sight: &Sight, key: &[u8], now_ms: u64, read: impl FnOnce(Option<&[u8]>) -> R) -> Option<R> {
         let segment = &**self.segment();
         let reading = Reading::begin(segment, sight.bucket)?;
-        match glance(&Live { segment, bucket: sight.bucket }, &sight.hash, key) {
-            Glance::Here(unit) => self.read_at(sight, &reading, unit, now_ms, read),
-            Glance::Miss(..) if is_told(segment, interest::MISSES) => None,
-            Glance::Miss(0, 0) => (sight.is_current(segment) && reading.holds(segment)).then(|| read(None)),
-            Glance::Miss(next, stash) => match self.find_displaced(sight, key, reading, next, stash)? {
-                Some((reading, Glance::Here(unit))) => self.read_at(sight, &reading, unit, now_ms, read),
-                Some((reading, Glance::Record(unit))) => self.read_record(sight, key, &reading, unit, now_ms, read),
+        match probe_bucket(&Live { segment, bucket: sight.bucket }, &sight.hash, key) {
+            BucketProbe::Here(unit) => self.read_at(sight, &reading, unit, now_ms, read),
+            BucketProbe::Miss(..) if is_told(segment, interest::MISSES) => None,
+            BucketProbe::Miss(0, 0) => (sight.is_current(segment) && reading.holds(segment)).then(|| read(None)),
+            BucketProbe::Miss(next, stash) => match self.find_displaced(sight, key, reading, next, stash)? {
+                Some((reading, BucketProbe::Here(unit))) => self.read_at(sight, &reading, unit, now_ms, read),
+                Some((reading, BucketProbe::Record(unit))) => self.read_record(sight, key, &reading, unit, now_ms, read),
                 Some(_) => None,
                 None => Some(read(None)),
             },
-            Glance::Record(unit) => self.read_record(sight, key, &reading, unit, now_ms, read),
+            BucketProbe::Record(unit) => self.read_record(sight, key, &reading, unit, now_ms, read),
         }
     }
 
@@ -124,16 +124,16 @@ impl Table {
     pub fn quick_item<R>(&self, sight: &Sight, key: &[u8], now_ms: u64, read: impl FnOnce(Option<Found<'_>>) -> R) -> Option<R> {
         let segment = &**self.segment();
         let home = Reading::begin(segment, sight.bucket)?;
-        let (reading, found) = match glance(&Live { segment, bucket: sight.bucket }, &sight.hash, key) {
-            Glance::Miss(..) if is_told(segment, interest::MISSES) => return None,
-            Glance::Miss(0, 0) => return (sight.is_current(segment) && home.holds(segment)).then(|| read(None)),
-            Glance::Miss(next, stash) => match self.find_displaced(sight, key, home, next, stash)? {
+        let (reading, found) = match probe_bucket(&Live { segment, bucket: sight.bucket }, &sight.hash, key) {
+            BucketProbe::Miss(..) if is_told(segment, interest::MISSES) => return None,
+            BucketProbe::Miss(0, 0) => return (sight.is_current(segment) && home.holds(segment)).then(|| read(None)),
+            BucketProbe::Miss(next, stash) => match self.find_displaced(sight, key, home, next, stash)? {
                 Some(found) => found,
                 None => return Some(read(None)),
             },
             found => (home, found),
         };
-        let (Glance::Here(unit) | Glance::Record(unit)) = found else { return None };
+        let (BucketProbe::Here(unit) | BucketProbe::Record(unit)) = found else { return None };
         // T3: as in `read_record`.
         let pinned = self.pinned().ok()?;
         let mut image = Image::EMPTY;
@@ -154,13 +154,13 @@ impl Table {
         if !matches!(found.value, Value::Packed(_)) || found.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms + CLOCK_LAG_MS) {
             return None;
         }
-        self.note_glance(&image, reading.bucket.word_at(LINE_WORDS + unit * 2), now_ms);
+        self.note_fast_access(&image, reading.bucket.word_at(LINE_WORDS + unit * 2), now_ms);
         Some(read(Some(found)))
     }
 
     /// Finds an entry that does not lie at home; `Some(None)` if there is none, and never was since `home` was begun to be read.
     #[inline(never)]
-    fn find_displaced(&self, sight: &Sight, key: &[u8], home: Reading, next: u8, stash: u8) -> Option<Option<(Reading, Glance)>> {
+    fn find_displaced(&self, sight: &Sight, key: &[u8], home: Reading, next: u8, stash: u8) -> Option<Option<(Reading, BucketProbe)>> {
         let segment = &**self.segment();
         let mut readings = [home; 4];
         for (number, (index, in_stash)) in sight.others().into_iter().enumerate() {
@@ -169,8 +169,8 @@ impl Table {
             }
             let bucket = sight.bucket(segment, index)?;
             let reading = Reading::begin(segment, bucket)?;
-            match glance(&Live { segment, bucket }, &sight.hash, key) {
-                Glance::Miss(..) => readings[number + 1] = reading,
+            match probe_bucket(&Live { segment, bucket }, &sight.hash, key) {
+                BucketProbe::Miss(..) => readings[number + 1] = reading,
                 found => return Some(Some((reading, found))),
             }
         }
@@ -190,7 +190,7 @@ impl Table {
         if image.meta() & entry::EXPIRY != 0 && entry::inline_expiry(&image) <= now_ms + CLOCK_LAG_MS {
             return None;
         }
-        self.note_glance(&image, reading.bucket.word_at(LINE_WORDS + unit * 2), now_ms);
+        self.note_fast_access(&image, reading.bucket.word_at(LINE_WORDS + unit * 2), now_ms);
         Some(read(Some(fields)))
     }
 
@@ -220,13 +220,13 @@ impl Table {
         if stored != key || record.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms + CLOCK_LAG_MS) {
             return None;
         }
-        self.note_glance(&image, reading.bucket.word_at(LINE_WORDS + unit * 2), now_ms);
+        self.note_fast_access(&image, reading.bucket.word_at(LINE_WORDS + unit * 2), now_ms);
         Some(read(Some(value)))
     }
 
     /// Moves the access clock on, as `Txn::note_access` does. Needs no pin: no other word is ever the same as this one.
     #[inline(always)]
-    pub(crate) fn note_glance(&self, image: &Image, first_at: u64, now_ms: u64) {
+    pub(crate) fn note_fast_access(&self, image: &Image, first_at: u64, now_ms: u64) {
         let clock = self.next_clock(image.clock(), clock::lru(now_ms));
         if clock != image.clock() {
             let _ = self.segment().exchange(first_at, image.words[0], entry::first_word(image.version(), clock));
@@ -235,25 +235,25 @@ impl Table {
 }
 
 /// A seat that is pinned for a fast path. When it is dropped, also by a panic in a caller's function, what was not committed is rolled back.
-pub(crate) struct Stint<'s> {
+pub(crate) struct PinGuard<'s> {
     pub(crate) seat: &'s Seat,
 }
 
-impl<'s> Stint<'s> {
+impl<'s> PinGuard<'s> {
     /// To write into `db`. `None` if the thread is in a transaction.
     #[inline(always)]
-    pub(crate) fn begin(seat: &'s Seat, db: Db) -> Option<Stint<'s>> {
+    pub(crate) fn begin(seat: &'s Seat, db: Db) -> Option<PinGuard<'s>> {
         seat.enter().then(|| {
             // Before the map is validated under the locks (`Sight::is_current`), and until the end. A fast path may close this early, since it
             // never waits for a lock.
             seat.close_quickly(bit_of(db));
             seat.pin();
-            Stint { seat }
+            PinGuard { seat }
         })
     }
 }
 
-impl Drop for Stint<'_> {
+impl Drop for PinGuard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         if self.seat.journal_len() > 0 {
@@ -270,16 +270,16 @@ impl Txn<'_> {
     pub(crate) fn find_sighted(&self, sight: &Sight, key: &[u8]) -> Result<Option<Option<Met<'_>>>, Fault> {
         let segment = self.segment();
         let Some(home) = Reading::begin(segment, sight.bucket) else { return Ok(None) };
-        let (reading, found) = match glance(&Live { segment, bucket: sight.bucket }, &sight.hash, key) {
-            Glance::Miss(0, 0) => return Ok((sight.is_current(segment) && home.holds(segment)).then_some(None)),
-            Glance::Miss(next, stash) => match self.table.find_displaced(sight, key, home, next, stash) {
+        let (reading, found) = match probe_bucket(&Live { segment, bucket: sight.bucket }, &sight.hash, key) {
+            BucketProbe::Miss(0, 0) => return Ok((sight.is_current(segment) && home.holds(segment)).then_some(None)),
+            BucketProbe::Miss(next, stash) => match self.table.find_displaced(sight, key, home, next, stash) {
                 Some(Some(found)) => found,
                 Some(None) => return Ok(Some(None)),
                 None => return Ok(None),
             },
             found => (home, found),
         };
-        let (Glance::Here(unit) | Glance::Record(unit)) = found else { return Ok(None) };
+        let (BucketProbe::Here(unit) | BucketProbe::Record(unit)) = found else { return Ok(None) };
         let mut image = Image::EMPTY;
         bucket::read_image(&Live { segment, bucket: reading.bucket }, unit, &mut image);
         // T3: as in `read_record`.

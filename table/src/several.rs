@@ -24,7 +24,7 @@ use crate::entry::{self, Image, Inline, UNIT_BYTES};
 use crate::hash::FREE;
 use crate::lookup::Live;
 use crate::plain;
-use crate::quick::{Glance, Stint, glance, has_room};
+use crate::quick::{BucketProbe, PinGuard, probe_bucket, has_room};
 use crate::raw;
 use crate::recording;
 use crate::sight::Sight;
@@ -81,8 +81,8 @@ impl Table {
             segment.prefetch_to_write(sight.bucket.units + nearly);
         }
         let done = self.segment().with_seat(|seat| {
-            let stint = Stint::begin(seat, first.db)?;
-            Several { table: self, seat: stint.seat, held: SmallVec::new() }.run(&sights, pairs, now_ms)
+            let guard = PinGuard::begin(seat, first.db)?;
+            Several { table: self, seat: guard.seat, held: SmallVec::new() }.run(&sights, pairs, now_ms)
         });
         matches!(done, Ok(Some(())))
     }
@@ -90,9 +90,9 @@ impl Table {
     /// The same where each key has a plain string at home that takes as many units: mostly, where keys are written again and again.
     fn write_all_plainly(&self, db: Db, pairs: &[[&[u8]; 2]]) -> bool {
         let done = self.segment().with_seat(|seat| {
-            let stint = Stint::begin(seat, db)?;
-            plain::write_all(stint.seat, db, (self, plain::now()), pairs)?;
-            count(stint.seat, pairs);
+            let guard = PinGuard::begin(seat, db)?;
+            plain::write_all(guard.seat, db, (self, plain::now()), pairs)?;
+            count(guard.seat, pairs);
             Some(())
         });
         matches!(done, Ok(Some(())))
@@ -171,15 +171,15 @@ impl Several<'_> {
             return None;
         }
         let mut plan = Plan { held: home, unit: None, before: Image::EMPTY, after: Image::EMPTY, displaced: None };
-        match glance(&self.live(self.held[home].bucket), &sight.hash, key) {
-            Glance::Here(unit) => plan.unit = Some(unit),
-            Glance::Miss(0, 0) => {}
-            Glance::Miss(next, stash) => {
+        match probe_bucket(&self.live(self.held[home].bucket), &sight.hash, key) {
+            BucketProbe::Here(unit) => plan.unit = Some(unit),
+            BucketProbe::Miss(0, 0) => {}
+            BucketProbe::Miss(next, stash) => {
                 if let Some((held, unit)) = self.find_displaced(sight, key, next, stash)? {
                     (plan.held, plan.unit) = (held, Some(unit));
                 }
             }
-            Glance::Record(_) => return None,
+            BucketProbe::Record(_) => return None,
         }
         let kind = Kind::String as u8;
         if let Some(unit) = plan.unit {
@@ -241,10 +241,10 @@ impl Several<'_> {
                 continue;
             }
             let held = self.hold_other(sight, index)?;
-            match glance(&self.live(self.held[held].bucket), &sight.hash, key) {
-                Glance::Here(unit) => return Some(Some((held, unit))),
-                Glance::Miss(..) => {}
-                Glance::Record(_) => return None,
+            match probe_bucket(&self.live(self.held[held].bucket), &sight.hash, key) {
+                BucketProbe::Here(unit) => return Some(Some((held, unit))),
+                BucketProbe::Miss(..) => {}
+                BucketProbe::Record(_) => return None,
             }
         }
         Some(None)

@@ -20,7 +20,7 @@ use crate::directory;
 use crate::entry::Image;
 use crate::lookup::{KeyTest, Live};
 use crate::place::is_key;
-use crate::quick::{Glance, glance};
+use crate::quick::{BucketProbe, probe_bucket};
 use crate::sight::Sight;
 use crate::txn::{Held, Pending, Spot, Txn};
 use crate::update;
@@ -90,10 +90,10 @@ impl<'t> Txn<'t> {
         if !sight.is_current(live.segment) {
             return Ok(None);
         }
-        let unit = match glance(&live, &sight.hash, key) {
-            Glance::Here(unit) | Glance::Record(unit) => unit,
-            Glance::Miss(0, 0) => return Ok(Some(None)),
-            Glance::Miss(..) => return Ok(None),
+        let unit = match probe_bucket(&live, &sight.hash, key) {
+            BucketProbe::Here(unit) | BucketProbe::Record(unit) => unit,
+            BucketProbe::Miss(0, 0) => return Ok(Some(None)),
+            BucketProbe::Miss(..) => return Ok(None),
         };
         let image = &mut *self.scratch.before.borrow_mut();
         *image = Image::EMPTY;

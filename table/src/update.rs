@@ -16,9 +16,9 @@
 //!   what was read without the lock still holds under it (a reader may have moved the access clock, which is written anew). A displaced
 //!   entry is changed under the locks of its home and of its bucket (T1), and both are taken in this way.
 //! - No lock is waited for, so the order of locks (T2) does not matter.
-//! - The seat closes before it locks ([`Stint`], `shm/closing.rs`), and slot and root are checked under the lock. So the database is not
+//! - The seat closes before it locks ([`PinGuard`], `shm/closing.rs`), and slot and root are checked under the lock. So the database is not
 //!   swapped before the commit. A FLUSH that comes in between counts as later.
-//! - If anything fails before the commit, the [`Stint`] rolls the journal back: no word outside the journal and its NEW nodes has been
+//! - If anything fails before the commit, the [`PinGuard`] rolls the journal back: no word outside the journal and its NEW nodes has been
 //!   written, except the bounds of expiry.
 //!
 //! **Invariant:** the bounds of extent and database are lowered before the commit, as in `Txn::place_all`. A death in between leaves bounds
@@ -43,7 +43,7 @@ use crate::hash::FREE;
 use crate::lookup::Live;
 use crate::place::{has_expiry, has_inner_expiry, is_key};
 use crate::plain::BUSY;
-use crate::quick::{CLOCK_LAG_MS, Glance, Stint, glance, has_room, note_words, put, tags_of};
+use crate::quick::{CLOCK_LAG_MS, BucketProbe, PinGuard, probe_bucket, has_room, note_words, put, tags_of};
 use crate::record::{self, Key, Record};
 use crate::recording::{self, Changed};
 use crate::sight::Sight;
@@ -167,8 +167,8 @@ impl Table {
         change: impl for<'v> FnOnce(Option<Old<'v>>) -> Option<(Mutation<'v, 'n>, R)>,
     ) -> Option<R> {
         let work = |seat: &Seat| {
-            let stint = Stint::begin(seat, sight.db)?;
-            KeyUpdate { table: self, seat: stint.seat, sight, key, kind, calls }.run(now_ms, change)
+            let guard = PinGuard::begin(seat, sight.db)?;
+            KeyUpdate { table: self, seat: guard.seat, sight, key, kind, calls }.run(now_ms, change)
         };
         self.segment().with_seat(work).ok()?
     }
@@ -246,7 +246,7 @@ impl<'e> KeyUpdate<'e> {
         let after = match mutation {
             Mutation::Same => {
                 if let Some(unit) = unit {
-                    self.table.note_glance(&before, bucket.word_at(LINE_WORDS + unit * 2), now_ms);
+                    self.table.note_fast_access(&before, bucket.word_at(LINE_WORDS + unit * 2), now_ms);
                 }
                 seat.rollback();
                 seat.add(at::COUNTERS + 8 * Counter::Calls as u64, self.calls);
@@ -343,10 +343,10 @@ impl<'e> KeyUpdate<'e> {
         }
         let mut seen = Seen { word, unit: None, displaced: None };
         let mut live = Live { segment, bucket: sight.bucket };
-        match glance(&live, &sight.hash, self.key) {
-            Glance::Here(unit) | Glance::Record(unit) => seen.unit = Some(unit),
-            Glance::Miss(0, 0) => {}
-            Glance::Miss(next, stash) => {
+        match probe_bucket(&live, &sight.hash, self.key) {
+            BucketProbe::Here(unit) | BucketProbe::Record(unit) => seen.unit = Some(unit),
+            BucketProbe::Miss(0, 0) => {}
+            BucketProbe::Miss(next, stash) => {
                 if let Some((unit, displaced)) = self.find_displaced(next, stash)? {
                     (seen.unit, seen.displaced, live.bucket) = (Some(unit), Some(displaced), displaced.bucket);
                 }
@@ -379,9 +379,9 @@ impl<'e> KeyUpdate<'e> {
             if word & BUSY != 0 {
                 return None;
             }
-            match glance(&Live { segment, bucket }, &self.sight.hash, self.key) {
-                Glance::Here(unit) | Glance::Record(unit) => return Some(Some((unit, Displaced { bucket, word, in_stash }))),
-                Glance::Miss(..) => {}
+            match probe_bucket(&Live { segment, bucket }, &self.sight.hash, self.key) {
+                BucketProbe::Here(unit) | BucketProbe::Record(unit) => return Some(Some((unit, Displaced { bucket, word, in_stash }))),
+                BucketProbe::Miss(..) => {}
             }
             segment.acquire_fence();
             if segment.load(bucket.line) != word {
