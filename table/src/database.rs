@@ -59,7 +59,7 @@ impl Txn<'_> {
     }
 
     fn tallied(&self, db: Db, word: u64, test: fn(&Image) -> bool) -> u64 {
-        if let Err(stop) = self.unfold() {
+        if let Err(stop) = self.escalate() {
             self.trouble(stop);
         }
         let db = self.physical(db);
@@ -82,7 +82,7 @@ impl Txn<'_> {
     /// # Errors
     /// As [`Txn::commit`], where it becomes true.
     pub fn flush(&self, db: Option<Db>) -> Result<(), Stop> {
-        self.unfold()?;
+        self.escalate()?;
         self.dirty.set(true);
         self.leave_map_untold();
         match db {
@@ -124,7 +124,7 @@ impl Txn<'_> {
     /// As [`Txn::commit`], where it becomes true.
     pub fn swap(&self, a: Db, b: Db) -> Result<(), Stop> {
         if a != b {
-            self.unfold()?;
+            self.escalate()?;
             self.dirty.set(true);
             self.leave_map_untold();
             self.note_change_of_all("swapdb", a);

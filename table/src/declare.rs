@@ -52,11 +52,11 @@ impl Txn<'_> {
             return Ok(());
         }
         if let [(db, key)] = keys
-            && self.declare_solo(*db, key)?
+            && self.declare_single(*db, key)?
         {
             return Ok(());
         }
-        self.unfold()?;
+        self.escalate()?;
         // Before anything is locked: it may have to make an outbox.
         self.tells();
         // A copy: a bucket next door that is busy adds to what the next attempt declares.

@@ -79,7 +79,7 @@ impl Txn<'_> {
     /// # Errors
     /// A fault.
     pub fn scan(&self, db: Db, cursor: u64, count: usize, visit: &mut dyn FnMut(Scanned<'_>)) -> Result<u64, Stop> {
-        self.unfold()?;
+        self.escalate()?;
         let db = self.physical(db);
         let mut seen = 0;
         if cursor == 0 {

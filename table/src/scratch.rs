@@ -107,7 +107,7 @@ pub struct Scratch {
     /// Keyspace events of this transaction were not noted, since nothing heard them.
     pub(crate) unheard: Cell<bool>,
     pub(crate) held: RefCell<Vec<Held>>,
-    /// The entry of the only key, as it is and as it is going to be (`solo.rs`).
+    /// The entry of the only key, as it is and as it is going to be (`single_key.rs`).
     pub(crate) before: RefCell<Image>,
     pub(crate) after: RefCell<Image>,
     keys: RefCell<Vec<u8>>,

@@ -24,7 +24,7 @@ use crate::entry::{self, Image, Inline, UNIT_BYTES};
 use crate::hash::FREE;
 use crate::lookup::Live;
 use crate::plain;
-use crate::quick::{BucketProbe, PinGuard, probe_bucket, has_room};
+use crate::quick::{BucketProbe, PinGuard, has_room, probe_bucket};
 use crate::raw;
 use crate::recording;
 use crate::sight::Sight;

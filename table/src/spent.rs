@@ -109,7 +109,7 @@ impl Txn<'_> {
     /// [`Nodes::release`] and [`Nodes::release_tree`].
     pub(crate) fn release_node(&self, node: Ref, whole: bool) {
         // A transaction of one key and one write ends with its call.
-        if self.is_private(node) && !self.solo.get().is_active() {
+        if self.is_private(node) && !self.single.get().is_active() {
             self.spend(node, whole);
         } else if let Err(Stop::Fault(fault)) = self.retire(node, whole) {
             self.trouble(fault);

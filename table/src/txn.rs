@@ -37,7 +37,7 @@ use crate::recording::Changed;
 use crate::scratch::Loan;
 use crate::shadow::Editing;
 use crate::sight::Sight;
-use crate::solo::Solo;
+use crate::single_key::SingleKeyTxn;
 use crate::table::Table;
 use crate::telling::{MERGED_BY_WRITERS, Telling};
 use crate::{clock, extras, raw};
@@ -69,7 +69,7 @@ pub struct Txn<'t> {
     pub(crate) origin: Cell<u64>,
     /// Where a key that the call is about to ask for belongs.
     pub(crate) foreseen: Option<(&'t [u8], &'t Sight)>,
-    pub(crate) solo: Cell<Solo>,
+    pub(crate) single: Cell<SingleKeyTxn>,
     /// A key was found by the fast path, which leaves no marks.
     unmarked: Cell<bool>,
     /// Hits and misses of this attempt.
@@ -171,7 +171,7 @@ impl<'t> Txn<'t> {
             until: Cell::new(None),
             origin: Cell::new(0),
             foreseen: None,
-            solo: Cell::default(),
+            single: Cell::default(),
             looks: Cell::new([0; 2]),
             freed: Cell::new(0),
             makes_room: Cell::new(false),
@@ -322,7 +322,7 @@ impl<'t> Txn<'t> {
     #[inline]
     fn find_as(&self, db: Db, key: &[u8], access: bool) -> Result<Option<Found<'_>>, Stop> {
         if self.locks() {
-            if let Some(found) = self.find_solo(db, key, access)? {
+            if let Some(found) = self.find_single(db, key, access)? {
                 return Ok(found);
             }
             let index = self.hold(db, key, false)?;
@@ -421,7 +421,7 @@ impl<'t> Txn<'t> {
     ///
     /// `declared`: the lock may be waited for (T2 is kept by the caller's order).
     pub(crate) fn hold(&self, db: Db, key: &[u8], declared: bool) -> Result<usize, Stop> {
-        self.unfold()?;
+        self.escalate()?;
         // Before anything is locked: it may have to make an outbox.
         self.tells();
         if !declared && self.scratch.owes_declaration() {
@@ -596,7 +596,7 @@ impl<'t> Txn<'t> {
     /// # Errors
     /// [`Stop::Retry`], [`Fault::Full`].
     pub fn write(&self, db: Db, key: &[u8], new: &New<'_>, replaces: Replaces) -> Result<(), Stop> {
-        if self.write_solo(db, key, new, replaces)? {
+        if self.write_single(db, key, new, replaces)? {
             return Ok(());
         }
         let index = self.hold(db, key, false)?;
@@ -654,7 +654,7 @@ impl<'t> Txn<'t> {
     /// # Errors
     /// [`Stop::Retry`], a fault.
     pub fn remove(&self, db: Db, key: &[u8], replaces: Replaces) -> Result<bool, Stop> {
-        if let Some(there) = self.remove_solo(db, key, replaces) {
+        if let Some(there) = self.remove_single(db, key, replaces) {
             return Ok(there);
         }
         let index = self.hold(db, key, false)?;
@@ -782,7 +782,7 @@ impl<'t> Txn<'t> {
         }
         // First of all: if making room has failed, this attempt fails, too. Otherwise it would be retried for ever.
         self.scratch.take_trouble()?;
-        if self.commit_solo()? {
+        if self.commit_single()? {
             return Ok(());
         }
         if !self.is_of_one_time() {
@@ -868,7 +868,7 @@ impl<'t> Txn<'t> {
             self.seat.rollback();
         }
         self.scratch.forget();
-        self.forget_solo();
+        self.forget_single();
         self.freed.set(0);
         self.lookups.set(0);
         self.unmarked.set(false);

@@ -43,7 +43,7 @@ use crate::hash::FREE;
 use crate::lookup::Live;
 use crate::place::{has_expiry, has_inner_expiry, is_key};
 use crate::plain::BUSY;
-use crate::quick::{CLOCK_LAG_MS, BucketProbe, PinGuard, probe_bucket, has_room, note_words, put, tags_of};
+use crate::quick::{BucketProbe, CLOCK_LAG_MS, PinGuard, has_room, note_words, probe_bucket, put, tags_of};
 use crate::record::{self, Key, Record};
 use crate::recording::{self, Changed};
 use crate::sight::Sight;

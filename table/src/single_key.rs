@@ -1,15 +1,15 @@
 //! A transaction of one declared key whose entry lies at home. It is the most common kind, and takes a third of the steps of a general one.
 //!
 //! ```text
-//!   declare ---> lock home, find entry ---> Solo ---> find, write, remove ---> note the entry's words, commit (`shm::brief`)
+//!   declare ---> lock home, find entry ---> SingleKeyTxn ---> find, write, remove ---> note the entry's words, commit (`shm::brief`)
 //!                  | no such entry at home,  |
-//!                  | a lock in the way       | another key, a second write, listeners, no room: unfold
+//!                  | a lock in the way       | another key, a second write, listeners, no room: escalate
 //!                  v                         v
 //!                hold: Held, Shadow, place, journal as ever
 //! ```
 //!
-//! A [`Solo`] holds the same as one [`Held`] and one shadow would: a locked bucket (the journal's first item) and the key's entry. So it can
-//! be unfolded into these at any time before the commit. Every other key comes through `Txn::hold`, which does so first.
+//! A [`SingleKeyTxn`] holds the same as one [`Held`] and one shadow would: a locked bucket (the journal's first item) and the key's entry. So it can
+//! be turned into these at any time before the commit. Every other key comes through `Txn::hold`, which does so first.
 
 use polder_shm::Locked;
 
@@ -27,7 +27,7 @@ use crate::update;
 
 /// See the module. Key and sight are what the transaction was told to foresee ([`Txn::foresee`]).
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Solo {
+pub(crate) struct SingleKeyTxn {
     active: bool,
     /// Where the entry begins, whose image is the scratch's `before`. It is a key, and has not expired.
     unit: Option<u8>,
@@ -36,7 +36,7 @@ pub(crate) struct Solo {
     whole: bool,
 }
 
-impl Solo {
+impl SingleKeyTxn {
     /// Whether the transaction is one.
     pub(crate) fn is_active(self) -> bool {
         self.active
@@ -56,7 +56,7 @@ enum Plan {
 impl<'t> Txn<'t> {
     /// Declares the prefetched key as the only one, in the short form. Returns false, having done nothing, if that is not possible.
     #[inline]
-    pub(crate) fn declare_solo(&self, db: Db, key: &[u8]) -> Result<bool, Stop> {
+    pub(crate) fn declare_single(&self, db: Db, key: &[u8]) -> Result<bool, Stop> {
         let Some(sight) = self.foreseen_sight(db, key) else { return Ok(false) };
         let segment = self.segment();
         // T3: as in `quick.rs`, the pin reaches to the bucket before it is locked.
@@ -72,7 +72,7 @@ impl<'t> Txn<'t> {
         self.dirty.set(true);
         match self.look_alone(sight, key) {
             Ok(Some(unit)) => {
-                self.solo.set(Solo { active: true, unit, ..Solo::default() });
+                self.single.set(SingleKeyTxn { active: true, unit, ..SingleKeyTxn::default() });
                 Ok(true)
             }
             outcome => {
@@ -111,23 +111,23 @@ impl<'t> Txn<'t> {
 
     /// Where the only key belongs, if this is it.
     #[inline]
-    fn solo_sight(&self, db: Db, key: &[u8]) -> Option<&'t Sight> {
-        let (seen, sight) = self.foreseen.filter(|_| self.solo.get().active)?;
+    fn single_sight(&self, db: Db, key: &[u8]) -> Option<&'t Sight> {
+        let (seen, sight) = self.foreseen.filter(|_| self.single.get().active)?;
         (sight.db() == db && (std::ptr::eq(seen, key) || seen == key)).then_some(sight)
     }
 
     /// As [`Txn::find`], of the only key; `None`: it is another one, or there is none.
     #[inline]
-    pub(crate) fn find_solo(&self, db: Db, key: &[u8], access: bool) -> Result<Option<Option<Found<'_>>>, Stop> {
-        let (solo, Some(sight)) = (self.solo.get(), self.solo_sight(db, key)) else { return Ok(None) };
-        let image = match (solo.pending, solo.unit) {
+    pub(crate) fn find_single(&self, db: Db, key: &[u8], access: bool) -> Result<Option<Option<Found<'_>>>, Stop> {
+        let (single, Some(sight)) = (self.single.get(), self.single_sight(db, key)) else { return Ok(None) };
+        let image = match (single.pending, single.unit) {
             (Plan::Write, _) => self.scratch.after.borrow(),
             (Plan::Same, Some(_)) => self.scratch.before.borrow(),
             _ => return Ok(Some(None)),
         };
         let Some(found) = self.found(&image)? else { return Ok(Some(None)) };
         let Some(found) = self.if_it_exists(db, key, found, true) else { return Ok(Some(None)) };
-        if let (true, Plan::Same, Some(unit)) = (access, solo.pending, solo.unit) {
+        if let (true, Plan::Same, Some(unit)) = (access, single.pending, single.unit) {
             self.note_access_at(sight.bucket.word_at(LINE_WORDS + unit as usize * 2), image.words[0], &found);
         }
         Ok(Some(Some(found)))
@@ -135,94 +135,98 @@ impl<'t> Txn<'t> {
 
     /// As [`Txn::write`], for the first write to the only key. Returns false, having done nothing, in other cases.
     #[inline]
-    pub(crate) fn write_solo(&self, db: Db, key: &[u8], new: &New<'_>, replaces: Replaces) -> Result<bool, Stop> {
-        let (solo @ Solo { pending: Plan::Same, .. }, Some(sight)) = (self.solo.get(), self.solo_sight(db, key)) else { return Ok(false) };
-        if solo.unit.is_none() {
+    pub(crate) fn write_single(&self, db: Db, key: &[u8], new: &New<'_>, replaces: Replaces) -> Result<bool, Stop> {
+        let (single @ SingleKeyTxn { pending: Plan::Same, .. }, Some(sight)) = (self.single.get(), self.single_sight(db, key)) else {
+            return Ok(false);
+        };
+        if single.unit.is_none() {
             self.note_change('n', "new", db, key);
         }
         let before = self.scratch.before.borrow();
-        let clock = self.new_clock(solo.unit.map(|_| &*before));
+        let clock = self.new_clock(single.unit.map(|_| &*before));
         *self.scratch.after.borrow_mut() = self.image(key, &sight.hash, new, clock)?;
-        self.solo.set(Solo { pending: Plan::Write, whole: replaces == Replaces::Whole, ..solo });
+        self.single.set(SingleKeyTxn { pending: Plan::Write, whole: replaces == Replaces::Whole, ..single });
         Ok(true)
     }
 
     /// As [`Txn::remove`], for the only key if nothing was written to it; `None` in other cases.
     #[inline]
-    pub(crate) fn remove_solo(&self, db: Db, key: &[u8], replaces: Replaces) -> Option<bool> {
-        let (solo @ Solo { pending: Plan::Same, .. }, Some(_)) = (self.solo.get(), self.solo_sight(db, key)) else { return None };
-        if solo.unit.is_none() {
+    pub(crate) fn remove_single(&self, db: Db, key: &[u8], replaces: Replaces) -> Option<bool> {
+        let (single @ SingleKeyTxn { pending: Plan::Same, .. }, Some(_)) = (self.single.get(), self.single_sight(db, key)) else {
+            return None;
+        };
+        if single.unit.is_none() {
             return Some(false);
         }
-        self.solo.set(Solo { pending: Plan::Remove, whole: replaces == Replaces::Whole, ..solo });
+        self.single.set(SingleKeyTxn { pending: Plan::Remove, whole: replaces == Replaces::Whole, ..single });
         Some(true)
     }
 
     /// Forgets the only key, with the attempt.
-    pub(crate) fn forget_solo(&self) {
-        self.solo.set(Solo::default());
+    pub(crate) fn forget_single(&self) {
+        self.single.set(SingleKeyTxn::default());
     }
 
     /// Turns the short form into a general transaction.
     #[inline]
-    pub(crate) fn unfold(&self) -> Result<(), Stop> {
-        if self.solo.get().active { self.unfold_now() } else { Ok(()) }
+    pub(crate) fn escalate(&self) -> Result<(), Stop> {
+        if self.single.get().active { self.escalate_now() } else { Ok(()) }
     }
 
     #[cold]
-    fn unfold_now(&self) -> Result<(), Stop> {
-        let (solo, Some((key, sight))) = (self.solo.get(), self.foreseen) else { return Ok(()) };
+    fn escalate_now(&self) -> Result<(), Stop> {
+        let (single, Some((key, sight))) = (self.single.get(), self.foreseen) else { return Ok(()) };
         // An extent of which a bucket is locked stays; but its database may be another one by now, or none.
         let extent = directory::walk(self.segment(), sight.root, sight.hash.position).ok_or(Stop::Retry)?;
         let home = self.scratch.push_shadow(sight.bucket, 0);
         self.scratch.highest.set(extent.order(sight.home));
         let image = *self.scratch.before.borrow();
-        let spot = solo.unit.map(|unit| Spot { shadow: home, unit: unit.into(), image, hop: 0, expired: None });
-        let pending = match solo.pending {
+        let spot = single.unit.map(|unit| Spot { shadow: home, unit: unit.into(), image, hop: 0, expired: None });
+        let pending = match single.pending {
             Plan::Same => None,
             Plan::Write => Some(Pending::Write(*self.scratch.after.borrow())),
             Plan::Remove => Some(Pending::Remove),
         };
-        let (db, hash, retires) = (sight.db(), sight.hash, pending.is_some().then_some(solo.whole));
+        let (db, hash, retires) = (sight.db(), sight.hash, pending.is_some().then_some(single.whole));
         let key = self.scratch.keep_key(key);
         // While the log is on there is no only key: nothing of it is to be told.
         let held = Held { db, key, hash, extent, home, spot, pending, retires, fresh: false, passed: false, untold: 0 };
         self.scratch.held.borrow_mut().push(held);
-        self.forget_solo();
+        self.forget_single();
         Ok(())
     }
 
     /// As [`Txn::commit`], if the only key is all that the transaction touches. Returns false if the slow path must commit.
     #[inline]
-    pub(crate) fn commit_solo(&self) -> Result<bool, Stop> {
-        let (solo, Some((key, sight))) = (self.solo.get(), self.foreseen) else { return Ok(false) };
-        if !solo.active {
+    pub(crate) fn commit_single(&self) -> Result<bool, Stop> {
+        let (single, Some((key, sight))) = (self.single.get(), self.foreseen) else { return Ok(false) };
+        if !single.active {
             return Ok(false);
         }
-        let done = match solo.pending {
+        let done = match single.pending {
             _ if self.changes_noted() > 0 || self.has_posts() || self.has_new_hearers() => false,
             Plan::Same if self.scratch.olds.get() == 0 => {
                 self.seat.rollback();
                 true
             }
             Plan::Same => false,
-            Plan::Write | Plan::Remove => self.publish_solo(solo, key, sight)?,
+            Plan::Write | Plan::Remove => self.publish_single(single, key, sight)?,
         };
         if done {
             self.dirty.set(false);
         } else {
-            self.unfold()?;
+            self.escalate()?;
         }
         Ok(done)
     }
 
     /// Notes the entry's new words and commits. Returns false, having done nothing, if more than the entry would have to change.
     #[inline]
-    fn publish_solo(&self, solo: Solo, key: &[u8], sight: &Sight) -> Result<bool, Stop> {
+    fn publish_single(&self, single: SingleKeyTxn, key: &[u8], sight: &Sight) -> Result<bool, Stop> {
         let live = Live { segment: self.segment(), bucket: sight.bucket };
         let (before, after) = (self.scratch.before.borrow(), self.scratch.after.borrow());
-        let before = solo.unit.map(|unit| (usize::from(unit), &*before));
-        let after = if solo.pending == Plan::Write { Some(&*after) } else { None };
+        let before = single.unit.map(|unit| (usize::from(unit), &*before));
+        let after = if single.pending == Plan::Write { Some(&*after) } else { None };
         if !self.seat.has_brief_room() || !update::fits(&live, before, after) {
             return Ok(false);
         }
@@ -236,7 +240,7 @@ impl<'t> Txn<'t> {
             return Ok(false);
         }
         if let Some((_, image)) = before {
-            self.retire_record(image, solo.whole, key.len())?;
+            self.retire_record(image, single.whole, key.len())?;
         }
         if !update::publish(&self.seat, sight, key, (before, after), self.scratch.olds.get())? {
             // The log was turned on meanwhile.
