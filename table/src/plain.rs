@@ -18,8 +18,8 @@
 //!
 //! In all other cases a function here does nothing and says so, and the caller takes the next longer path.
 
-use polder_shm::brief::Brief;
 use polder_shm::layout::{interest, seat as at};
+use polder_shm::staged_journal::StagedJournal;
 use polder_shm::{Lens, Seat, Segment, coarse_seconds, lock, offset_of};
 use polder_values::Kind;
 use smallvec::SmallVec;
@@ -455,7 +455,7 @@ pub(crate) fn write_all(seat: &Seat, db: Db, clock: Clock<'_>, pairs: &[[&[u8]; 
     if is_watched(segment) || !all.iter().all(|(seen, _)| seen.is_current(lens, db)) {
         return None;
     }
-    let mut notes = seat.brief();
+    let mut notes = seat.stage();
     for ((seen, number), lock) in all.iter().zip(locks) {
         let [key, value] = pairs[*number];
         let first = entry::first_word(seat.next_version(), clock.0.next_clock(entry::clock_of(seen.first), clock.1));
@@ -494,7 +494,7 @@ fn replace(seat: &Seat, db: Db, (seen, lock): (&Seen, u64), clock: Clock<'_>, (k
     if !seen.is_current(segment.lens(), db) || is_watched(segment) {
         return None;
     }
-    let mut notes = seat.brief();
+    let mut notes = seat.stage();
     let first = entry::first_word(seat.next_version(), clock.0.next_clock(entry::clock_of(seen.first), clock.1));
     note_value(&mut notes, seat, (seen, lock), first, key, value);
     notes.commit();
@@ -504,7 +504,7 @@ fn replace(seat: &Seat, db: Db, (seen, lock): (&Seen, u64), clock: Clock<'_>, (k
 
 /// Notes the words of an entry with another value.
 #[inline(always)]
-fn note_value(notes: &mut Brief<'_>, seat: &Seat, (seen, lock): (&Seen, u64), first: u64, key: &[u8], value: &[u8]) {
+fn note_value(notes: &mut StagedJournal<'_>, seat: &Seat, (seen, lock): (&Seen, u64), first: u64, key: &[u8], value: &[u8]) {
     let segment = &**seat.segment();
     notes.cover(lock, seen.line);
     notes.word(seen.at, first);

@@ -10,8 +10,8 @@
 //! ```
 
 use polder_base::Fault;
-use polder_shm::brief::Brief;
 use polder_shm::layout::interest;
+use polder_shm::staged_journal::StagedJournal;
 use polder_shm::{Seat, Segment, lock};
 use polder_values::{Kind, Value};
 
@@ -324,7 +324,7 @@ impl WordsMut for Copied {
 
 /// The same if the free units do not lie in a row: the other entries move together. `tags` are the bucket's, without those that go.
 #[inline(never)]
-fn put_compacting(notes: &mut Brief<'_>, live: &Live<'_>, tag: u8, image: &Image, tags: &[u64; 7]) -> Option<()> {
+fn put_compacting(notes: &mut StagedJournal<'_>, live: &Live<'_>, tag: u8, image: &Image, tags: &[u64; 7]) -> Option<()> {
     let mut copied = Copied(std::array::from_fn(|index| live.word(index)));
     copied.0[1..LINE_WORDS].copy_from_slice(tags);
     bucket::insert(&mut copied, tag, image)?;
@@ -338,7 +338,7 @@ fn put_compacting(notes: &mut Brief<'_>, live: &Live<'_>, tag: u8, image: &Image
 
 /// Notes an entry's words, as far as they differ from what is there.
 #[inline(always)]
-pub(crate) fn note_words(notes: &mut Brief<'_>, live: &Live<'_>, unit: usize, image: &Image) {
+pub(crate) fn note_words(notes: &mut StagedJournal<'_>, live: &Live<'_>, unit: usize, image: &Image) {
     for (number, word) in image.words[..image.units * 2].iter().enumerate() {
         let index = LINE_WORDS + unit * 2 + number;
         if live.word(index) != *word {
@@ -359,7 +359,7 @@ pub(crate) fn tags_of(unit: usize, units: usize) -> [u64; 7] {
 
 /// Finds free units and notes the entry there, with its tags; the bytes of `gone` are set for tags that are to be free.
 #[inline(always)]
-pub(crate) fn put(notes: &mut Brief<'_>, live: &Live<'_>, tag: u8, image: &Image, gone: &[u64; 7]) -> Option<()> {
+pub(crate) fn put(notes: &mut StagedJournal<'_>, live: &Live<'_>, tag: u8, image: &Image, gone: &[u64; 7]) -> Option<()> {
     let old = live.tag_words();
     let mut tags: [u64; 7] = std::array::from_fn(|word| old[word] & !gone[word]);
     let unit = match bucket::place_for(bucket::matches(&tags, FREE), image.units, tag) {
@@ -391,7 +391,7 @@ fn set_tags(tags: &mut [u64; 7], unit: usize, units: usize, tag: u8) {
 /// returns where the row of free units begins then. That writes three or four of a bucket's fourteen cache lines; moving all entries together
 /// would write all of them.
 #[inline(never)]
-fn make_way(notes: &mut Brief<'_>, live: &Live<'_>, tags: &mut [u64; 7], (wanted, for_tag): (usize, u8)) -> Option<usize> {
+fn make_way(notes: &mut StagedJournal<'_>, live: &Live<'_>, tags: &mut [u64; 7], (wanted, for_tag): (usize, u8)) -> Option<usize> {
     let (free, continued) = (bucket::matches(tags, FREE), bucket::matches(tags, CONTINUED));
     let (mut begins, row) = (bucket::beginnings(tags), |unit: usize, units: usize| ((1u64 << units) - 1) << unit);
     while begins != 0 {

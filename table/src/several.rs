@@ -3,7 +3,7 @@
 //! A still shorter fast path is tried first (`plain.rs`).
 //!
 //! ```text
-//!  where each key belongs -> pin, slots -> each home locked, by try -> each entry, and where it goes -> the words of all -> commit (`shm::brief`)
+//!  where each key belongs -> pin, slots -> each home locked, by try -> each entry, and where it goes -> the words of all -> commit (`shm::staged_journal`)
 //!                                          so are the other buckets in which an entry lies, or is to lie
 //! ```
 //!
@@ -31,7 +31,7 @@ use crate::sight::Sight;
 use crate::table::Table;
 use crate::update::{fits, note_turn};
 
-/// The most keys: their words fit into a brief journal, unless buckets are rearranged.
+/// The most keys: their words fit into a staged journal, unless buckets are rearranged.
 pub(crate) const SEVERAL_MAX: usize = 20;
 
 /// A bucket that is locked, by the journal's item of the same number.
@@ -134,7 +134,7 @@ impl Several<'_> {
             plans.push(self.plan(sight, home, pair, now_ms)?);
         }
         // Every lock is an item of the journal by now.
-        let (mut notes, mut added) = (seat.brief(), 0);
+        let (mut notes, mut added) = (seat.stage(), 0);
         for (plan, sight) in plans.iter().zip(sights) {
             if !notes.has_room() {
                 return None;

@@ -1,7 +1,7 @@
 //! A transaction of one declared key whose entry lies at home. It is the most common kind, and takes a third of the steps of a general one.
 //!
 //! ```text
-//!   declare ---> lock home, find entry ---> SingleKeyTxn ---> find, write, remove ---> note the entry's words, commit (`shm::brief`)
+//!   declare ---> lock home, find entry ---> SingleKeyTxn ---> find, write, remove ---> note the entry's words, commit (`shm::staged_journal`)
 //!                  | no such entry at home,  |
 //!                  | a lock in the way       | another key, a second write, listeners, no room: escalate
 //!                  v                         v
@@ -227,7 +227,7 @@ impl<'t> Txn<'t> {
         let (before, after) = (self.scratch.before.borrow(), self.scratch.after.borrow());
         let before = single.unit.map(|unit| (usize::from(unit), &*before));
         let after = if single.pending == Plan::Write { Some(&*after) } else { None };
-        if !self.seat.has_brief_room() || !update::fits(&live, before, after) {
+        if !self.seat.has_staging_room() || !update::fits(&live, before, after) {
             return Ok(false);
         }
         let bound_ms = after.map_or(Ok(None), |image| self.bound_of(image))?;

@@ -8,7 +8,7 @@
 //! ```text
 //!  pin, word of home's line -> entry -> slot and root, word again -> its record -> lock by a CAS of that word (as in `plain.rs`)
 //!     an entry that does not lie at home: the lock of its bucket, too, in the same way
-//!  -> slot and root -> the mutation -> NEW record -> bounds of expiry -> OLD record, words -> look at RECORDING -> commit (`shm::brief`)
+//!  -> slot and root -> the mutation -> NEW record -> bounds of expiry -> OLD record, words -> look at RECORDING -> commit (`shm::staged_journal`)
 //! ```
 //!
 //! Why it is safe:
@@ -26,10 +26,10 @@
 //! for expired keys would find it.
 
 use polder_base::{Fault, Ref};
-use polder_shm::brief::{Brief, Covered};
 use polder_shm::journal::Tag;
 use polder_shm::layout::{interest, seat as at};
 use polder_shm::node::NodeKind;
+use polder_shm::staged_journal::{Covered, StagedJournal};
 use polder_shm::{Locked, Seat, Segment, offset_of};
 use polder_values::sequence::{Edit, Removed};
 use polder_values::{Kind, PACKED_MAX, Value};
@@ -411,7 +411,7 @@ impl<'e> KeyUpdate<'e> {
         let (seat, sight) = (self.seat, self.sight);
         let live = Live { segment: seat.segment(), bucket };
         let (before, after) = (turn.0.map(|(_, image)| image), turn.1);
-        let mut notes = seat.brief();
+        let mut notes = seat.stage();
         notes.cover(1, bucket.line);
         note_turn(&mut notes, &live, sight.hash.tag, turn).ok()?;
         if after.is_none() {
@@ -429,7 +429,7 @@ impl<'e> KeyUpdate<'e> {
         let (seat, sight) = (self.seat, self.sight);
         let ((bucket, item), in_stash) = self.find_room(image.units)?;
         let home = Live { segment: seat.segment(), bucket: sight.bucket };
-        let mut notes = seat.brief();
+        let mut notes = seat.stage();
         notes.cover(0, home.bucket.line);
         notes.word(home.bucket.word_at(7), bucket::with_displaced(home.word(7), in_stash, 1));
         notes.cover(item, bucket.line);
@@ -437,7 +437,7 @@ impl<'e> KeyUpdate<'e> {
         self.publish_notes(notes, None, Some(image), 0)
     }
 
-    fn publish_notes(&self, mut notes: Brief<'_>, before: Option<&Image>, after: Option<&Image>, olds: u64) -> Option<()> {
+    fn publish_notes(&self, mut notes: StagedJournal<'_>, before: Option<&Image>, after: Option<&Image>, olds: u64) -> Option<()> {
         let (seat, sight) = (self.seat, self.sight);
         note_tallies(&mut notes, seat, sight, before, after);
         let change = Changed { root: sight.root, hash: &sight.hash, key: self.key, before, after };
@@ -676,14 +676,14 @@ pub(crate) fn fits(live: &Live<'_>, before: Option<(usize, &Image)>, after: Opti
 }
 
 /// Notes what becomes of an entry that lies at home, whose lock is the journal's first item, and commits. There is room for it ([`fits`]), and in the
-/// journal ([`Seat::has_brief_room`]); `olds` items of it name what goes out of use.
+/// journal ([`Seat::has_staging_room`]); `olds` items of it name what goes out of use.
 ///
 /// # Errors
 /// [`Fault::Full`], [`Fault::Damaged`]: nothing has happened then.
 #[inline]
 pub(crate) fn publish(seat: &Seat, sight: &Sight, key: &[u8], (before, after): Turn<'_>, olds: u64) -> Result<bool, Fault> {
     let live = Live { segment: seat.segment(), bucket: sight.bucket };
-    let mut notes = seat.brief();
+    let mut notes = seat.stage();
     notes.cover(0, sight.bucket.line);
     note_turn(&mut notes, &live, sight.hash.tag, (before, after))?;
     note_tallies(&mut notes, seat, sight, before.map(|(_, image)| image), after);
@@ -696,7 +696,7 @@ pub(crate) fn publish(seat: &Seat, sight: &Sight, key: &[u8], (before, after): T
 
 /// Notes what becomes of the numbers of keys, of keys with an expiry, and of keys with fields that have one.
 #[inline(always)]
-fn note_tallies(notes: &mut Brief<'_>, seat: &Seat, sight: &Sight, before: Option<&Image>, after: Option<&Image>) {
+fn note_tallies(notes: &mut StagedJournal<'_>, seat: &Seat, sight: &Sight, before: Option<&Image>, after: Option<&Image>) {
     let may_expire = |image: Option<&Image>| image.is_some_and(Image::may_expire);
     if may_expire(before) || may_expire(after) {
         return note_all_tallies(notes, seat, sight, before, after);
@@ -710,7 +710,7 @@ fn note_tallies(notes: &mut Brief<'_>, seat: &Seat, sight: &Sight, before: Optio
 }
 
 #[inline(never)]
-fn note_all_tallies(notes: &mut Brief<'_>, seat: &Seat, sight: &Sight, before: Option<&Image>, after: Option<&Image>) {
+fn note_all_tallies(notes: &mut StagedJournal<'_>, seat: &Seat, sight: &Sight, before: Option<&Image>, after: Option<&Image>) {
     let count = |image: Option<&Image>, test: fn(&Image) -> bool| i64::from(image.is_some_and(test));
     let counts = [is_key, has_expiry, has_inner_expiry].map(|test| count(after, test) - count(before, test));
     let tally = at::TALLIES + directory::tally_of(sight.root) * at::TALLY_BYTES;
@@ -722,7 +722,7 @@ fn note_all_tallies(notes: &mut Brief<'_>, seat: &Seat, sight: &Sight, before: O
 
 /// Notes the words of an entry's turn, and of its tags; their lock has been named.
 #[inline]
-pub(crate) fn note_turn(notes: &mut Brief<'_>, live: &Live<'_>, tag: u8, (before, after): Turn<'_>) -> Result<(), Fault> {
+pub(crate) fn note_turn(notes: &mut StagedJournal<'_>, live: &Live<'_>, tag: u8, (before, after): Turn<'_>) -> Result<(), Fault> {
     let gone = || before.map(|(unit, image)| tags_of(unit, image.units)).unwrap_or_default();
     match (before, after) {
         (Some((unit, old)), Some(image)) if old.units == image.units => note_words(notes, live, unit, image),

@@ -1,4 +1,4 @@
-//! A brief journal: the journal of a short transaction, filled and committed in fewer steps.
+//! A staged journal: the journal of a short transaction, filled and committed in fewer steps.
 //!
 //! The items are those of `journal.rs`, and they mean the same to readers and to recovery. Two things differ:
 //! - COVER and WORD items become part of the journal all at once, by one store of its length right before the commit.
@@ -30,7 +30,7 @@ pub struct Covered {
 }
 
 /// The notes of one short transaction, which holds a few locks.
-pub struct Brief<'s> {
+pub struct StagedJournal<'s> {
     seat: &'s Seat,
     /// Where in the seat the first and the next item lie.
     first: u64,
@@ -39,16 +39,16 @@ pub struct Brief<'s> {
 
 impl Seat {
     /// Begins the notes of a transaction. Its journal may hold LOCK, NEW and OLD items only, and few enough of them
-    /// ([`Seat::has_brief_room`]).
+    /// ([`Seat::has_staging_room`]).
     #[inline(always)]
-    pub fn brief(&self) -> Brief<'_> {
+    pub fn stage(&self) -> StagedJournal<'_> {
         let first = at::JOURNAL + self.journal_len() * 16;
-        Brief { seat: self, first, next: first }
+        StagedJournal { seat: self, first, next: first }
     }
 
-    /// Whether a brief journal has room behind the items that there are, and a few more.
+    /// Whether a staged journal has room behind the items that there are, and a few more.
     #[inline]
-    pub fn has_brief_room(&self) -> bool {
+    pub fn has_staging_room(&self) -> bool {
         self.journal_len() + 2 * ITEMS_MAX <= at::JOURNAL_PAIRS
     }
 
@@ -74,7 +74,7 @@ impl Seat {
 
     /// Commits a transaction whose journal holds LOCK items and at most one NEW item. The covered words become `words`,
     /// except those for which `differs` is false. The node at `old`, which names no other nodes, goes out of use. This
-    /// does the same as [`Brief::commit_with`] in fewer steps, since the caller knows what the journal holds.
+    /// does the same as [`StagedJournal::commit_with`] in fewer steps, since the caller knows what the journal holds.
     ///
     /// # Errors
     /// As [`Seat::commit`].
@@ -119,13 +119,13 @@ impl Seat {
             self.write_retired(tail, old, false, self.retirement_epoch());
             self.set(at::RETIRED_TAIL, tail + 1);
         }
-        self.end_brief(status);
+        self.end_staged(status);
         Ok(())
     }
 
     /// The end of a transaction that has been written out.
     #[inline(always)]
-    fn end_brief(&self, status: u64) {
+    fn end_staged(&self, status: u64) {
         self.set(at::JOURNAL_LEN, 0);
         self.set(at::STATUS, (status & !3) + 4);
         // Readers of the old journal see the new status before anything of the next one.
@@ -157,11 +157,11 @@ impl Seat {
     }
 }
 
-impl Brief<'_> {
+impl StagedJournal<'_> {
     #[inline(always)]
     fn item(&mut self, tag: Tag, offset: u64, value: u64) {
         // Short: it needs no chained block. A bucket has 116 words.
-        assert!(self.next < at::JOURNAL + at::JOURNAL_PAIRS * 16, "a brief journal is brief");
+        assert!(self.next < at::JOURNAL + at::JOURNAL_PAIRS * 16, "a staged journal is short");
         self.seat.write_item_in(self.next, tag, offset, value);
         self.next += 16;
     }
@@ -197,7 +197,7 @@ impl Brief<'_> {
         self.publish(0);
     }
 
-    /// As [`Brief::commit`], for a transaction with `olds` OLD items.
+    /// As [`StagedJournal::commit`], for a transaction with `olds` OLD items.
     ///
     /// # Errors
     /// As [`Seat::commit`].
@@ -212,7 +212,7 @@ impl Brief<'_> {
 
     #[inline(always)]
     fn publish(self, olds: u64) {
-        let Brief { seat, first, next } = self;
+        let StagedJournal { seat, first, next } = self;
         let segment = &*seat.segment;
         seat.set(at::JOURNAL_LEN, (next - at::JOURNAL) / 16);
         crash::point();
@@ -242,6 +242,6 @@ impl Brief<'_> {
         if olds > 0 {
             seat.retire_up_to(first);
         }
-        seat.end_brief(status);
+        seat.end_staged(status);
     }
 }
