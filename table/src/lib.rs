@@ -18,7 +18,7 @@ pub mod hash;
 mod inspect;
 mod log;
 mod lookup;
-mod made;
+mod new_nodes;
 mod place;
 mod plain;
 mod quick;

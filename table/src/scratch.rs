@@ -17,7 +17,7 @@ use crate::directory::Bucket;
 use crate::entry::Image;
 use crate::hash::Hash;
 use crate::lookup::Marks;
-use crate::made::Made;
+use crate::new_nodes::NewNodes;
 use crate::place::Want;
 use crate::shadow::Shadow;
 use crate::sight::Sight;
@@ -125,7 +125,7 @@ pub struct Scratch {
     pub(crate) marks: RefCell<Marks>,
     pub(crate) sights: RefCell<Vec<Option<Sight>>>,
     /// Nodes of values and records of trees that this transaction has made: they may be edited in place.
-    pub(crate) made: RefCell<Made>,
+    pub(crate) made: RefCell<NewNodes>,
     pub(crate) olds: Cell<u64>,
     /// Nodes that this transaction has replaced again after it had made them (true: with all that they name), and where its NEW items are: see
     /// [`crate::Txn::end_call`].

@@ -12,13 +12,13 @@ const PLACES_MIN: usize = 64;
 
 /// See the module.
 #[derive(Default)]
-pub struct Made {
+pub struct NewNodes {
     /// References, each at the first free place from its own on; 0 in the others. A power of two, or none.
     places: Vec<u64>,
     taken: Vec<u32>,
 }
 
-impl Made {
+impl NewNodes {
     /// The place where a reference is looked for first. A client cannot choose the offsets of nodes, so it cannot make them collide.
     #[inline]
     fn home(&self, node: Ref) -> usize {
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn what_was_put_in_is_found_until_it_is_cleared() {
-        let mut made = Made::default();
+        let mut made = NewNodes::default();
         for round in 1..4u64 {
             let nodes = || (0..1000 * round).map(|number| Ref(8 + number * 3 * round));
             assert!(nodes().all(|node| !made.contains(node)) && !made.contains(Ref::NONE));
