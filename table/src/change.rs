@@ -11,7 +11,7 @@ use polder_shm::layout::{header, interest, seat as at};
 use polder_shm::{Locked, Seat, Segment};
 
 use crate::api::{Db, Found, Mode, SYSTEM, Stop};
-use crate::lookup::{self, Marks};
+use crate::lookup::{self, ReadSet};
 use crate::table::Table;
 use crate::txn::Txn;
 
@@ -280,7 +280,7 @@ impl Txn<'_> {
     /// # Errors
     /// A fault.
     pub fn glimpse(&self, db: Db, key: &[u8]) -> Result<Option<Found<'_>>, Stop> {
-        let mut marks = Marks::new();
+        let mut marks = ReadSet::new();
         match lookup::lookup(&self.seat, db, &self.hash_of(key), &(self, key), &mut marks)? {
             Some(hit) => Ok(self.found(&hit.image)?),
             None => Ok(None),

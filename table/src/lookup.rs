@@ -30,13 +30,13 @@ use crate::hash::Hash;
 
 /// A word that a reader relies on, as it was.
 #[derive(Clone, Copy, Debug)]
-pub struct Mark {
+pub struct ReadWord {
     pub at: u64,
     pub word: u64,
 }
 
-/// The read set of one transaction: the words that it relies on. [`still`] validates it.
-pub type Marks = SmallVec<[Mark; 8]>;
+/// The read set of one transaction: the words that it relies on. [`validate`] validates it.
+pub type ReadSet = SmallVec<[ReadWord; 8]>;
 
 /// An entry as it was found.
 #[derive(Clone, Copy, Debug)]
@@ -120,7 +120,7 @@ impl Absence {
 
 /// The same from the marks that [`lookup`] has left of a key that it did not find: two of the map, one of the slot, then those of the
 /// home. `None` if the database is empty. The owner of a lock that has committed adds a version when it releases it, so that counts here.
-pub fn absence(marks: &[Mark]) -> Option<Absence> {
+pub fn absence(marks: &[ReadWord]) -> Option<Absence> {
     let [_, _, slot, home, rest @ ..] = marks else { return None };
     let is_locked = lock::owner(home.word).is_some();
     let commits = is_locked && rest.first().is_some_and(|status| status.word & 3 == at::COMMITTED);
@@ -140,7 +140,7 @@ const HASTY_MAX: u32 = 100;
 ///
 /// # Errors
 /// [`Fault::Damaged`]; [`Stop::Retry`] where the bucket, or the way to it, changes at each attempt.
-pub fn lookup(seat: &Seat, db: Db, hash: &Hash, key: &impl KeyTest, marks: &mut Marks) -> Result<Option<Hit>, Stop> {
+pub fn lookup(seat: &Seat, db: Db, hash: &Hash, key: &impl KeyTest, marks: &mut ReadSet) -> Result<Option<Hit>, Stop> {
     let segment = seat.segment();
     let before = marks.len();
     let (mut overtaken, mut astray) = (0, 0);
@@ -167,25 +167,25 @@ pub fn lookup(seat: &Seat, db: Db, hash: &Hash, key: &impl KeyTest, marks: &mut 
         }
         let Some(extent) = extent else {
             // While the map does not change there is always a way, also while other threads change the directory.
-            *if still(segment, &marks[before..]) { &mut astray } else { &mut overtaken } += 1;
+            *if validate(segment, &marks[before..]) { &mut astray } else { &mut overtaken } += 1;
             continue;
         };
-        marks.push(Mark { at: extent.slot_at, word: extent.slot });
+        marks.push(ReadWord { at: extent.slot_at, word: extent.slot });
         // The two marks of the map are validated last: the database may have been swapped meanwhile, and the bucket written under its new
         // number.
         if let Some(outcome) = lookup_in(seat, &extent, hash, key, marks)?
             && extent.is_current(segment)
-            && still(segment, &marks[before..before + 2])
+            && validate(segment, &marks[before..before + 2])
         {
             return Ok(outcome);
         }
         // A bucket that is dead although the slot still names its extent is damaged; any other reason shows in a mark.
-        *if still(segment, &marks[before..]) { &mut astray } else { &mut overtaken } += 1;
+        *if validate(segment, &marks[before..]) { &mut astray } else { &mut overtaken } += 1;
     }
 }
 
 /// Looks into home, neighbour and stash; `None` means that something changed.
-fn lookup_in(seat: &Seat, extent: &Extent, hash: &Hash, key: &impl KeyTest, marks: &mut Marks) -> Result<Option<Option<Hit>>, Fault> {
+fn lookup_in(seat: &Seat, extent: &Extent, hash: &Hash, key: &impl KeyTest, marks: &mut ReadSet) -> Result<Option<Option<Hit>>, Fault> {
     let segment = seat.segment();
     let before = marks.len();
     let home = extent.home_of(hash.position);
@@ -213,11 +213,11 @@ fn lookup_in(seat: &Seat, extent: &Extent, hash: &Hash, key: &impl KeyTest, mark
     }
     // An entry that grows or shrinks may move from the next bucket to its home between the two looks. Then neither look shows it, so a
     // miss in several buckets counts only if all of them are unchanged.
-    let absent = next == 0 && stash == 0 || still(segment, &marks[before..]);
+    let absent = next == 0 && stash == 0 || validate(segment, &marks[before..]);
     Ok(absent.then_some(None))
 }
 
-fn look(seat: &Seat, bucket: Bucket, hash: &Hash, key: &impl KeyTest, marks: &mut Marks) -> Result<Look, Fault> {
+fn look(seat: &Seat, bucket: Bucket, hash: &Hash, key: &impl KeyTest, marks: &mut ReadSet) -> Result<Look, Fault> {
     let segment = seat.segment();
     let word = segment.observe(bucket.line);
     if word & lock::DEAD != 0 {
@@ -230,7 +230,7 @@ fn look(seat: &Seat, bucket: Bucket, hash: &Hash, key: &impl KeyTest, marks: &mu
             segment.load(bucket.line) == word
         };
         let look = look_at(seat, &Live { segment, bucket }, bucket, hash, key, &steady)?;
-        marks.push(Mark { at: bucket.line, word });
+        marks.push(ReadWord { at: bucket.line, word });
         return Ok(if steady() { look } else { Look::Changed });
     };
     let status_at = segment.seat_at(owner) + at::STATUS;
@@ -245,22 +245,22 @@ fn look(seat: &Seat, bucket: Bucket, hash: &Hash, key: &impl KeyTest, marks: &mu
     } else {
         look_at(seat, &Live { segment, bucket }, bucket, hash, key, &steady)?
     };
-    marks.push(Mark { at: bucket.line, word });
+    marks.push(ReadWord { at: bucket.line, word });
     // For a transaction of several reads: at its end the owner must not have committed meanwhile, nor begun another transaction.
-    marks.push(Mark { at: status_at, word: status });
+    marks.push(ReadWord { at: status_at, word: status });
     Ok(if steady() { look } else { Look::Changed })
 }
 
 /// The root word of a database: from the map or, if a thread that has committed has the map locked, from that thread's journal.
 #[inline]
-pub fn root_of(seat: &Seat, db: Db, marks: &mut Marks) -> u64 {
+pub fn root_of(seat: &Seat, db: Db, marks: &mut ReadSet) -> u64 {
     let segment = seat.segment();
     loop {
         let before = marks.len();
         let word = segment.observe(MAP_LOCK);
         let at = directory::map_at(db) + 8;
         let mut root = segment.observe(at);
-        marks.push(Mark { at: MAP_LOCK, word });
+        marks.push(ReadWord { at: MAP_LOCK, word });
         if let Some(owner) = lock::owner(word).filter(|owner| *owner != seat.index()) {
             let status_at = segment.seat_at(owner) + at::STATUS;
             let status = segment.observe(status_at);
@@ -271,11 +271,11 @@ pub fn root_of(seat: &Seat, db: Db, marks: &mut Marks) -> u64 {
                     }
                 });
             }
-            marks.push(Mark { at: status_at, word: status });
+            marks.push(ReadWord { at: status_at, word: status });
         } else {
-            marks.push(Mark { at, word: root });
+            marks.push(ReadWord { at, word: root });
         }
-        if still(segment, &marks[before..]) {
+        if validate(segment, &marks[before..]) {
             return root;
         }
         marks.truncate(before);
@@ -286,16 +286,16 @@ pub fn root_of(seat: &Seat, db: Db, marks: &mut Marks) -> u64 {
 pub fn map_words(seat: &Seat, db: Db) -> (u64, u64) {
     let segment = seat.segment();
     loop {
-        let mut marks = Marks::new();
+        let mut marks = ReadSet::new();
         let word = segment.observe(MAP_LOCK);
         let at = directory::map_at(db);
         let (mut node, mut root) = (segment.observe(at), segment.observe(at + 8));
-        marks.push(Mark { at: MAP_LOCK, word });
+        marks.push(ReadWord { at: MAP_LOCK, word });
         match lock::owner(word).filter(|owner| *owner != seat.index()) {
             Some(owner) => {
                 let status_at = segment.seat_at(owner) + at::STATUS;
                 let status = segment.observe(status_at);
-                marks.push(Mark { at: status_at, word: status });
+                marks.push(ReadWord { at: status_at, word: status });
                 if status & 3 == at::COMMITTED {
                     each_word(segment, owner, &mut |offset, value| match offset {
                         offset if offset == at => node = value,
@@ -304,9 +304,9 @@ pub fn map_words(seat: &Seat, db: Db) -> (u64, u64) {
                     });
                 }
             }
-            None => marks.extend([Mark { at, word: node }, Mark { at: at + 8, word: root }]),
+            None => marks.extend([ReadWord { at, word: node }, ReadWord { at: at + 8, word: root }]),
         }
-        if still(segment, &marks) {
+        if validate(segment, &marks) {
             return (node, root);
         }
     }
@@ -327,13 +327,13 @@ pub fn map_is_changing(seat: &Seat) -> bool {
 }
 
 /// Notes what says whether a bucket has changed: its word and, if it is locked, its owner's status.
-pub fn mark(seat: &Seat, bucket: Bucket, marks: &mut Marks) {
+pub fn mark(seat: &Seat, bucket: Bucket, marks: &mut ReadSet) {
     let segment = seat.segment();
     let word = segment.observe(bucket.line);
-    marks.push(Mark { at: bucket.line, word });
+    marks.push(ReadWord { at: bucket.line, word });
     if let Some(owner) = lock::owner(word) {
         let status_at = segment.seat_at(owner) + at::STATUS;
-        marks.push(Mark { at: status_at, word: segment.observe(status_at) });
+        marks.push(ReadWord { at: status_at, word: segment.observe(status_at) });
     }
 }
 
@@ -428,7 +428,7 @@ fn each_word(segment: &Segment, owner: u64, visit: &mut dyn FnMut(u64, u64)) {
 }
 
 /// Validates a read set: whether all its words are still as they were.
-pub fn still(segment: &Segment, marks: &[Mark]) -> bool {
+pub fn validate(segment: &Segment, marks: &[ReadWord]) -> bool {
     segment.acquire_fence();
     marks.iter().all(|mark| segment.load(mark.at) == mark.word)
 }

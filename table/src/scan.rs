@@ -13,7 +13,7 @@ use crate::bucket::{self, UNITS};
 use crate::directory::{self, Extent, map_at};
 use crate::entry::Image;
 use crate::hash::Hash;
-use crate::lookup::{self, Marks, view};
+use crate::lookup::{self, ReadSet, view};
 use crate::place::is_key;
 use crate::txn::{Pending, Txn};
 
@@ -139,7 +139,7 @@ impl Txn<'_> {
     /// meanwhile.
     pub(crate) fn at_home(&self, extent: &Extent, home: u64) -> Option<Vec<Image>> {
         let mut images = Vec::with_capacity(UNITS / 2);
-        let mut marks = Marks::new();
+        let mut marks = ReadSet::new();
         lookup::mark(&self.seat, extent.bucket(self.segment(), home)?, &mut marks);
         let (next, stash) = self.add_bucket(extent, home, &mut images)?;
         let [_, beside, one, other] = extent.places(home);
@@ -151,7 +151,7 @@ impl Txn<'_> {
             }
         }
         // An entry that grows or shrinks may move home after we have been there: then what is at home has changed.
-        let one = next == 0 && stash == 0 || lookup::still(self.segment(), &marks);
+        let one = next == 0 && stash == 0 || lookup::validate(self.segment(), &marks);
         (one && extent.is_current(self.segment()) && self.seat.covers_now()).then_some(images)
     }
 

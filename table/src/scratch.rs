@@ -16,7 +16,7 @@ use crate::database::SlowWriter;
 use crate::directory::Bucket;
 use crate::entry::Image;
 use crate::hash::Hash;
-use crate::lookup::Marks;
+use crate::lookup::ReadSet;
 use crate::new_nodes::NewNodes;
 use crate::place::Want;
 use crate::shadow::Shadow;
@@ -122,7 +122,7 @@ pub struct Scratch {
     /// Shadows by the line of their bucket, and how many of them have gone in.
     by_line: RefCell<HashMap<u64, usize, BuildHasherDefault<Spread>>>,
     shadows_indexed: Cell<usize>,
-    pub(crate) marks: RefCell<Marks>,
+    pub(crate) marks: RefCell<ReadSet>,
     pub(crate) sights: RefCell<Vec<Option<Sight>>>,
     /// Nodes of values and records of trees that this transaction has made: they may be edited in place.
     pub(crate) made: RefCell<NewNodes>,

@@ -775,7 +775,7 @@ impl<'t> Txn<'t> {
             // One lookup is one state already. Several lookups, or one and a message, must have been true at the same time. They are validated
             // with the inboxes locked: a transaction that changes what was read here and posts about it then posts behind these messages.
             let moments = self.lookups.get() + u32::from(self.has_posts());
-            if moments > 1 && (self.unmarked.get() || !lookup::still(self.segment(), &self.scratch.marks.borrow())) {
+            if moments > 1 && (self.unmarked.get() || !lookup::validate(self.segment(), &self.scratch.marks.borrow())) {
                 return Err(Stop::Retry);
             }
             return self.commit_posts();
