@@ -37,7 +37,7 @@
 //!                                                              once may leave some of each
 //!   COUNTER_BASES                CONFIG RESETSTAT (table.rs)   each counter's base is a whole value of a moment ago
 //!   WARDEN, the place of the     maintenance (chores.rs,       hints: a lost store repeats or skips a round's work
-//!     last shrinking             thin.rs)
+//!     last shrinking             shrink.rs)
 //! ```
 //!
 //! In its own seat a thread uses plain stores, also for words that other threads read (STATUS, the pin, CLOSING, INTEREST,

@@ -39,7 +39,7 @@ use crate::txn::Txn;
 /// The longest time between two rounds, in milliseconds, and so between two looks for dead seats.
 const ROUND_MS: u64 = 1_000;
 /// The pause between two rounds while extents are found that can shrink.
-const THINNING_MS: u64 = 5;
+const SHRINKING_MS: u64 = 5;
 /// The longest pause between two attempts to sweep while another thread holds a lock that the sweep needs.
 const SWEEP_PAUSE_MS_MAX: u64 = 256;
 /// How long maintenance waits for a lock, whose holder may be stopped; it tries again later. A server's loop runs it between calls, so the
@@ -92,8 +92,8 @@ impl Table {
         if evicts && self.evict(Some(end)) && self.claimed() > limits.memory_max {
             due_ms = due_ms.min(1);
         }
-        if self.thin(end) {
-            due_ms = due_ms.min(THINNING_MS);
+        if self.shrink_extents(end) {
+            due_ms = due_ms.min(SHRINKING_MS);
         }
         if self.compact_ahead(end) {
             due_ms = due_ms.min(1);

@@ -297,7 +297,7 @@ impl Txn<'_> {
 
     /// Shrinks the extent around a position if that frees a quarter of it, and no transaction of this process is about to fill room that it
     /// has made. Returns whether it did, and where the next extent of the database begins.
-    pub(crate) fn thin(&self, db: Db, position: u64) -> (bool, Option<u64>) {
+    pub(crate) fn shrink_if_spare(&self, db: Db, position: u64) -> (bool, Option<u64>) {
         match self.extent_around(db, position) {
             Some(extent) => {
                 let may = !self.table.room_makers.is_any() && self.needed_pieces(&extent) * 4 <= extent.pieces * 3;

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_micros(100);
 
 impl Table {
     /// Looks at the next extents; returns whether one has become smaller.
-    pub(crate) fn thin(&self, end: Instant) -> bool {
+    pub(crate) fn shrink_extents(&self, end: Instant) -> bool {
         let segment = self.segment();
         let (mut db, mut position) = (segment.load(DATABASE).min(DATABASES as u64) as Db, segment.load(POSITION));
         let mut found = false;
@@ -36,7 +36,7 @@ impl Table {
             }
             let Ok(txn) = self.begin(Mode::Write) else { break };
             txn.limit_patience(PATIENCE);
-            let (shrunk, next) = txn.thin(db, position);
+            let (shrunk, next) = txn.shrink_if_spare(db, position);
             found |= shrunk;
             (db, position) = next.map_or((db + 1, 0), |next| (db, next));
             if Instant::now() >= end {
