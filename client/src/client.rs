@@ -1,15 +1,18 @@
 //! What a program sees: a client, its databases, and calls.
 
+mod call;
 #[cfg(feature = "shm")]
 mod local;
+mod side;
+mod transport;
 
-use std::future::Future;
-use std::marker::PhantomData;
-use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
-use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use call::{Again, Aside, Blocked, State};
+
+pub use self::call::Call;
+pub(crate) use self::side::Side;
 use crate::args::{self, Args};
 use crate::cache::{Cache, CacheStats, Found, Tracking};
 use crate::cluster::{Cluster, Redirection};
@@ -21,10 +24,11 @@ use crate::error::Error;
 use crate::held::Held;
 use crate::link::Listeners;
 use crate::options::{Endpoint, Options, Policy};
-use crate::queue::{Pushed, Route, Shape, Ticket, Traits};
+use crate::queue::{Pushed, Route, Shape, Traits};
 use crate::rows;
 use crate::scan::Scan;
-use crate::slot::{Gathering, Outcome, Slot, Target, ThreadWaker};
+use crate::slot::{Gathering, Outcome, Slot, Target};
+use crate::span::Span;
 use crate::stats::ClientStats;
 use crate::subscribe::{Kind, Subscription, Subscriptions};
 use crate::value::{FromValue, Value};
@@ -90,20 +94,11 @@ impl Client {
         options: Options,
         driver: impl FnOnce(Arc<Options>, Secrets, Listeners) -> Result<Arc<Shared>, Error>,
     ) -> Result<Client, Error> {
-        if let Endpoint::Memory { segment, create } = &options.endpoint {
-            #[cfg(feature = "shm")]
-            {
-                let memory = crate::memory::Local::attach(segment, *create)?;
-                return Ok(Client { connection: Connection::to_memory(Shared::without_driver(options), memory), cluster: None });
-            }
-            #[cfg(not(feature = "shm"))]
-            {
-                let _no_memory = (segment, create);
-                return Err(Error::usage("this build has no shared memory; build polder-client with the feature 'shm'"));
-            }
-        }
         let secrets = Secrets::of(&options)?;
-        let options = Arc::new(options);
+        let options = match Client::in_memory(options, &secrets)? {
+            Ok(client) => return Ok(client),
+            Err(options) => Arc::new(options),
+        };
         if let Endpoint::Cluster { .. } = &options.endpoint {
             let cluster = Cluster::new(Arc::clone(&options), secrets.clone());
             let secrets = secrets.with_guide(cluster.guide());
@@ -315,6 +310,11 @@ impl Db {
 
     /// Makes a call by its words.
     pub fn call<T: FromValue>(&self, args: impl Args) -> Call<T> {
+        let span = Span::of_call(&args, self.route.db, &self.client.connection.shared.options.endpoint);
+        self.call_anywhere(args).spanned(span)
+    }
+
+    fn call_anywhere<T: FromValue>(&self, args: impl Args) -> Call<T> {
         if self.client.is_cluster() {
             let mut request = Vec::new();
             args::encode(&args, &mut request);
@@ -342,7 +342,7 @@ impl Db {
 
     /// A call whose outcome is known.
     fn done<T>(&self, outcome: Outcome) -> Call<T> {
-        Call { client: self.client.clone(), side: None, state: State::Done(outcome), reply: PhantomData }
+        Call::new(self.client.clone(), None, State::Done(outcome))
     }
 
     fn call_here<T: FromValue>(&self, args: impl Args) -> Call<T> {
@@ -364,7 +364,7 @@ impl Db {
         args::encode(args, &mut request);
         let traits = rows::traits(&request).ok().filter(|traits| traits.caches)?;
         let slot = Arc::new(Slot::default());
-        let ended = |state| Some(Call { client: self.client.clone(), side: None, state, reply: PhantomData });
+        let ended = |state| Some(Call::new(self.client.clone(), None, state));
         // A timeout of the call's own, shorter than that of the flight, would want the flight's deadline to be moved.
         let due = self.due();
         let filling = match cache.ask(self.route.db, &request, rows::key(&request), &slot, due, self.may_wait) {
@@ -472,7 +472,7 @@ impl Db {
             }
             Err(error) => State::Done(Err(error)),
         };
-        Call { client: self.client.clone(), side, state, reply: PhantomData }
+        Call::new(self.client.clone(), side, state)
     }
 
     /// Sends a call that waits in the server over a side connection.
@@ -537,7 +537,7 @@ impl Db {
                 _ => client.connection.shared.tell(queue),
             }
         }
-        Call { client: self.client.clone(), side: None, state: State::Shared(slot), reply: PhantomData }
+        Call::new(self.client.clone(), None, State::Shared(slot))
     }
 }
 
@@ -555,97 +555,6 @@ impl ScanCommand {
             ScanCommand::Sscan => "SSCAN",
             ScanCommand::Hscan => "HSCAN",
             ScanCommand::Zscan => "ZSCAN",
-        }
-    }
-}
-
-/// A side connection for several calls in a row that depend on the connection's state (WATCH). Dropped before it is given
-/// back, the connection is closed, and what it watched is forgotten with it.
-pub(crate) struct Side {
-    db: Db,
-    connection: Option<Arc<Connection>>,
-    #[cfg(feature = "shm")]
-    caller: Option<std::sync::Mutex<polder_engine::Caller>>,
-}
-
-impl Side {
-    pub(crate) fn take(db: &Db) -> Result<Side, Error> {
-        #[cfg(feature = "shm")]
-        if let Some(memory) = &db.client.connection.memory {
-            return Ok(Side { db: db.clone(), connection: None, caller: Some(std::sync::Mutex::new(memory.caller())) });
-        }
-        let connection = db.client.connection.take_side()?;
-        connection.shared.queue().ends_with_break = true;
-        Ok(Side {
-            db: db.clone(),
-            connection: Some(connection),
-            #[cfg(feature = "shm")]
-            caller: None,
-        })
-    }
-
-    /// Requests that may have changed keys have been sent: what the client keeps of those is dropped, since the invalidation
-    /// comes over another connection, perhaps later than the reply.
-    pub(crate) fn wrote(&self, requests: &[u8]) {
-        self.db.client.connection.writes(Traits { moves: rows::moves(requests), ..Traits::SINGLE }, requests);
-    }
-
-    /// Makes a call on the side connection. The caller says what is known of it.
-    pub(crate) fn call<T: FromValue>(&self, traits: Traits, encode: impl FnOnce(&mut Vec<u8>)) -> Call<T> {
-        #[cfg(feature = "shm")]
-        if let Some(caller) = &self.caller {
-            let mut bytes = Vec::new();
-            encode(&mut bytes);
-            let mut caller = caller.lock().unwrap_or_else(PoisonError::into_inner);
-            return self.db.done(crate::memory::run_with(&mut caller, self.db.route.db, &bytes, traits));
-        }
-        let slot = Arc::new(Slot::default());
-        let mut target = Some(Target::Slot(Arc::clone(&slot)));
-        let state = match &self.connection {
-            Some(connection) => {
-                let mut queue = connection.shared.queue();
-                let route = Route { policy: Policy::Queue, ..self.db.route };
-                let pushed = queue.push(route, &mut target, self.db.due(), |out| {
-                    encode(out);
-                    Ok(traits)
-                });
-                match pushed {
-                    Ok(Pushed::Queued(ticket)) => {
-                        connection.shared.tell(queue);
-                        State::Queued(slot, ticket)
-                    }
-                    Ok(_) => State::Done(Err(Error::usage("a side connection holds another call"))),
-                    Err(error) => State::Done(Err(error)),
-                }
-            }
-            None => State::Done(Err(Error::usage("the side connection was given back"))),
-        };
-        Call { client: self.db.client.clone(), side: None, state, reply: PhantomData }
-    }
-
-    /// Whether an error says that another node of the cluster has the keys, which is known now.
-    pub(crate) fn is_moved(&self, error: &Error) -> bool {
-        self.db.client.redirection(error).is_some_and(|redirection| !redirection.asks)
-    }
-
-    /// Keeps the connection for the next call that wants one.
-    pub(crate) fn give_back(mut self) {
-        if let Some(connection) = self.connection.take() {
-            let mut queue = connection.shared.queue();
-            queue.ends_with_break = false;
-            let is_over = queue.closed.is_some();
-            drop(queue);
-            if !is_over {
-                self.db.client.connection.return_side(connection);
-            }
-        }
-    }
-}
-
-impl Drop for Side {
-    fn drop(&mut self) {
-        if let Some(connection) = &self.connection {
-            connection.shared.abort();
         }
     }
 }
@@ -693,236 +602,6 @@ impl Db {
     }
 }
 
-/// A call that waits for room in the queue.
-struct Blocked {
-    bytes: Vec<u8>,
-    traits: Traits,
-    route: Route,
-    due: Option<Due>,
-    slot: Arc<Slot>,
-    target: Option<Target>,
-}
-
-enum State {
-    Queued(Arc<Slot>, Ticket),
-    Blocked(Box<Blocked>),
-    /// The reply comes by way of the cache; others may wait for it, so that it is not taken back.
-    Shared(Arc<Slot>),
-    /// There is a reply, or none will come.
-    Done(Outcome),
-    /// The call waits in a thread of its own, which CLIENT UNBLOCK names by this number.
-    #[cfg(feature = "shm")]
-    Waiting(Arc<Slot>, Arc<std::sync::atomic::AtomicU64>),
-    Ended,
-}
-
-/// A side connection that one call has for itself.
-struct Aside {
-    connection: Arc<Connection>,
-    /// What the call may have changed when its reply comes, if there is a cache.
-    written: Option<(Traits, Vec<u8>)>,
-    /// What is sent to another node of a cluster if this one does not have the keys.
-    again: Option<Again>,
-}
-
-/// A call over a side connection that may have to be made again at another node.
-struct Again {
-    request: Vec<u8>,
-    traits: Traits,
-    db: Db,
-    due: Option<Due>,
-    hops: u8,
-}
-
-impl Again {
-    /// Makes the call at the node that has its keys.
-    fn send(mut self, to: &Redirection) -> Result<(State, Box<Aside>, Client), Error> {
-        self.hops += 1;
-        self.db.client.connection = Arc::clone(&to.connection);
-        let client = self.db.client.clone();
-        let slot = Arc::new(Slot::default());
-        let target = Some(Target::Slot(Arc::clone(&slot)));
-        let (state, mut aside) = self.db.send_aside(slot, target, self.due, |out| {
-            if to.asks {
-                args::encode(&"ASKING", out);
-            }
-            out.extend_from_slice(&self.request);
-            Ok(if to.asks { self.traits.asking() } else { self.traits })
-        })?;
-        aside.again = Some(self);
-        Ok((state, aside, client))
-    }
-}
-
-/// A call on its way: a future of its reply.
-///
-/// The call was queued when it was made. Dropped before it is written, it is taken back.
-#[must_use = "a call whose reply is not wanted is made by `fire()`"]
-pub struct Call<T> {
-    /// Keeps the connection open until the reply is there.
-    client: Client,
-    /// The connection that this call has for itself.
-    side: Option<Box<Aside>>,
-    state: State,
-    reply: PhantomData<fn() -> T>,
-}
-
-impl<T> Call<T> {
-    /// Whether the call waits in the server (BLPOP and its like), so that it may take its time, and may take something with it.
-    pub fn waits_in_server(&self) -> bool {
-        #[cfg(feature = "shm")]
-        if let State::Waiting(..) = self.state {
-            return true;
-        }
-        self.side.is_some()
-    }
-}
-
-impl Call<Value> {
-    /// As the future's `poll`, by a waker alone.
-    pub(crate) fn poll_outcome(&mut self, waker: &Waker) -> Poll<Outcome> {
-        self.poll_value(waker)
-    }
-
-    /// Gives the call an outcome that was taken from it, to be taken once more.
-    pub(crate) fn end(&mut self, outcome: Outcome) {
-        self.state = State::Done(outcome);
-    }
-}
-
-impl<T: FromValue> Call<T> {
-    /// Waits for the reply and keeps the thread: for programs without a runtime.
-    ///
-    /// # Errors
-    /// As the future.
-    pub fn wait(mut self) -> Result<T, Error> {
-        let waker = Waker::from(Arc::new(ThreadWaker(std::thread::current())));
-        loop {
-            match self.poll_value(&waker) {
-                Poll::Ready(outcome) => return outcome.and_then(T::from_value),
-                Poll::Pending => std::thread::park(),
-            }
-        }
-    }
-}
-
-impl<T> Call<T> {
-    /// Puts a call that waits for room into the queue, if there is room by now.
-    fn poll_room(&mut self, waker: &Waker) -> Poll<()> {
-        let State::Blocked(blocked) = &mut self.state else { return Poll::Ready(()) };
-        let shared = &self.client.connection.shared;
-        let mut queue = shared.queue();
-        let Blocked { bytes, traits, route, due, slot, target } = &mut **blocked;
-        let connection = &self.client.connection;
-        let pushed = queue.push(*route, target, *due, |out| {
-            // Replies that were kept while the call waited for room are dropped, too.
-            connection.writes(*traits, bytes);
-            out.extend_from_slice(bytes);
-            Ok(*traits)
-        });
-        self.state = match pushed {
-            Ok(Pushed::Queued(ticket)) => {
-                shared.tell(queue);
-                State::Queued(Arc::clone(slot), ticket)
-            }
-            Ok(Pushed::Aside) => State::Done(Err(Error::usage("a call that waits in the server cannot wait for room as well"))),
-            Ok(Pushed::Full) => match due.filter(|due| due.at <= Instant::now()) {
-                Some(due) => State::Done(Err(due.passed_in_queue(queue.len()))),
-                None => {
-                    queue.wait_for_room(waker, *due);
-                    shared.tell(queue);
-                    return Poll::Pending;
-                }
-            },
-            Err(error) => State::Done(Err(error)),
-        };
-        Poll::Ready(())
-    }
-
-    fn poll_value(&mut self, waker: &Waker) -> Poll<Result<Value, Error>> {
-        if self.poll_room(waker).is_pending() {
-            return Poll::Pending;
-        }
-        let outcome = match std::mem::replace(&mut self.state, State::Ended) {
-            State::Queued(slot, ticket) => match slot.poll(waker) {
-                Poll::Pending => {
-                    self.state = State::Queued(slot, ticket);
-                    return Poll::Pending;
-                }
-                Poll::Ready(outcome) => {
-                    // A side connection whose call timed out still waits in the server: it is not used again.
-                    if let Some(aside) = self.side.take() {
-                        let Aside { connection, written, again } = *aside;
-                        if let (Some(again), Err(error)) = (again.filter(|again| again.hops < HOPS_MAX), &outcome)
-                            && let Some(redirection) = self.client.redirection(error)
-                        {
-                            self.client.connection.return_side(connection);
-                            self.state = match again.send(&redirection) {
-                                Ok((state, aside, client)) => {
-                                    (self.side, self.client) = (Some(aside), client);
-                                    state
-                                }
-                                Err(error) => State::Done(Err(error)),
-                            };
-                            return self.poll_value(waker);
-                        }
-                        // The invalidation comes over the main connection, perhaps later than this reply.
-                        written.iter().for_each(|(traits, requests)| self.client.connection.writes(*traits, requests));
-                        match &outcome {
-                            Err(Error::TimedOut(_)) => connection.shared.abort(),
-                            _ => self.client.connection.return_side(connection),
-                        }
-                    }
-                    outcome
-                }
-            },
-            #[cfg(feature = "shm")]
-            State::Waiting(slot, id) => match slot.poll(waker) {
-                Poll::Pending => {
-                    self.state = State::Waiting(slot, id);
-                    return Poll::Pending;
-                }
-                Poll::Ready(outcome) => outcome,
-            },
-            State::Shared(slot) => match slot.poll(waker) {
-                Poll::Pending => {
-                    self.state = State::Shared(slot);
-                    return Poll::Pending;
-                }
-                Poll::Ready(outcome) => outcome,
-            },
-            State::Done(outcome) => outcome,
-            State::Blocked(_) | State::Ended => Err(Error::usage("the reply of this call was taken before; a call is awaited once")),
-        };
-        Poll::Ready(outcome)
-    }
-}
-
-impl<T: FromValue> Future for Call<T> {
-    type Output = Result<T, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.poll_value(context.waker()).map(|outcome| outcome.and_then(T::from_value))
-    }
-}
-
-impl<T> Drop for Call<T> {
-    fn drop(&mut self) {
-        #[cfg(feature = "shm")]
-        if let State::Waiting(slot, id) = &self.state {
-            self.client.end_waiting(slot, id);
-        }
-        if let State::Queued(slot, ticket) = &self.state
-            && slot.abandon()
-        {
-            match &self.side {
-                Some(side) => side.connection.shared.abort(),
-                None => self.client.connection.shared.queue().withdraw(*ticket),
-            }
-        }
-    }
-}
-
 /// Several calls that are sent together.
 #[must_use = "nothing is sent before `send()`"]
 pub struct Pipeline {
@@ -953,6 +632,13 @@ impl Pipeline {
     /// Sends the calls. The reply holds theirs, in order: ask for a tuple, a vector, or `Vec<Value>`, in which errors stand
     /// as [`Value::Error`].
     pub fn send<T: FromValue>(self) -> Call<T> {
+        let is_atomic = self.traits.shape == Shape::Transaction;
+        let name = if is_atomic { "MULTI" } else { "PIPELINE" };
+        let span = Span::of_call(&name, self.db.route.db, &self.db.client.connection.shared.options.endpoint);
+        self.send_anywhere().spanned(span)
+    }
+
+    fn send_anywhere<T: FromValue>(self) -> Call<T> {
         let Pipeline { db, bytes, mut traits, error } = self;
         let empty = || Error::usage("a pipeline without calls cannot be sent; add one by `call`");
         if let Some(error) = error.or_else(|| (traits.replies == 0).then(empty)) {

@@ -123,7 +123,7 @@ pub(crate) enum Wakeup {
 
 impl Shared {
     pub(crate) fn new(options: Arc<Options>, secrets: Secrets, wakeup: Wakeup) -> Shared {
-        let queue = Mutex::new(Queue::new(options.queue_calls_max, options.queue_bytes_max));
+        let queue = Mutex::new(Queue::new(options.queue.calls_max, options.queue.bytes_max));
         Shared { options, queue, wakeup, secrets }
     }
 

@@ -100,10 +100,7 @@ pub struct Options {
     /// The deadline of each call, from its making; `None` waits for ever. [`Db::within`](crate::Db::within) changes it for one call.
     pub timeout: Option<Duration>,
     pub policy: Policy,
-    /// The most calls that wait to be written.
-    pub queue_calls_max: usize,
-    /// The most bytes that wait to be written.
-    pub queue_bytes_max: usize,
+    pub queue: QueueLimits,
     /// The first pause before a reconnect; it doubles up to [`Options::backoff_max`], and chance takes off up to half.
     pub backoff_min: Duration,
     pub backoff_max: Duration,
@@ -113,12 +110,31 @@ pub struct Options {
     pub tls: Option<TlsOptions>,
     /// Keeps replies for [`Db::cached`](crate::Db::cached); `None` keeps none.
     pub cache: Option<CacheOptions>,
+    pub transport: Transport,
+}
+
+/// How much may wait to be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueueLimits {
+    pub calls_max: usize,
+    pub bytes_max: usize,
+}
+
+/// What calls go over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Transport {
+    #[default]
+    Socket,
+    /// The segment of the server, if it is a Polder of this machine whose segment may be attached (feature `shm`); else the socket.
+    /// The server is asked for it while the client is made, for [`Options::connect_timeout`] at the most. As with
+    /// [`Endpoint::Memory`], only the permissions of the segment hold, and no access list.
+    Auto,
 }
 
 impl std::fmt::Debug for Options {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Options { endpoint, user, password, database, name, connect_timeout, timeout, policy, queue_calls_max, .. } = self;
-        let Options { queue_bytes_max, backoff_min, backoff_max, ping_interval, tls, cache, .. } = self;
+        let Options { endpoint, user, password, database, name, connect_timeout, timeout, policy, queue, .. } = self;
+        let Options { backoff_min, backoff_max, ping_interval, tls, cache, transport, .. } = self;
         out.debug_struct("Options")
             .field("endpoint", endpoint)
             .field("user", user)
@@ -128,13 +144,13 @@ impl std::fmt::Debug for Options {
             .field("connect_timeout", connect_timeout)
             .field("timeout", timeout)
             .field("policy", policy)
-            .field("queue_calls_max", queue_calls_max)
-            .field("queue_bytes_max", queue_bytes_max)
+            .field("queue", queue)
             .field("backoff_min", backoff_min)
             .field("backoff_max", backoff_max)
             .field("ping_interval", ping_interval)
             .field("tls", tls)
             .field("cache", cache)
+            .field("transport", transport)
             .finish()
     }
 }
@@ -150,13 +166,13 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(5),
             timeout: Some(Duration::from_secs(5)),
             policy: Policy::Queue,
-            queue_calls_max: 1_000_000,
-            queue_bytes_max: 256 << 20,
+            queue: QueueLimits { calls_max: 1_000_000, bytes_max: 256 << 20 },
             backoff_min: Duration::from_millis(10),
             backoff_max: Duration::from_secs(2),
             ping_interval: Duration::from_secs(15),
             tls: None,
             cache: None,
+            transport: Transport::Socket,
         }
     }
 }
@@ -281,8 +297,8 @@ fn option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
         "timeout_ms" => options.timeout = Some(millis(value)?).filter(|timeout| !timeout.is_zero()),
         "connect_timeout_ms" => options.connect_timeout = millis(value)?,
         "ping_interval_ms" => options.ping_interval = millis(value)?,
-        "queue_calls_max" => options.queue_calls_max = number(name, value)?,
-        "queue_bytes_max" => options.queue_bytes_max = number(name, value)?,
+        "queue_calls_max" => options.queue.calls_max = number(name, value)?,
+        "queue_bytes_max" => options.queue.bytes_max = number(name, value)?,
         "cache_bytes_max" => options.cache = Some(CacheOptions { bytes_max: number(name, value)?, tracking: Tracking::Default }),
         "tls_ca" => tls(options, name)?.ca = Some(value.to_owned()),
         "tls_cert" => tls(options, name)?.certificate = Some(value.to_owned()),
@@ -300,8 +316,18 @@ fn option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
                 _ => return Err(Error::usage(format!("policy={value}: write fail-fast, queue or block"))),
             }
         }
+        "transport" => {
+            options.transport = match (value, &options.endpoint) {
+                ("socket", _) => Transport::Socket,
+                ("auto", Endpoint::Tcp { .. }) => Transport::Auto,
+                ("auto", _) => {
+                    return Err(Error::usage("transport=auto is for redis://host:port; polder://shm:NAME names the memory itself"));
+                }
+                _ => return Err(Error::usage(format!("transport={value}: write socket or auto"))),
+            }
+        }
         _ => {
-            let known = "db, name, timeout_ms, connect_timeout_ms, ping_interval_ms, queue_calls_max, queue_bytes_max, cache_bytes_max, policy, create, tls_ca, tls_cert, tls_key";
+            let known = "db, name, timeout_ms, connect_timeout_ms, ping_interval_ms, queue_calls_max, queue_bytes_max, cache_bytes_max, policy, transport, create, tls_ca, tls_cert, tls_key";
             return Err(Error::usage(format!("the URL's option '{name}' is unknown; there are {known}")));
         }
     }

@@ -102,19 +102,70 @@ async fn the_suite_holds_with_a_newer_server() {
 
 #[tokio::test]
 async fn the_suite_holds_with_polder_serve() {
+    let segment = Segment::new("server");
+    run_beside(polder(&segment)).await;
+}
+
+fn polder(segment: &Segment) -> Option<Server> {
     let program = target().join("debug/polder");
     if !program.exists() {
         eprintln!("there is no {}: run `cargo build -p polder`; not tested", program.display());
-        return;
+        return None;
     }
-    let segment = Segment::new("server");
-    run_beside(Server::start(&program, &["serve", "--segment", &segment.0, "--threads", "1"])).await;
+    Server::start(&program, &["serve", "--segment", &segment.0, "--threads", "1"])
 }
 
 #[tokio::test]
 async fn the_suite_holds_with_shared_memory() {
     let segment = Segment::new("memory");
     run(&Way::new(format!("polder://{}?create=yes", segment.0), false)).await;
+}
+
+#[tokio::test]
+async fn the_suite_holds_with_the_memory_behind_a_server() {
+    let segment = Segment::new("behind");
+    let Some(server) = polder(&segment) else { return };
+    run(&Way::new(format!("{}?transport=auto", server.url()), false)).await;
+}
+
+#[tokio::test]
+async fn a_server_without_a_memory_is_used_over_its_socket() {
+    let Some(server) = Server::start(Path::new("redis-server"), &["--save", ""]) else { return };
+    let client = Client::connect(&format!("{}?transport=auto", server.url())).expect("connects");
+    client.db(3).set::<()>("k", "v", ()).await.expect("sets");
+    assert!(client.stats().traffic.bytes_sent > 0, "{:?}", client.stats());
+}
+
+/// A server that names a segment of this machine, as one in a container may that has a segment of the same name.
+#[tokio::test]
+async fn a_memory_of_the_same_name_that_is_not_the_servers_is_left_alone() {
+    let segment = Segment::new("other");
+    let own = Client::connect(&format!("polder://{}?create=yes", segment.0)).expect("attaches");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let info = format!("# Server\r\nrun_id:0123456789abcdef\r\n# Polder\r\nsegment:{}\r\n", segment.0);
+    std::thread::spawn(move || {
+        while let Ok((mut socket, _)) = listener.accept() {
+            let reply = format!("${}\r\n{info}\r\n", info.len());
+            std::thread::spawn(move || {
+                let mut room = [0; 4096];
+                while let Ok(count @ 1..) = std::io::Read::read(&mut socket, &mut room) {
+                    let asked = String::from_utf8_lossy(&room[..count]).into_owned();
+                    let reply = match () {
+                        () if asked.contains("INFO") => reply.as_str(),
+                        () if asked.contains("NUMSUB") => "*2\r\n$1\r\nc\r\n:0\r\n",
+                        () => "+OK\r\n",
+                    };
+                    if std::io::Write::write_all(&mut socket, reply.as_bytes()).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    let client = Client::connect(&format!("redis://127.0.0.1:{port}?transport=auto")).expect("connects");
+    client.db(0).set::<()>("k", "v", ()).await.expect("sets, at the server");
+    assert_eq!(own.db(0).get::<Option<String>>("k").await.expect("reads"), None);
 }
 
 async fn strings(way: &Way) {

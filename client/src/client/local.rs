@@ -55,7 +55,7 @@ impl Db {
         let slot = Arc::new(Slot::default());
         let due = self.due().filter(|_| !self.may_wait);
         match memory.run_aside(self.route.db, request, &slot, due) {
-            Ok(id) => Call { client: self.client.clone(), side: None, state: State::Waiting(slot, id), reply: std::marker::PhantomData },
+            Ok(id) => Call::new(self.client.clone(), None, State::Waiting(slot, id)),
             Err(error) => self.done(Err(error)),
         }
     }
