@@ -87,6 +87,9 @@ impl Memory {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
+    /// A follower that has a copy of the data takes the position before it copies. Changes that were made meanwhile are in the copy, and it sees them again:
+    /// so it must not apply commands that count or append twice, but read again from the memory what has become of their keys.
+    ///
     /// # Errors
     /// [`Stop::Refused`] where the stream has another identity by now, or is not kept from there on: the follower begins anew with a copy of the data, and
     /// follows from the position that it took before it copied. [`Stop::Fault`].
@@ -164,12 +167,14 @@ impl Changes<'_> {
                 self.position.db = self.reader.db;
                 return Ok(Some(Changed { commands, position: self.position.clone() }));
             }
-            self.log().merge()?;
+            // Where there is no memory to merge more, what has been merged is read first: then it need not be kept any longer.
+            let merged = self.log().merge();
             let before = self.read;
             self.read = self.memory.table().log().read(before, self.reader.room(), READ_BYTES).map_err(refused)?;
             // What has been read while the stream was the same belongs to it.
             self.check_stream()?;
             if self.read == before {
+                merged?;
                 return Ok(None);
             }
         }
@@ -275,7 +280,7 @@ impl Reader {
 mod tests {
     use super::*;
 
-    /// Reads a stream that comes in pieces of so many bytes; returns its transactions, and the place behind each.
+    /// Reads a stream that comes in pieces of this many bytes; returns its transactions, and the place behind each.
     fn read(stream: &[u8], piece: usize) -> Vec<(Vec<ChangeCommand>, u64)> {
         let (mut reader, mut found, mut place) = (Reader::new(None), Vec::new(), 0);
         for piece in stream.chunks(piece) {

@@ -143,6 +143,35 @@ fn a_follower_goes_on_where_it_stopped() {
     assert!(memory.changes(Some(position)).is_err());
 }
 
+/// In a full memory, where nothing more can be merged, a follower reads what has been.
+#[test]
+fn a_follower_in_a_full_memory_reads_what_is_there() {
+    let scratch = Scratch::new("full");
+    let mut changes = scratch.0.changes(None).expect("a log");
+    let (cache, log) = (scratch.0.database(0), scratch.0.table().log());
+    cache.set(b"first", b"1").expect("room");
+    log.merge().expect("room");
+    cache.set(b"second", [b'x'; 40_000]).expect("room");
+    let seat = scratch.0.table().seat().expect("a seat");
+    let mut filler = Vec::new();
+    for _ in 0..3 {
+        while let Ok(node) = seat.make(polder_shm::node::NodeKind::Data, 16_000) {
+            filler.push(node);
+        }
+        seat.commit(0).expect("nothing goes out of use");
+    }
+    let first = changes.next().expect("it is merged").expect("a change");
+    assert_eq!(first.commands[0].words[1], b"first");
+    assert!(changes.next().expect_err("no room for the second").to_string().contains("OOM"), "{filler:?}");
+    for nodes in filler.chunks(100) {
+        nodes.iter().try_for_each(|node| seat.note_old(*node, false)).expect("room in the journal");
+        seat.commit(nodes.len() as u64).expect("room again");
+    }
+    let second = changes.next().expect("room").expect("a change");
+    assert_eq!(second.commands[0].words[1], b"second");
+    scratch.is_whole();
+}
+
 /// A follower holds up no writer: one that is too slow for what is kept is told so, with the place that it has lost.
 #[test]
 fn a_follower_that_is_too_slow_is_told_that_it_has_lost_its_place() {
