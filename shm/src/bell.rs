@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bell_belongs_to_a_user_who_may_write_to_the_segment() {
+    fn a_bell_belongs_to_a_user_that_may_write_to_the_segment() {
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         let of = |user: u32, group: u32, mode: u32| {
             let mut state = rustix::fs::fstat(&file).unwrap();

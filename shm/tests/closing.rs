@@ -260,7 +260,7 @@ fn emptying(flaw: Flaw, mortal: bool) {
 }
 
 #[test]
-fn what_is_swapped_away_is_written_no_more_whoever_dies() {
+fn no_write_reaches_a_database_that_was_swapped_away_at_any_death() {
     explore(|| swapping(Flaw::None, false));
     explore(|| swapping(Flaw::None, true));
 }
@@ -279,13 +279,13 @@ fn the_model_catches_a_look_at_the_roots_before_the_maps_lock() {
 
 #[test]
 #[should_panic(expected = "written under another number")]
-fn the_model_catches_who_reopens_too_early() {
+fn the_model_catches_a_writer_that_reopens_too_early() {
     find(|| swapping(Flaw::ReopensTooEarly, false));
 }
 
 #[test]
 #[should_panic(expected = "written under another number")]
-fn the_model_catches_a_swap_that_waits_for_nobody() {
+fn the_model_catches_a_swap_that_waits_for_no_writer() {
     find(|| swapping(Flaw::Hurries, false));
 }
 
@@ -303,7 +303,7 @@ fn what_is_written_into_several_databases_is_emptied_before_or_after_as_a_whole(
 
 #[test]
 #[should_panic(expected = "half of it was emptied")]
-fn the_model_catches_a_flush_that_waits_for_nobody() {
+fn the_model_catches_a_flush_that_waits_for_no_writer() {
     find(|| emptying(Flaw::Hurries, false));
 }
 
@@ -315,6 +315,6 @@ fn the_model_catches_a_flush_that_waits_before_it_has_locked_the_map() {
 
 #[test]
 #[should_panic(expected = "half of it was emptied")]
-fn the_model_catches_a_writer_into_several_who_looks_before_he_closes() {
+fn the_model_catches_a_writer_into_several_that_looks_before_it_closes() {
     find(|| emptying(Flaw::LooksTooEarly, false));
 }

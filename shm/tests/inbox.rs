@@ -86,7 +86,7 @@ fn a_full_inbox_counts_what_it_loses() {
 }
 
 #[test]
-fn letters_that_nobody_reads_leave_others_an_eighth_of_the_segment() {
+fn unread_messages_leave_an_eighth_of_the_segment_free() {
     let guard = Guard::shm("inbox-space");
     let ceiling = 128 * MIB;
     let segment = Segment::create(&guard.0, &SegmentOptions { ceiling, ..SegmentOptions::default() }).unwrap();

@@ -39,7 +39,7 @@ fn what_one_mapping_writes_another_reads() {
 }
 
 #[test]
-fn growth_is_seen_by_those_who_were_there_before() {
+fn growth_is_seen_by_earlier_mappings() {
     for guard in each_kind("grow") {
         let first = create(&guard.0).unwrap();
         let second = attach(&guard.0).unwrap();
@@ -107,7 +107,7 @@ fn the_memory_taken_at_the_start_is_zero() {
 }
 
 #[test]
-fn a_removed_segment_lives_on_for_those_who_have_it() {
+fn a_removed_segment_stays_usable_for_attached_processes() {
     for guard in each_kind("remove") {
         let mapping = create(&guard.0).unwrap();
         word(&mapping, 4096).store(1, Ordering::Relaxed);

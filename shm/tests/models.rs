@@ -442,7 +442,7 @@ mod publish {
 }
 
 #[test]
-fn readers_see_all_of_a_transaction_or_nothing_whoever_dies() {
+fn readers_see_all_of_a_transaction_or_nothing_at_any_death() {
     explore(|| publish::committing(true));
 }
 
@@ -759,7 +759,7 @@ mod inbox {
 }
 
 #[test]
-fn letters_come_once_and_in_order_whoever_dies() {
+fn messages_come_once_and_in_order_at_any_death() {
     explore(|| inbox::sending(inbox::Rules { pins: true, minds_cover: true }));
 }
 
@@ -873,7 +873,7 @@ mod bell {
 }
 
 #[test]
-fn a_sleeper_is_woken_for_every_letter_whoever_dies() {
+fn a_sleeper_is_woken_for_every_message_at_any_death() {
     explore(|| bell::ringing(bell::Rules::AsBuilt));
 }
 
@@ -947,7 +947,7 @@ mod interest {
 }
 
 #[test]
-fn who_listens_is_known_to_listen_whoever_stops_listening() {
+fn a_listening_seat_shows_in_the_header_while_another_stops_listening() {
     explore(|| interest::coming_and_going(true));
 }
 

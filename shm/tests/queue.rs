@@ -395,36 +395,36 @@ fn queue(flaw: Flaw) {
 }
 
 #[test]
-fn all_who_wait_are_served_once_and_in_their_order_whoever_is_late() {
+fn all_waiting_clients_are_served_once_and_in_order_although_some_are_late() {
     explore(|| queue(Flaw::None));
 }
 
 #[test]
 #[should_panic(expected = "nobody comes for what lies there")]
-fn the_model_catches_one_who_goes_and_does_not_wake_the_next() {
+fn the_model_catches_a_client_that_leaves_and_does_not_wake_the_next() {
     find(|| queue(Flaw::LeavesQuietly));
 }
 
 #[test]
 #[should_panic(expected = "somebody has lost his place")]
-fn the_model_catches_a_mark_of_which_nobody_is_told() {
+fn the_model_catches_a_mark_of_which_its_client_is_not_told() {
     find(|| queue(Flaw::TellsNobody));
 }
 
 #[test]
 #[should_panic(expected = "somebody has lost his place")]
-fn the_model_catches_one_who_is_marked_and_not_told_later() {
+fn the_model_catches_a_marked_client_that_is_not_told_later() {
     find(|| queue(Flaw::ForgetsTheUntold));
 }
 
 #[test]
 #[should_panic(expected = "another one has been woken")]
-fn the_model_catches_one_who_asks_what_a_key_holds_beside_a_push() {
+fn the_model_catches_a_look_at_a_key_during_a_push() {
     find(|| queue(Flaw::Glimpses));
 }
 
 #[test]
 #[should_panic(expected = "another one came before")]
-fn the_model_catches_one_who_comes_and_takes_what_lies_there_for_others() {
+fn the_model_catches_a_newcomer_that_takes_an_element_of_others() {
     find(|| queue(Flaw::ComesFirst));
 }

@@ -160,7 +160,7 @@ fn a_snapshot_is_of_one_instant_beside_writers_of_two_keys() {
 
 #[test]
 #[should_panic(expected = "not of one instant")]
-fn the_model_catches_a_snapshot_that_waits_for_nobody() {
+fn the_model_catches_a_snapshot_that_waits_for_no_writer() {
     find(|| instant(Flaw::WaitsForNobody));
 }
 

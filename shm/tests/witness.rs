@@ -132,7 +132,7 @@ fn a_killed_process_is_seen_dead_at_once() {
 }
 
 #[test]
-fn of_many_who_find_the_dead_one_recovers() {
+fn one_of_many_threads_recovers_a_dead_seat() {
     let stage = Stage::new("many");
     let owner = stage.owner(|| 0);
     assert_eq!(outcome(owner), 0, "an exit without release is a death, too");
@@ -192,7 +192,7 @@ fn a_stopped_process_is_alive() {
 }
 
 #[test]
-fn whoever_becomes_another_program_is_dead() {
+fn a_thread_that_executes_another_program_is_dead() {
     let stage = Stage::new("exec");
     let owner = stage.owner(|| {
         let argument = [c"sleep".as_ptr(), c"60".as_ptr(), std::ptr::null()];

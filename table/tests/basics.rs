@@ -336,7 +336,7 @@ fn transactions_of_one_key_do_what_others_do() {
 }
 
 #[test]
-fn who_declares_nothing_waits_for_what_was_met_out_of_order() {
+fn a_transaction_without_declared_keys_waits_for_a_key_met_out_of_order() {
     let place = Place::new();
     let keys = [&b"one"[..], b"other"];
     // One of the two orders is the wrong one.

@@ -73,7 +73,7 @@ fn while_slabs_are_locked_until<R>(rest: impl FnOnce(mpsc::Receiver<()>) + Send,
 }
 
 #[test]
-fn who_holds_slabs_for_long_delays_one_call_and_not_each() {
+fn a_thread_that_holds_slabs_delays_one_call_and_not_each() {
     let place = &Place::with_ceiling(4 << 20);
     fill(place, 2_000, |number| number.to_le_bytes().to_vec());
     place.table.seat().expect("a seat").empty_caches();
@@ -148,7 +148,7 @@ fn many_keys_are_deleted_from_a_full_memory_at_once() {
 }
 
 #[test]
-fn who_deletes_waits_for_the_reserve_while_others_hold_it_locked() {
+fn a_deletion_waits_for_the_reserve_while_others_hold_it_locked() {
     let place = &Place::with_ceiling(4 << 20);
     fill_wholly(place);
     while_slabs_are_locked(place, || try_to_remove(place, &(0..1_000).collect::<Vec<u32>>()));

@@ -70,7 +70,7 @@ fn locking<'p>(place: &'p Place, key: &'p [u8]) -> impl FnOnce(&dyn Fn()) + Send
 }
 
 #[test]
-fn a_stopped_sweeper_stops_nobody_else() {
+fn a_stopped_sweeper_stops_no_other_call() {
     let place = &Place::new();
     place.set(0, b"key", &[1; 500], None);
     place.run(|txn| txn.flush(Some(0)));
@@ -79,7 +79,7 @@ fn a_stopped_sweeper_stops_nobody_else() {
 }
 
 #[test]
-fn who_cannot_sweep_because_somebody_is_stopped_looks_less_and_less_often() {
+fn a_sweep_that_a_stopped_thread_blocks_is_tried_less_and_less_often() {
     let place = &Place::new();
     place.set(0, b"key", &[1; 500], None);
     place.run(|txn| txn.flush(Some(0)));
@@ -101,7 +101,7 @@ fn who_cannot_sweep_because_somebody_is_stopped_looks_less_and_less_often() {
 }
 
 #[test]
-fn an_expired_key_that_somebody_holds_is_collected_later() {
+fn an_expired_key_that_is_locked_is_removed_later() {
     let place = &Place::new();
     place.set(0, b"key", b"1", Some(polder_base::time::now_ms() + 5));
     std::thread::sleep(Duration::from_millis(10));
@@ -199,7 +199,7 @@ fn fields_that_have_expired_are_collected_and_the_key_goes_with_the_last() {
 }
 
 #[test]
-fn fields_of_a_hash_that_somebody_holds_are_collected_later() {
+fn expired_fields_of_a_locked_hash_are_removed_later() {
     let place = &Place::new();
     set_fields(place, 0, b"key", 20, |_| Some(polder_base::time::now_ms()));
     let took = while_held(locking(place, b"key"), || chore(place));
@@ -210,7 +210,7 @@ fn fields_of_a_hash_that_somebody_holds_are_collected_later() {
 }
 
 #[test]
-fn eviction_passes_over_keys_that_somebody_holds() {
+fn eviction_passes_over_locked_keys() {
     let place = &Place::new();
     (0..400u32).for_each(|number| place.set(0, &number.to_le_bytes(), &[1; 1_000], None));
     let memory_max = place.table.claimed() - 100_000;
@@ -249,7 +249,7 @@ fn eviction_of_short_strings_makes_room_and_stops_there() {
 }
 
 #[test]
-fn eviction_ends_when_somebody_holds_every_key() {
+fn eviction_ends_when_every_key_is_locked() {
     let place = &Place::new();
     place.set(0, b"key", &[1; 1_000], None);
     place.table.set_limits(Limits { memory_max: 1, policy: Policy::AllkeysLru, ..Limits::default() });
@@ -259,7 +259,7 @@ fn eviction_ends_when_somebody_holds_every_key() {
 }
 
 #[test]
-fn who_has_little_patience_is_told_that_a_key_is_busy() {
+fn a_call_with_a_short_limit_fails_for_a_locked_key() {
     let place = &Place::new();
     place.set(0, b"key", b"1", None);
     while_held(locking(place, b"key"), || {
@@ -297,7 +297,7 @@ fn keys_are_counted_while_a_stopped_process_changes_the_map() {
 }
 
 #[test]
-fn a_free_lock_that_the_dead_left_starving_is_taken_by_who_has_little_patience() {
+fn a_free_lock_that_dead_waiters_left_starving_is_taken_within_a_short_limit() {
     let place = Place::new();
     let (segment, seat) = (place.table.segment(), place.table.seat().expect("a seat"));
     segment.publish(SWEEP_LOCK, polder_shm::lock::STARVING);

@@ -172,7 +172,7 @@ fn a_pass_ends_though_several_values_of_one_extent_are_large() {
 }
 
 #[test]
-fn who_reads_and_writes_meanwhile_finds_all_as_it_is() {
+fn compaction_changes_nothing_for_readers_and_writers() {
     let place = &Place::with_ceiling(24 << 20);
     let count = fill(place, "old", 1_000);
     let left = &thin_out(place, "old", count, 6);
@@ -222,7 +222,7 @@ fn a_full_memory_stays_full_and_says_so_soon() {
 }
 
 #[test]
-fn who_has_retired_enough_waits_for_a_reader_that_holds_it_but_not_for_ever() {
+fn a_write_waits_for_a_reader_that_holds_retired_nodes_but_not_for_ever() {
     let place = &Place::with_ceiling(8 << 20);
     let count = fill(place, "full", 1_000);
     assert!((count - 4..count).all(|number| place.remove(0, format!("full:{number}").as_bytes())));
@@ -254,7 +254,7 @@ fn who_has_retired_enough_waits_for_a_reader_that_holds_it_but_not_for_ever() {
 }
 
 #[test]
-fn marks_of_somebody_who_has_gone_keep_no_memory() {
+fn marks_of_a_process_that_has_ended_keep_no_memory() {
     let place = &Place::with_ceiling(8 << 20);
     let count = fill(place, "old", 1_000);
     thin_out(place, "old", count, 8);

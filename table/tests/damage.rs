@@ -45,7 +45,7 @@ fn bucket_locks(place: &Place) -> Vec<u64> {
 }
 
 #[test]
-fn a_lock_of_somebody_who_does_not_know_of_it_is_given_back() {
+fn a_lock_whose_owner_has_no_item_for_it_is_given_back() {
     for seat in [0, 1, 900, 4_094] {
         let place = with_a_key();
         for word in bucket_locks(&place) {

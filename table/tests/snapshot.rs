@@ -292,7 +292,7 @@ fn one_key_is_found_as_it_was() {
 }
 
 #[test]
-fn who_holds_a_lock_and_does_not_go_on_is_named() {
+fn a_stopped_holder_of_a_lock_is_named() {
     let place = &Place::new();
     place.set(0, b"key", b"1", None);
     let (held, is_held) = std::sync::mpsc::channel();

@@ -83,7 +83,7 @@ fn no_increment_is_lost() {
 }
 
 #[test]
-fn a_declaration_in_the_midst_of_a_transaction_waits_for_nobody_out_of_order() {
+fn a_declaration_within_a_transaction_waits_for_no_lock_out_of_order() {
     let place = &Place::new();
     let held = &Barrier::new(2);
     for more in [&[][..], &[(2, &b"third"[..])]] {
@@ -241,7 +241,7 @@ fn a_record_that_is_read_the_short_way_is_whole_however_often_it_is_replaced() {
 }
 
 #[test]
-fn plain_values_are_whole_whoever_writes_them_how() {
+fn plain_values_are_whole_on_every_path_that_writes_them() {
     const KEYS: usize = 40;
     let place = &Place::new();
     let name = |number: usize| format!("plain:{number:03}").into_bytes();

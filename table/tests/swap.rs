@@ -143,7 +143,7 @@ fn write_impatiently(place: &Place, db: u16) -> Result<(), Stop> {
 }
 
 #[test]
-fn who_stands_still_while_he_closes_holds_up_who_swaps_and_nobody_else() {
+fn a_writer_that_stops_while_it_closes_holds_up_swaps_only() {
     do_and_stand_still(|seat| seat.close(0b111, false));
     let place = &Place::new();
     (0..3).for_each(|db| place.set(db, KEYS[0], b"old", None));
@@ -176,7 +176,7 @@ fn who_stands_still_while_he_closes_holds_up_who_swaps_and_nobody_else() {
 }
 
 #[test]
-fn who_empties_a_database_waits_for_who_writes_into_several() {
+fn a_flush_waits_for_writers_into_several_databases() {
     do_and_stand_still(|seat| seat.close(0b11, true));
     let place = &Place::new();
     (0..2).for_each(|db| place.set(db, KEYS[0], b"old", None));
@@ -197,7 +197,7 @@ fn who_empties_a_database_waits_for_who_writes_into_several() {
 }
 
 #[test]
-fn who_empties_a_database_waits_for_nobody_who_writes_into_one() {
+fn a_flush_does_not_wait_for_writers_into_one_database() {
     do_and_stand_still(|seat| seat.close(0b1, false));
     let place = &Place::new();
     place.set(0, KEYS[0], b"old", None);
@@ -209,7 +209,7 @@ fn who_empties_a_database_waits_for_nobody_who_writes_into_one() {
 }
 
 #[test]
-fn who_changes_other_databases_waits_for_nobody() {
+fn a_change_of_other_databases_waits_for_no_writer() {
     do_and_stand_still(|seat| seat.close(0b11, true));
     let place = &Place::new();
     (2..4).for_each(|db| place.set(db, KEYS[0], format!("{db}").as_bytes(), None));
@@ -222,7 +222,7 @@ fn who_changes_other_databases_waits_for_nobody() {
 }
 
 #[test]
-fn who_has_no_patience_asks_for_the_map_once_and_then_looks_whether_the_other_has_gone_on() {
+fn a_swap_with_a_short_limit_locks_the_map_once_and_then_watches_the_writer() {
     do_and_stand_still(|seat| seat.close(0b1, false));
     let place = &Place::new();
     place.set(0, KEYS[0], b"old", None);

@@ -33,7 +33,7 @@ fn what_one_server_forbids_no_server_does() {
 }
 
 #[test]
-fn who_is_deleted_is_disconnected_everywhere() {
+fn a_deleted_user_is_disconnected_everywhere() {
     let (one, other) = two_doors("--threads 2");
     let (mut admin, mut near, mut far, mut idle) = (one.client(), one.client(), other.client(), other.client());
     assert_eq!(admin.ask("ACL SETUSER ann on nopass ~* +@all"), "+OK");
@@ -52,7 +52,7 @@ fn who_is_deleted_is_disconnected_everywhere() {
 }
 
 #[test]
-fn who_may_no_longer_pop_gets_nothing_of_what_he_waits_for() {
+fn a_waiting_client_that_may_no_longer_pop_gets_nothing() {
     let (one, other) = two_doors("");
     let (mut admin, mut waits, mut next) = (one.client(), other.client(), other.client());
     for (change, complaint) in [
@@ -73,7 +73,7 @@ fn who_may_no_longer_pop_gets_nothing_of_what_he_waits_for() {
 }
 
 #[test]
-fn a_subscriber_who_may_no_longer_hear_is_disconnected() {
+fn a_subscriber_that_may_no_longer_receive_is_disconnected() {
     let (one, other) = two_doors("");
     let (mut admin, mut stays, mut goes) = (one.client(), other.client(), other.client());
     assert_eq!(admin.ask("ACL SETUSER ann on nopass +@all &a &b"), "+OK");

@@ -107,7 +107,7 @@ fn comes(client: &Client<TcpStream>) -> Option<String> {
 }
 
 #[test]
-fn a_stopped_holder_of_a_lock_makes_those_wait_who_want_it_and_nobody_else() {
+fn a_stopped_holder_of_a_lock_delays_only_clients_that_want_it() {
     if let Ok(segment) = std::env::var(SEGMENT) {
         hold(&segment);
     }
@@ -158,7 +158,7 @@ fn a_stopped_holder_of_a_lock_makes_those_wait_who_want_it_and_nobody_else() {
 }
 
 #[test]
-fn the_key_of_a_killed_holder_is_soon_written_by_who_waits_for_it() {
+fn the_key_of_a_killed_holder_is_soon_written_by_a_waiting_client() {
     if let Ok(segment) = std::env::var(SEGMENT) {
         hold(&segment);
     }
@@ -180,7 +180,7 @@ fn the_key_of_a_killed_holder_is_soon_written_by_who_waits_for_it() {
 }
 
 #[test]
-fn who_sends_no_more_or_has_hung_up_has_his_say_when_the_lock_is_free() {
+fn requests_of_a_half_closed_connection_run_when_the_lock_is_free() {
     if let Ok(segment) = std::env::var(SEGMENT) {
         hold(&segment);
     }
@@ -208,7 +208,7 @@ fn who_sends_no_more_or_has_hung_up_has_his_say_when_the_lock_is_free() {
 }
 
 #[test]
-fn a_client_who_waits_for_a_lock_can_be_killed_and_a_server_with_one_stops() {
+fn a_client_that_waits_for_a_lock_can_be_killed_and_a_server_with_one_stops() {
     if let Ok(segment) = std::env::var(SEGMENT) {
         hold(&segment);
     }

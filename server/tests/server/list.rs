@@ -3,7 +3,7 @@ use crate::door::{Door, Place};
 use crate::waiting::{send, until_waiting};
 
 #[test]
-fn elements_go_to_those_who_wait_in_the_order_of_their_arrival_across_servers() {
+fn elements_go_to_waiting_clients_in_the_order_of_their_arrival_across_servers() {
     let place = Place::new();
     let port = || polder_testkit::process::free_port().expect("a free port");
     let (one, other) = (Door::on(place.clone(), port(), ""), Door::on(place, port(), ""));

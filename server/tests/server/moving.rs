@@ -61,7 +61,7 @@ fn where_it_cannot_listen_all_is_as_before() {
 }
 
 #[test]
-fn two_who_change_port_and_bind_at_once_leave_doors_and_settings_that_agree() {
+fn two_clients_that_change_port_and_bind_at_once_leave_listeners_and_settings_that_agree() {
     let door = Door::open("--threads 2");
     let ports = [door.address.port(), free_port().expect("a free port")];
     let binds = ["127.0.0.1", "127.0.0.1 127.0.0.2"];
@@ -83,7 +83,7 @@ fn two_who_change_port_and_bind_at_once_leave_doors_and_settings_that_agree() {
 }
 
 #[test]
-fn who_waits_at_a_door_that_closes_is_let_in() {
+fn a_client_that_waits_at_a_closing_listener_is_accepted() {
     const COUNT: usize = 40;
     let door = Door::open("--threads 1 --enable-debug-command yes");
     let mut actor = door.client();
@@ -101,7 +101,7 @@ fn who_waits_at_a_door_that_closes_is_let_in() {
 }
 
 #[test]
-fn a_move_that_fails_is_felt_by_nobody() {
+fn a_move_that_fails_changes_nothing_for_clients() {
     let door = Door::open("--share-port no --threads 2");
     let port = door.address.port();
     let mut actor = door.client();
@@ -126,7 +126,7 @@ fn a_move_that_fails_is_felt_by_nobody() {
 }
 
 #[test]
-fn a_server_that_stops_while_it_moves_stops_and_leaves_nobody_behind() {
+fn a_server_that_stops_while_it_moves_stops_and_leaves_no_client_behind() {
     for round in 0..12 {
         let mut door = Door::open("--threads 2");
         let ports = [door.address.port(), free_port().expect("a free port")];

@@ -326,7 +326,7 @@ fn a_pause_holds_what_its_own_client_has_sent_behind_it() {
 }
 
 #[test]
-fn who_waits_and_who_watches_is_told() {
+fn a_waiting_client_and_a_watching_client_are_told() {
     let door = Door::open("--threads 2");
     let (mut writer, mut watcher, mut other) = (door.client(), door.client(), door.client());
     assert_eq!(watcher.ask("WATCH one two"), "+OK");
@@ -359,7 +359,7 @@ fn a_pause_of_all_ends_by_itself() {
 }
 
 #[test]
-fn who_sends_no_more_is_answered_when_the_pause_ends() {
+fn a_half_closed_connection_gets_its_replies_when_the_pause_ends() {
     let door = Door::open("--threads 1");
     let (mut writer, mut other) = (door.client(), door.client());
     assert_eq!(other.ask("CLIENT PAUSE 60000 WRITE"), "+OK");
@@ -372,7 +372,7 @@ fn who_sends_no_more_is_answered_when_the_pause_ends() {
 }
 
 #[test]
-fn who_sends_no_more_gets_all_replies_however_large_they_are() {
+fn a_half_closed_connection_gets_all_replies_however_large_they_are() {
     let door = Door::open("");
     let mut client = door.client();
     assert_eq!(client.ask_words(&[&b"SET"[..], b"key", &vec![b'x'; 8 << 20]]), "+OK");

@@ -11,7 +11,7 @@ fn send(client: &mut Client<std::net::TcpStream>, words: &[&str]) {
 }
 
 #[test]
-fn members_go_to_those_who_wait_in_the_order_of_their_arrival_across_servers() {
+fn members_go_to_waiting_clients_in_the_order_of_their_arrival_across_servers() {
     let place = Place::new();
     let port = || polder_testkit::process::free_port().expect("a free port");
     let (one, other) = (Door::on(place.clone(), port(), ""), Door::on(place, port(), ""));

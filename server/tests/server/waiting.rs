@@ -39,7 +39,7 @@ fn is_silent(client: &Caller) -> bool {
 }
 
 #[test]
-fn who_goes_on_may_do_what_he_may_do_then() {
+fn a_client_that_goes_on_has_the_rights_of_that_moment() {
     let door = Door::open("");
     let (mut one, mut actor) = (door.client(), door.client());
     send(&mut one, "BLPOP q 0");
@@ -52,7 +52,7 @@ fn who_goes_on_may_do_what_he_may_do_then() {
 }
 
 #[test]
-fn who_waits_is_served_at_once_in_the_order_of_arrival_before_the_next_call() {
+fn waiting_clients_are_served_at_once_in_order_before_the_next_call() {
     let door = Door::open("");
     let (mut one, mut two, mut actor) = (door.client(), door.client(), door.client());
     send(&mut one, "BZPOPMIN z 0");
