@@ -32,13 +32,13 @@ use polder_base::{Fault, Ref};
 use smallvec::SmallVec;
 
 use crate::class::NODE_MAX;
-use crate::closing::Changes;
 use crate::inbox;
 use crate::layout::{self, ROOTS_AT, ROOTS_BYTES, log, seat as at};
 use crate::lock::{self, Locked};
 use crate::node::NodeKind;
 use crate::seat::Seat;
 use crate::segment::offset_of;
+use crate::swap_barrier::Changes;
 
 /// An item's meaning; see the module's table. The numbers are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -505,7 +505,7 @@ impl Seat {
     /// Empties the journal and gives its blocks back.
     fn forget_journal(&self) {
         self.set(at::JOURNAL_LEN, 0);
-        self.reopen();
+        self.leave_commit();
         if self.get(at::SWAPS) | self.get(at::FLUSHES) != 0 {
             self.announce_changes(Changes::default());
         }

@@ -250,7 +250,7 @@ pub mod seat {
     pub const PIN_LOWER: u64 = 128;
     pub const PIN_UPPER: u64 = 136;
     /// Which databases a transaction writes that has validated them in the map for the last time, or is about to; which ones this seat
-    /// swaps, and which it empties (`closing.rs`).
+    /// swaps, and which it empties (`swap_barrier.rs`).
     pub const CLOSING: u64 = 144;
     pub const SWAPS: u64 = 152;
     pub const FLUSHES: u64 = 160;

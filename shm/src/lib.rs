@@ -49,7 +49,6 @@ pub mod audit;
 mod bell;
 pub mod change_log;
 pub mod class;
-mod closing;
 pub mod crash;
 pub mod directory;
 mod drain;
@@ -79,18 +78,19 @@ mod retired;
 pub mod seat;
 pub mod segment;
 pub mod staged_journal;
+mod swap_barrier;
 mod sysv;
 mod trouble;
 pub mod witness;
 
 pub use attach::{AttachOptions, SegmentOptions, default_ceiling, room};
-pub use closing::Changes;
 pub use journal::Tag;
 pub use lock::Locked;
 pub use name::SegmentName;
 pub use renew::Check;
 pub use seat::Seat;
 pub use segment::{Lens, Segment, offset_of, ref_to};
+pub use swap_barrier::Changes;
 
 /// The seat's counter of sleeps for a lock, among `layout::seat::COUNTERS`.
 pub const PARKS: u64 = 11;

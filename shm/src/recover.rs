@@ -7,10 +7,10 @@
 //! - the removal of a node from one of two places in which it is found.
 
 use crate::class::CLASSES;
-use crate::closing::Changes;
 use crate::layout::seat as at;
 use crate::memory::{cache_count, cache_slot};
 use crate::seat::Seat;
+use crate::swap_barrier::Changes;
 
 /// Brings a seat in order; a seat that is in order is not changed. `died`: its last owner or a recoverer may have died during a change.
 pub(crate) fn settle(seat: &Seat, died: bool) {
@@ -29,7 +29,7 @@ pub(crate) fn settle(seat: &Seat, died: bool) {
     } else if seat.journal_len() > 0 || seat.get(at::JOURNAL_NEXT) != 0 {
         seat.rollback();
     }
-    seat.reopen();
+    seat.leave_commit();
     seat.announce_changes(Changes::default());
     if died {
         seat.recount_retired();

@@ -6,7 +6,7 @@
 //! the old directory before the change commits into it: its transaction comes before the FLUSH.
 //!
 //! A swap waits for the writers that are about to commit, and a FLUSH for those that write into several databases. Writers that come later
-//! find the map changed, and begin again (`polder_shm`'s `closing.rs`). While the change log is on, a FLUSH waits as a swap does.
+//! find the map changed, and begin again (`polder_shm`'s `swap_barrier.rs`). While the change log is on, a FLUSH waits as a swap does.
 //!
 //! Inside EXEC, a FLUSH empties what the transaction itself has written so far, DBSIZE and KEYS see the transaction's own
 //! writes, and SWAPDB renames the databases for the commands after it.
@@ -24,7 +24,7 @@ use crate::place::{has_expiry, has_inner_expiry, is_key};
 use crate::txn::{Held, Pending, Txn};
 use polder_base::Fault;
 
-/// How long a swap waits for closing writers before it lets its locks go and begins again. The time doubles with each attempt, this often at
+/// How long a swap waits for writers in their commit before it lets its locks go and begins again. The time doubles with each attempt, this often at
 /// most.
 const CLOSING_PATIENCE: Duration = Duration::from_micros(100);
 const DOUBLINGS: u32 = 7;
@@ -178,18 +178,18 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// Enters the commit ([`Seat::close`](polder_shm::Seat::close)): from now on the transaction waits for no lock of the map or a bucket. It
+    /// Enters the commit ([`Seat::enter_commit`](polder_shm::Seat::enter_commit)): from now on the transaction waits for no lock of the map or a bucket. It
     /// checks that all keys that it has locked still belong to their databases, and they stay so until it has committed.
     ///
     /// # Errors
     /// [`Stop::Retry`] where a database has been swapped or emptied meanwhile, or is about to be swapped.
-    pub(crate) fn close(&self) -> Result<(), Stop> {
+    pub(crate) fn enter_commit(&self) -> Result<(), Stop> {
         let held = self.scratch.held.borrow();
         let shared = || held.iter().filter(|held| !held.fresh);
         let Some(first) = shared().next() else { return Ok(()) };
         let databases = shared().fold(0, |databases, held| databases | bit_of(held.db));
         let several = shared().any(|held| held.db != first.db);
-        self.seat.close(databases, several);
+        self.seat.enter_commit(databases, several);
         // The owner of the map's lock is read first and the roots second: if a changer has finished by the first look, its roots are there at
         // the second. A transaction that writes to one database only may come before a FLUSH. One that writes to two may not: one half of it
         // would be gone before the other half is visible.
@@ -206,7 +206,7 @@ impl Txn<'_> {
     pub(crate) fn await_swaps(&self) {
         if let Some(changes) = self.scratch.crowded.take() {
             let mut looks = 0u32;
-            while self.still_closes(changes) && !self.is_out_of_time() {
+            while self.still_commits(changes) && !self.is_out_of_time() {
                 looks += 1;
                 if looks.is_multiple_of(LOOKS_FOR_THE_DEAD) {
                     self.seat.segment().recover_dead();
@@ -223,11 +223,11 @@ impl Txn<'_> {
         }
     }
 
-    /// Whether the writer for which this transaction, or one of this thread before it, has given up still closes the same transaction, and
+    /// Whether the writer for which this transaction, or one of this thread before it, has given up is still in the same commit, and
     /// writes databases that are to be changed.
-    fn still_closes(&self, changes: Changes) -> bool {
+    fn still_commits(&self, changes: Changes) -> bool {
         let Some(SlowWriter { seat, number }) = self.scratch.slow_writer.get() else { return false };
-        self.segment().closing_beside(seat, changes) == Some(number)
+        self.segment().committing_beside(seat, changes) == Some(number)
     }
 
     fn is_out_of_time(&self) -> bool {
@@ -246,16 +246,16 @@ impl Txn<'_> {
     /// With the map's lock: waits for the end of all writers that have validated the present map and are about to commit to databases that are
     /// to be changed. It does not wait for long, since one of them may be stopped. The next attempt waits longer: if there are more threads
     /// than cores, each needs its turn to run.
-    fn await_closing(&self, changes: Changes) -> Result<(), Stop> {
+    fn await_commits(&self, changes: Changes) -> Result<(), Stop> {
         let given_up = self.scratch.given_up.get();
         let end = Instant::now() + CLOSING_PATIENCE * 2u32.pow(given_up.min(DOUBLINGS));
         let segment = self.seat.segment();
-        let Err(seat) = segment.await_closing(self.seat.index(), changes, &mut || Instant::now() < end) else {
+        let Err(seat) = segment.await_commits(self.seat.index(), changes, &mut || Instant::now() < end) else {
             self.scratch.given_up.set(0);
             return Ok(());
         };
         self.scratch.given_up.set(given_up + 1);
-        self.scratch.slow_writer.set(segment.closing_beside(seat, changes).map(|number| SlowWriter { seat, number }));
+        self.scratch.slow_writer.set(segment.committing_beside(seat, changes).map(|number| SlowWriter { seat, number }));
         Err(self.give_way(changes))
     }
 
@@ -270,9 +270,9 @@ impl Txn<'_> {
         // A writer to the old directory may commit after a FLUSH that came meanwhile. In the segment it counts as before the FLUSH, but by the
         // number of its commit it would come behind it. So while the log is on, a FLUSH waits for all writers, as a swap does (L3).
         let changes = Changes { swapped: if self.tells() { swapped | emptied } else { swapped }, emptied };
-        if self.still_closes(changes) {
+        if self.still_commits(changes) {
             self.seat.segment().recover_dead();
-            if self.still_closes(changes) {
+            if self.still_commits(changes) {
                 return Err(self.give_way(changes));
             }
         }
@@ -280,7 +280,7 @@ impl Txn<'_> {
         // After all buckets in the order of locks (T2): a thread that holds the map's lock waits for no bucket.
         let Locked::Ours(_) = self.lock_patiently(MAP_LOCK)? else { return Err(Fault::Damaged { what: "the map's lock" }.into()) };
         self.seat.amend(self.seat.journal_len() - 1, CHANGED);
-        self.await_closing(changes)?;
+        self.await_commits(changes)?;
         let segment = self.segment();
         let mut words: Vec<(u64, u64)> =
             (0..DATABASES as Db).map(|db| (segment.observe(map_at(db)), segment.observe(map_at(db) + 8))).collect();

@@ -244,9 +244,9 @@ impl<'s> PinGuard<'s> {
     #[inline(always)]
     pub(crate) fn begin(seat: &'s Seat, db: Db) -> Option<PinGuard<'s>> {
         seat.enter().then(|| {
-            // Before the map is validated under the locks (`Sight::is_current`), and until the end. A fast path may close this early, since it
+            // Before the map is validated under the locks (`Sight::is_current`), and until the end. A fast path may enter its commit this early, since it
             // never waits for a lock.
-            seat.close_quickly(bit_of(db));
+            seat.enter_commit_quickly(bit_of(db));
             seat.pin();
             PinGuard { seat }
         })
@@ -259,7 +259,7 @@ impl Drop for PinGuard<'_> {
         if self.seat.journal_len() > 0 {
             self.seat.rollback();
         }
-        self.seat.reopen();
+        self.seat.leave_commit();
         self.seat.unpin();
         self.seat.leave();
     }

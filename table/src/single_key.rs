@@ -234,9 +234,9 @@ impl<'t> Txn<'t> {
         if !bound_ms.is_none_or(|bound_ms| update::lower_bounds(live.segment, sight, bound_ms)) {
             return Ok(false);
         }
-        self.seat.close(bit_of(sight.db()), false);
+        self.seat.enter_commit(bit_of(sight.db()), false);
         if !sight.is_current(live.segment) {
-            self.seat.reopen();
+            self.seat.leave_commit();
             return Ok(false);
         }
         if let Some((_, image)) = before {
@@ -246,7 +246,7 @@ impl<'t> Txn<'t> {
             // The log was turned on meanwhile.
             return Err(Stop::Retry);
         }
-        self.seat.reopen();
+        self.seat.leave_commit();
         if sight.db() != SYSTEM {
             self.count(Counter::Changes, 1);
         }

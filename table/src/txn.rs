@@ -825,7 +825,7 @@ impl<'t> Txn<'t> {
         }
         self.scratch.note_tallies(&self.seat, self.segment())?;
         self.note_posts()?;
-        self.close()?;
+        self.enter_commit()?;
         // The last step that can fail without leaving a trace.
         let olds = self.before_commit()?;
         self.seat.commit(self.scratch.olds.get() + olds)?;

@@ -16,7 +16,7 @@
 //!   what was read without the lock still holds under it (a reader may have moved the access clock, which is written anew). A displaced
 //!   entry is changed under the locks of its home and of its bucket (T1), and both are taken in this way.
 //! - No lock is waited for, so the order of locks (T2) does not matter.
-//! - The seat closes before it locks ([`PinGuard`], `shm/closing.rs`), and slot and root are checked under the lock. So the database is not
+//! - The seat enters its commit before it locks ([`PinGuard`], `shm/swap_barrier.rs`), and slot and root are checked under the lock. So the database is not
 //!   swapped before the commit. A FLUSH that comes in between counts as later.
 //! - If anything fails before the commit, the [`PinGuard`] rolls the journal back: no word outside the journal and its NEW nodes has been
 //!   written, except the bounds of expiry.

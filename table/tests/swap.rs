@@ -143,8 +143,8 @@ fn write_impatiently(place: &Place, db: u16) -> Result<(), Stop> {
 }
 
 #[test]
-fn a_writer_that_stops_while_it_closes_holds_up_swaps_only() {
-    do_and_stand_still(|seat| seat.close(0b111, false));
+fn a_writer_that_stops_in_its_commit_holds_up_swaps_only() {
+    do_and_stand_still(|seat| seat.enter_commit(0b111, false));
     let place = &Place::new();
     (0..3).for_each(|db| place.set(db, KEYS[0], b"old", None));
     let mut closing = stopped_beside(place);
@@ -177,7 +177,7 @@ fn a_writer_that_stops_while_it_closes_holds_up_swaps_only() {
 
 #[test]
 fn a_flush_waits_for_writers_into_several_databases() {
-    do_and_stand_still(|seat| seat.close(0b11, true));
+    do_and_stand_still(|seat| seat.enter_commit(0b11, true));
     let place = &Place::new();
     (0..2).for_each(|db| place.set(db, KEYS[0], b"old", None));
     let mut closing = stopped_beside(place);
@@ -198,7 +198,7 @@ fn a_flush_waits_for_writers_into_several_databases() {
 
 #[test]
 fn a_flush_does_not_wait_for_writers_into_one_database() {
-    do_and_stand_still(|seat| seat.close(0b1, false));
+    do_and_stand_still(|seat| seat.enter_commit(0b1, false));
     let place = &Place::new();
     place.set(0, KEYS[0], b"old", None);
     let mut closing = stopped_beside(place);
@@ -210,7 +210,7 @@ fn a_flush_does_not_wait_for_writers_into_one_database() {
 
 #[test]
 fn a_change_of_other_databases_waits_for_no_writer() {
-    do_and_stand_still(|seat| seat.close(0b11, true));
+    do_and_stand_still(|seat| seat.enter_commit(0b11, true));
     let place = &Place::new();
     (2..4).for_each(|db| place.set(db, KEYS[0], format!("{db}").as_bytes(), None));
     let mut closing = stopped_beside(place);
@@ -223,7 +223,7 @@ fn a_change_of_other_databases_waits_for_no_writer() {
 
 #[test]
 fn a_swap_with_a_short_limit_locks_the_map_once_and_then_watches_the_writer() {
-    do_and_stand_still(|seat| seat.close(0b1, false));
+    do_and_stand_still(|seat| seat.enter_commit(0b1, false));
     let place = &Place::new();
     place.set(0, KEYS[0], b"old", None);
     let mut closing = stopped_beside(place);

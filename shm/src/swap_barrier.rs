@@ -1,5 +1,5 @@
-//! Closing, the swap barrier: a thread that gives databases other numbers (a *swapper*) waits for
-//! the writers that are past their last look at the map.
+//! The swap barrier: a thread that gives databases other numbers (a *swapper*) waits for the writers
+//! that have entered their commit, which are past their last look at the map.
 //!
 //! A writer finds its keys' buckets through the map of databases, locks them, and commits. If two
 //! databases are swapped in between, the buckets get another number. A reader may then read, under
@@ -18,18 +18,18 @@
 //! ```
 //!
 //! By the barriers at least one of the two sees the other: the writer that the map is locked, or
-//! the swapper that the writer closes. If the swapper sees the writer, the write is done before the
+//! the swapper that the writer is in its commit. If the swapper sees the writer, the write is done before the
 //! map changes. If it does not, the writer begins anew. A writer waits for no lock of the map, of a
-//! bucket or of an inbox while it closes: it has taken all of these before. So a swapper, which
+//! bucket or of an inbox in its commit: it has taken all of these before. So a swapper, which
 //! waits with all its locks held, waits only for writers that wait for no lock of these: there is
-//! no deadlock. (A fast path closes before it locks, but it only tries locks.)
+//! no deadlock. (A fast path enters its commit before it locks, but it only tries locks.)
 //!
 //! A thread that empties a database waits in the same way, but only for writers that write into it
 //! and into others. A writer to it alone comes before the emptying as a whole.
 //!
-//! If a closing writer dies, the waiting swapper recovers its seat, and the wait for it ends. If a
-//! closing writer is stopped, the swapper waits. The swapper must not hold its own locks for as
-//! long, so it drops them and begins anew, too. Restated in tests/closing.rs: change both.
+//! If a writer dies in its commit, the waiting swapper recovers its seat, and the wait for it ends.
+//! If it is stopped, the swapper waits. The swapper must not hold its own locks for as
+//! long, so it drops them and begins anew, too. Restated in tests/swap_barrier.rs: change both.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence, fence};
@@ -58,7 +58,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Whether a thread with these changes and a writer of these databases, as [`Seat::close`]
+    /// Whether a thread with these changes and a writer of these databases, as [`Seat::enter_commit`]
     /// stores them, must keep apart. Both sides ask this.
     fn concern(self, written: u64) -> bool {
         written & self.swapped != 0 || written & SEVERAL != 0 && written & self.emptied != 0
@@ -70,9 +70,9 @@ impl Seat {
     /// the map decides. `databases`: the bits, none of them the highest, of those that it writes;
     /// `several`: it writes into more than one, counting those without a bit.
     #[inline]
-    pub fn close(&self, databases: u64, several: bool) {
+    pub fn enter_commit(&self, databases: u64, several: bool) {
         crash::point();
-        // SYNC: closing. The other half is in `await_closing`.
+        // SYNC: swap-barrier. The other half is in `await_commits`.
         self.own(at::CLOSING).swap(if several { databases | SEVERAL } else { databases }, Ordering::SeqCst);
         fence_elsewhere();
     }
@@ -80,7 +80,7 @@ impl Seat {
     /// The same, for a fast path in one database whose next steps are to pin and to lock: each of
     /// these is a full barrier on x86.
     #[inline(always)]
-    pub fn close_quickly(&self, database: u64) {
+    pub fn enter_commit_quickly(&self, database: u64) {
         self.set(at::CLOSING, database);
         compiler_fence(Ordering::SeqCst);
         fence_elsewhere();
@@ -88,12 +88,12 @@ impl Seat {
 
     /// Ends that, for a transaction that is over or may wait again.
     #[inline(always)]
-    pub fn reopen(&self) {
+    pub fn leave_commit(&self) {
         self.set(at::CLOSING, 0);
     }
 
     /// Whether `owner`, which has locked the map, changes databases that this transaction, which
-    /// has [closed](Seat::close), writes.
+    /// has [entered its commit](Seat::enter_commit), writes.
     pub fn is_overtaken_by(&self, owner: u64) -> bool {
         let seat = self.segment().seat_at(owner);
         let changes = Changes { swapped: self.segment().observe(seat + at::SWAPS), emptied: self.segment().observe(seat + at::FLUSHES) };
@@ -115,9 +115,9 @@ fn fence_elsewhere() {
 }
 
 impl Segment {
-    /// The number of a seat's transaction, if it closes and writes databases that are to be
+    /// The number of a seat's transaction, if it is in its commit and writes databases that are to be
     /// changed.
-    pub fn closing_beside(&self, seat: u64, changes: Changes) -> Option<u64> {
+    pub fn committing_beside(&self, seat: u64, changes: Changes) -> Option<u64> {
         let seat = self.seat_at(seat);
         let number = self.observe(seat + at::STATUS) >> 2;
         changes.concern(self.observe(seat + at::CLOSING)).then_some(number)
@@ -128,7 +128,7 @@ impl Segment {
     ///
     /// # Errors
     /// The seat that has not finished when `goes_on` says no.
-    pub fn await_closing(self: &Arc<Segment>, own: u64, changes: Changes, goes_on: &mut dyn FnMut() -> bool) -> Result<(), u64> {
+    pub fn await_commits(self: &Arc<Segment>, own: u64, changes: Changes, goes_on: &mut dyn FnMut() -> bool) -> Result<(), u64> {
         self.await_seats(own, &|seat| changes.concern(self.observe(seat + at::CLOSING)), goes_on)
     }
 
@@ -136,14 +136,14 @@ impl Segment {
     /// looked at behind a full barrier.
     ///
     /// # Errors
-    /// As [`Segment::await_closing`].
+    /// As [`Segment::await_commits`].
     pub(crate) fn await_seats(
         self: &Arc<Segment>,
         own: u64,
         at_it: &dyn Fn(u64) -> bool,
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), u64> {
-        // SYNC: closing. A writer that does not see the lock that this thread holds is seen here.
+        // SYNC: swap-barrier. A writer that does not see the lock that this thread holds is seen here.
         fence(Ordering::SeqCst);
         for index in (0..self.seats_high()).filter(|index| *index != own) {
             let seat = self.seat_at(index);

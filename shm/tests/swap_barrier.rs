@@ -1,5 +1,5 @@
-//! A model of the swap barrier: a thread that swaps or empties databases, and writers that close. As in models.rs, the protocol is
-//! restated here. It mirrors `closing.rs`, and the table's `database.rs` (`close`, `await_closing`, `note_databases`): change both.
+//! A model of the swap barrier: a thread that swaps or empties databases, and writers that enter their commit. As in models.rs, the protocol is
+//! restated here. It mirrors `swap_barrier.rs`, and the table's `database.rs` (`enter_commit`, `await_commits`, `note_databases`): change both.
 //!
 //! Each database has one key. In the first case two databases exchange two directories, and writers write to database 0 only. So what
 //! database 1 holds changes by a swap alone. In the second case database 0 is emptied and gets another directory. One of the writers
@@ -21,7 +21,7 @@ const DIRECTORIES: usize = 3;
 /// The place of the database that is never swapped nor emptied, and the writer that writes there.
 const OTHER: usize = DIRECTORIES;
 const WRITES_OTHER: usize = 0;
-/// What a closing writer stores.
+/// What a writer stores when it enters its commit.
 const ALONE: u64 = 1;
 const SEVERAL: u64 = 2;
 
@@ -29,7 +29,7 @@ const SEVERAL: u64 = 2;
 #[derive(Clone, Copy, PartialEq)]
 enum Flaw {
     None,
-    /// The writer looks at the map before it stores that it closes.
+    /// The writer looks at the map before it stores that it enters its commit.
     LooksTooEarly,
     /// The writer looks at the root before it looks at which thread has locked the map.
     LooksAtRootsFirst,
@@ -114,7 +114,7 @@ impl World {
         closing == SEVERAL || closing == ALONE && !self.empties
     }
 
-    /// Whether the writer's directory is database 0's, and stays so until the writer reopens; or it has been taken out of the map and
+    /// Whether the writer's directory is database 0's, and stays so until the writer leaves its commit; or it has been taken out of the map and
     /// concerns only the thread that empties it.
     fn may_commit(&self, directory: u64, closing: u64) -> bool {
         let is_free = || self.map_lock.load(SeqCst) == 0 || !self.concerns(closing);
@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    fn await_closing(&self) {
+    fn await_commits(&self) {
         for (writer, closing) in self.closing.iter().enumerate() {
             while self.concerns(closing.load(SeqCst)) {
                 self.recover(writer);
@@ -176,11 +176,11 @@ impl World {
 
     fn change(&self) {
         if self.flaw == Flaw::LocksTooLate {
-            self.await_closing();
+            self.await_commits();
         }
         self.lock(&self.map_lock, WRITERS as u64 + 1);
         if !matches!(self.flaw, Flaw::Hurries | Flaw::LocksTooLate) {
-            self.await_closing();
+            self.await_commits();
         }
         if self.empties {
             self.root.fetch_add(1, SeqCst);
@@ -267,7 +267,7 @@ fn no_write_reaches_a_database_that_was_swapped_away_at_any_death() {
 
 #[test]
 #[should_panic(expected = "written under another number")]
-fn the_model_catches_a_look_at_the_map_before_one_closes() {
+fn the_model_catches_a_look_at_the_map_before_the_commit_is_entered() {
     find(|| swapping(Flaw::LooksTooEarly, false));
 }
 
@@ -279,7 +279,7 @@ fn the_model_catches_a_look_at_the_roots_before_the_maps_lock() {
 
 #[test]
 #[should_panic(expected = "written under another number")]
-fn the_model_catches_a_writer_that_reopens_too_early() {
+fn the_model_catches_a_writer_that_leaves_its_commit_too_early() {
     find(|| swapping(Flaw::ReopensTooEarly, false));
 }
 
@@ -315,6 +315,6 @@ fn the_model_catches_a_flush_that_waits_before_it_has_locked_the_map() {
 
 #[test]
 #[should_panic(expected = "half of it was emptied")]
-fn the_model_catches_a_writer_into_several_that_looks_before_it_closes() {
+fn the_model_catches_a_writer_into_several_that_looks_before_it_enters_its_commit() {
     find(|| emptying(Flaw::LooksTooEarly, false));
 }
