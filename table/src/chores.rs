@@ -307,7 +307,7 @@ impl Table {
                 return true;
             }
             // What a FLUSH has left is freed before any key is evicted. Trees count as used until they have been taken apart.
-            if self.garbage().next().is_some() || self.relief.is_hopeful() {
+            if self.garbage().next().is_some() || self.oom_retry.is_worthwhile() {
                 let swept = self.sweep_once();
                 self.reclaim();
                 if self.claimed() <= limits.memory_max + limits.memory_max / 20 {
@@ -612,7 +612,7 @@ impl Txn<'_> {
     pub(crate) fn sweep_step(&self, cell: u64, node: u64) -> Result<Swept, Stop> {
         let swept = self.sweep_some_of(cell, node);
         match swept {
-            Ok(Swept::Some | Swept::All) => self.table.relief.hope(),
+            Ok(Swept::Some | Swept::All) => self.table.oom_retry.note_sweep(),
             _ => self.seat.rollback(),
         }
         swept

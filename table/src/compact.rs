@@ -162,14 +162,14 @@ impl Table {
     }
 
     /// Goes on with the pass of this process, or begins one if that frees one slab in `share`; until `end`. During a pass, writes that run
-    /// out of memory try again (`relief.rs`).
+    /// out of memory try again (`oom_retry.rs`).
     pub(crate) fn compact(&self, txn: &Txn<'_>, share: u64, end: Instant) {
         let segment = self.segment();
         let mut pass = match self.pass.try_lock() {
             Ok(pass) => pass,
             Err(TryLockError::Poisoned(pass)) => pass.into_inner(),
             // Another thread of this process does the pass, or only looks whether one is worth its cost.
-            Err(TryLockError::WouldBlock) if self.is_compacting.load(Ordering::Relaxed) => return self.relief.hope_a_while(),
+            Err(TryLockError::WouldBlock) if self.is_compacting.load(Ordering::Relaxed) => return self.oom_retry.note_others(),
             Err(TryLockError::WouldBlock) => return,
         };
         // During a snapshot the old nodes would be kept for it, so no slab would come free.
@@ -207,7 +207,7 @@ impl Table {
             }
         }
         pass.worked += time::thread_cpu().saturating_sub(worked_before);
-        self.relief.hope_for_pass(pass.worked, pass.begun.map_or(Duration::ZERO, |begun| begun.elapsed()));
+        self.oom_retry.note_pass(pass.worked, pass.begun.map_or(Duration::ZERO, |begun| begun.elapsed()));
         if pass.at.is_none() {
             self.settle(&mut pass, txn.seat());
         }

@@ -18,8 +18,8 @@ use crate::directory::{self, Slot, database, map_at};
 use crate::entry;
 use crate::hash::FREE;
 use crate::lookup;
+use crate::oom_retry::OomRetry;
 use crate::raw;
-use crate::relief::Relief;
 use crate::room_makers::RoomMakers;
 use crate::scratch::Loan;
 use crate::sight::Sight;
@@ -31,7 +31,7 @@ pub struct Table {
     random: AtomicU64,
     /// The densest extent met so far (bits of an f64): what makes a draw of a key fair.
     density: AtomicU64,
-    pub(crate) relief: Relief,
+    pub(crate) oom_retry: OomRetry,
     /// How far this process has come with emptying slabs.
     pub(crate) pass: Mutex<Pass>,
     pub(crate) is_compacting: AtomicBool,
@@ -98,7 +98,7 @@ impl Table {
             segment,
             random: AtomicU64::new(seed | 1),
             density: AtomicU64::new(0),
-            relief: Relief::default(),
+            oom_retry: OomRetry::default(),
             pass: Mutex::default(),
             is_compacting: AtomicBool::new(false),
             room_makers: RoomMakers::default(),

@@ -2,10 +2,10 @@
 //!
 //! FLUSHALL leaves its keys to the sweep, and what goes out of use is free only when no pin can see it any more. So memory may be full for a
 //! moment. A write that meets that moment sweeps a step and frees what its own seat has retired. It tries again as long as it frees
-//! something; for [`HOPE_MS`] after the last step of a sweep by any thread; and while readers hold what its seat has retired. If there is
+//! something; for [`WINDOW_MS`] after the last step of a sweep by any thread; and while readers hold what its seat has retired. If there is
 //! enough memory, but for nodes of other sizes, it moves these together (`compact.rs`). If nothing of this helps, the write fails with OOM.
 //!
-//! In this file, *hope* means: memory is likely to come free soon, so a write tries again instead of failing.
+//! While a [`Window`] is open, memory is likely to come free soon, so a write tries again instead of failing.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,56 +22,57 @@ use crate::txn::Txn;
 
 /// How long after the last step of a sweep memory may still come free: until then the turns that hold pins end, and the sweeping thread
 /// reclaims.
-const HOPE_MS: u64 = 300;
-/// The longest time for which a write hopes because other threads free something; after that it does not hope for as long again. Without
-/// this limit, a write that wants more than there is would go on trying for as long as other threads do anything.
-const HOPE_MS_MAX: u64 = 2000;
-/// A pass of compaction gives hope for [`HOPE_MS_MAX`] of CPU time, but at most for this many times as long by the clock, since its thread
-/// may be stopped.
+const WINDOW_MS: u64 = 300;
+/// The longest time for which a window stays open because other threads free something; after that it stays closed for as long. Without this
+/// limit, a write that wants more than there is would go on trying for as long as other threads do anything.
+const WINDOW_MS_MAX: u64 = 2000;
+/// A pass of compaction keeps a window open for [`WINDOW_MS_MAX`] of CPU time, but at most for this many times as long by the clock, since
+/// its thread may be stopped.
 const PASS_WAIT: u64 = 10;
 /// The most reclamations in a row.
 const RECLAIMS_MAX: usize = 16;
 /// The pause before a write tries again.
 const REST: Duration = Duration::from_millis(1);
 
-/// Milliseconds by the monotonic clock, used within this process only. If a wall clock were set back, hope would last, or fail, for that long.
+/// Milliseconds by the monotonic clock, used within this process only. If a wall clock were set back, a window would stay open, or
+/// closed, for that long.
 fn ticks_ms() -> u64 {
     static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
     // So that times of 0 are long ago.
-    2 * HOPE_MS_MAX + BEGUN.elapsed().as_millis() as u64
+    2 * WINDOW_MS_MAX + BEGUN.elapsed().as_millis() as u64
 }
 
-/// One reason for hope: since when it lasts without success, and until when.
+/// The time in which a write tries again: since when there was no success, and until when it lasts.
 #[derive(Default)]
-struct Hope {
+struct Window {
     since_ms: AtomicU64,
     until_ms: AtomicU64,
 }
 
-impl Hope {
-    /// For [`HOPE_MS`] from now on.
-    fn renew(&self) {
-        self.until_ms.store(ticks_ms() + HOPE_MS, Ordering::Relaxed);
+impl Window {
+    /// Opens it for [`WINDOW_MS`] from now on.
+    fn open(&self) {
+        self.until_ms.store(ticks_ms() + WINDOW_MS, Ordering::Relaxed);
     }
 
-    /// The same, but not for longer than [`HOPE_MS_MAX`] unless memory has come free meanwhile.
-    fn renew_a_while(&self) {
+    /// The same, but not for longer than [`WINDOW_MS_MAX`] unless memory has come free meanwhile.
+    fn open_for_a_while(&self) {
         let (now_ms, since_ms) = (ticks_ms(), self.since_ms.load(Ordering::Relaxed));
-        if now_ms >= since_ms + 2 * HOPE_MS_MAX {
+        if now_ms >= since_ms + 2 * WINDOW_MS_MAX {
             self.since_ms.store(now_ms, Ordering::Relaxed);
-            self.renew();
-        } else if now_ms < since_ms + HOPE_MS_MAX {
-            self.renew();
+            self.open();
+        } else if now_ms < since_ms + WINDOW_MS_MAX {
+            self.open();
         }
     }
 
-    /// Memory has come free.
-    fn fulfil(&self) {
+    /// Closes it, since memory has come free.
+    fn close(&self) {
         self.since_ms.store(0, Ordering::Relaxed);
         self.until_ms.store(0, Ordering::Relaxed);
     }
 
-    fn is_any(&self) -> bool {
+    fn is_open(&self) -> bool {
         let until_ms = self.until_ms.load(Ordering::Relaxed);
         until_ms != 0 && ticks_ms() < until_ms
     }
@@ -79,40 +80,40 @@ impl Hope {
 
 /// What this process knows about memory that is about to come free.
 #[derive(Default)]
-pub(crate) struct Relief {
+pub(crate) struct OomRetry {
     /// The flushed databases, and the bytes that wait for readers, at the last look.
     garbage: AtomicU64,
     retired: AtomicU64,
-    /// Because of other threads' work; and because of what the thread itself has retired, which readers do not hold for long unless they are
-    /// stopped.
-    others: Hope,
-    own: Hope,
+    /// Open because of other threads' work; and because of what the thread itself has retired, which readers do not hold for long unless they
+    /// are stopped.
+    others: Window,
+    own: Window,
 }
 
-impl Relief {
+impl OomRetry {
     /// To be called after a step of a sweep.
-    pub fn hope(&self) {
-        self.others.renew();
+    pub fn note_sweep(&self) {
+        self.others.open();
     }
 
     /// To be called while a pass of compaction goes on; it frees slabs for other sizes of nodes and ends by itself. The limit counts CPU time:
-    /// on a busy machine, [`HOPE_MS_MAX`] of wall time could end before the pass has moved anything.
-    pub fn hope_for_pass(&self, worked: Duration, lasts: Duration) {
-        if worked.as_millis() < HOPE_MS_MAX.into() && lasts.as_millis() < (PASS_WAIT * HOPE_MS_MAX).into() {
-            self.others.renew();
+    /// on a busy machine, [`WINDOW_MS_MAX`] of wall time could end before the pass has moved anything.
+    pub fn note_pass(&self, worked: Duration, lasts: Duration) {
+        if worked.as_millis() < WINDOW_MS_MAX.into() && lasts.as_millis() < (PASS_WAIT * WINDOW_MS_MAX).into() {
+            self.others.open();
         } else {
-            self.others.renew_a_while();
+            self.others.open_for_a_while();
         }
     }
 
     /// To be called when other threads have freed something.
-    pub fn hope_a_while(&self) {
-        self.others.renew_a_while();
+    pub fn note_others(&self) {
+        self.others.open_for_a_while();
     }
 
     /// Whether memory may still come free from steps of a sweep, or from what this thread has retired.
-    pub fn is_hopeful(&self) -> bool {
-        self.others.is_any() || self.own.is_any()
+    pub fn is_worthwhile(&self) -> bool {
+        self.others.is_open() || self.own.is_open()
     }
 }
 
@@ -122,23 +123,23 @@ const PART: u64 = 64;
 impl Table {
     /// Whether this process has swept recently. What its threads have retired by that is freed as soon as the pins of other threads allow it.
     pub fn is_relieving(&self) -> bool {
-        self.relief.is_hopeful()
+        self.oom_retry.is_worthwhile()
     }
 
-    /// Hopes if other threads have swept since the last look, or the bytes that wait to be freed have become many more or fewer.
+    /// Opens the window if other threads have swept since the last look, or the bytes that wait to be freed have become many more or fewer.
     fn watch_others(&self) {
-        let (relief, segment) = (&self.relief, self.segment());
+        let (oom_retry, segment) = (&self.oom_retry, self.segment());
         let garbage = self.garbage().fold(0u64, |sum, (cell, node)| sum.wrapping_mul(31).wrapping_add(cell ^ node));
         let retired = segment.sum_over_seats(at::RETIRED_BYTES);
-        let (old_garbage, old) = (relief.garbage.swap(garbage, Ordering::Relaxed), relief.retired.load(Ordering::Relaxed));
+        let (old_garbage, old) = (oom_retry.garbage.swap(garbage, Ordering::Relaxed), oom_retry.retired.load(Ordering::Relaxed));
         let differs = retired.abs_diff(old) > segment.geometry().ceiling / PART;
         if differs {
-            relief.retired.store(retired, Ordering::Relaxed);
+            oom_retry.retired.store(retired, Ordering::Relaxed);
         }
         if garbage != old_garbage || differs && self.garbage().next().is_some() {
-            relief.hope();
+            oom_retry.note_sweep();
         } else if differs {
-            relief.hope_a_while();
+            oom_retry.note_others();
         }
     }
 }
@@ -169,20 +170,20 @@ impl Txn<'_> {
         }
         self.seat.pin();
         if self.seat.freed() != freed {
-            self.table.relief.own.fulfil();
+            self.table.oom_retry.own.close();
             // The cached nodes may be all that keeps slabs from serving another size.
             self.seat.return_caches();
             return Ok(());
         }
         if self.seat.retired_bytes() > 0 {
-            self.table.relief.own.renew_a_while();
+            self.table.oom_retry.own.open_for_a_while();
         }
         // Slabs of another size may be half empty.
         self.table.compact(self, compact::SHARE, Instant::now() + REST);
         if self.seat.freed() != freed {
             return Ok(());
         }
-        if !self.table.relief.is_hopeful() {
+        if !self.table.oom_retry.is_worthwhile() {
             return Err(stop);
         }
         if self.is_impatient() {
