@@ -81,11 +81,11 @@ pub trait Format {
 pub enum Merged {
     /// Another thread merges.
     Busy,
-    /// There was nothing to be merged.
+    /// There was nothing to be merged, and nothing to be freed.
     Nothing,
     /// Some records; perhaps there are more.
     Some,
-    /// No record, but blocks that are not needed were freed; perhaps there are more.
+    /// Blocks that are not needed were freed, and nothing else: records may be left, for which there was no memory before. To be called again.
     Trimmed,
 }
 
