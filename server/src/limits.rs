@@ -142,6 +142,11 @@ impl ServerLimits {
         }
     }
 
+    /// How much of what waits to be sent one response may be, in bytes; 0 for no limit.
+    pub fn reply_bytes_max(&self) -> usize {
+        self.output.hard as usize
+    }
+
     /// Reads the settings again if any has changed.
     pub fn refresh(&mut self, settings: &Settings, ceiling: u64) {
         if settings.version() != self.version {

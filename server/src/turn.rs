@@ -121,6 +121,9 @@ impl EventLoop {
         connections.limits.refresh(&process.settings, process.ceiling());
         connections.renew_users(&mut self.users_version);
         poller.refresh_listeners(process);
+        if connections.now_ms >= process.flush_due_ms() {
+            process.flush_due(connections.now_ms);
+        }
         connections.waiters.pause = process.pause_at(connections.now_ms);
         connections.end_pause();
         for event in events.iter() {
@@ -178,7 +181,7 @@ impl EventLoop {
         let pause = self.process.pause_at(now_ms).filter(|_| connections.waiters.awaits_pause());
         let due = [
             Some(now_ms + SWEEP_MS),
-            does_maintenance.then(|| self.process.chores_due_ms()),
+            does_maintenance.then(|| self.process.chores_due_ms().min(self.process.flush_due_ms())),
             poller.due_ms(),
             pause.map(|pause| pause.until_ms),
             connections.waiters.due_ms(now_ms),

@@ -52,7 +52,7 @@ use self::note::{Note, Verb};
 use self::sink::Sink;
 use self::work::{Next, Work};
 use super::{Change, Due, Pulse};
-use crate::batch::{Batch, Content, Frame, Left, Odd, Rejection};
+use crate::batch::{BATCH, Batch, Content, Frame, Left, Odd, Rejection};
 use crate::doors::Refusal;
 use crate::limits::ServerLimits;
 
@@ -88,6 +88,14 @@ impl Http {
             }
             return Left::Nothing;
         }
+        if let Some((calls, length)) = self.work.as_ref().and_then(|work| work.following(BATCH - batch.frames.len().min(BATCH - 1))) {
+            if calls.is_empty() {
+                *at += length;
+                push_own(batch, place, *at);
+            }
+            calls.into_iter().for_each(|words| batch.push_noted(place, OF_WORK, Odd::Words(words), *at));
+            return Left::Perhaps;
+        }
         let body_limits = Limits { body_bytes_max: limits.bulk_bytes_max };
         let mut is_first = true;
         while !batch.is_full() {
@@ -100,7 +108,7 @@ impl Http {
                     if !is_first {
                         return Left::Perhaps;
                     }
-                    let work = self.work.get_or_insert_with(|| Box::new(Work::of(&head, &limits.web)));
+                    let work = self.work.get_or_insert_with(|| Box::new(Work::of(&head, limits)));
                     if work.begins_early() {
                         push_own(batch, place, *at);
                         return Left::Perhaps;
@@ -128,11 +136,11 @@ impl Http {
             if !is_first {
                 return Left::Perhaps;
             }
-            let work = self.work.get_or_insert_with(|| Box::new(Work::of(&head, &limits.web)));
+            let work = self.work.get_or_insert_with(|| Box::new(Work::of(&head, limits)));
             if work.is_upgrade() && input.len() > *at + length {
                 work.refuse_early_frames();
             }
-            match work.next(&head, body) {
+            match work.next(&head, body, length) {
                 Next::Own => push_own(batch, place, *at),
                 Next::Call(verb, key, body) => push_call(batch, place, (OF_WORK, verb), (key, body), *at),
                 Next::Words(words) => batch.push_noted(place, OF_WORK, Odd::Words(words), *at),

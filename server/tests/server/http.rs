@@ -511,3 +511,83 @@ fn the_dashboard_and_the_alerts_name_only_metrics_that_exist() {
         assert!(count > 5, "{count}");
     }
 }
+
+#[test]
+fn a_content_type_is_kept_with_its_value() {
+    let web = Web::open("");
+    let kind = |path: &str| {
+        let response = web.raw(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\n\r\n").as_bytes());
+        let field = |name: &str| response.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().to_owned();
+        (field("Content-Type: "), response.contains("sandbox"), field("Content-Encoding: "))
+    };
+    let put = |path: &str, kind: &str| {
+        let (status, body) = web.ask(&format!("PUT {path}"), &format!("Content-Type: {kind}\r\n"), "value");
+        assert_eq!(status, 204, "{body}");
+    };
+    let mut client = web.door.client();
+    put("/k/a", "text/css");
+    assert_eq!(kind("/k/a"), ("text/css".into(), false, String::new()));
+    assert!(client.ask("ITEM.GET a").contains("$type $text/css"));
+    put("/k/page", "text/html; charset=latin1");
+    assert_eq!(kind("/k/page"), ("text/html; charset=latin1".into(), true, String::new()));
+    put("/k/b.json?ttl=100", "application/ld+json");
+    assert_eq!(kind("/k/b.json"), ("application/ld+json".into(), true, String::new()));
+    assert_eq!((client.ask("TTL b.json"), client.ask("RENAME b.json c")), (":100".into(), "+OK".into()));
+    assert_eq!(kind("/k/c").0, "application/ld+json");
+    // What says nothing is not stored.
+    for (path, kind) in [("/k/d.json", "application/json"), ("/k/d", "application/x-www-form-urlencoded")] {
+        put(path, kind);
+        assert!(!client.ask(&format!("ITEM.GET {}", &path[3..])).contains("$type"), "{path}");
+    }
+    assert_eq!(kind("/k/d.json").0, "application/json");
+    // A new value without a type has none.
+    assert_eq!((web.ask("PUT /k/a", "", "x").0, kind("/k/a").0), (204, "application/octet-stream".into()));
+    put("/k/page.html.gz", "text/plain");
+    assert_eq!(kind("/k/page.html.gz"), ("text/plain".into(), false, "gzip".into()));
+    // A text that is no content type is not sent.
+    assert!(client.ask_words(&["ITEM.SET", "evil", "v", "TYPE", "text/css\r\nSet-Cookie: a=b"]).starts_with("*[+STORED"));
+    assert_eq!(kind("/k/evil").0, "application/octet-stream");
+    let long = format!("Content-Type: text/{}\r\n", "x".repeat(300));
+    assert_eq!(web.ask("PUT /k/a", &long, "x").0, 400);
+}
+
+#[test]
+fn very_many_calls_of_one_body_are_made_once_each() {
+    let web = Web::open("");
+    let calls = (0..5000).map(|number| format!(r#"["INCRBY","sum","{number}"]"#)).collect::<Vec<_>>().join(",");
+    let (status, body) = web.ask("POST /js", "", &format!("[{calls}]"));
+    assert_eq!(status, 200);
+    let sums = (0..5000u64)
+        .scan(0, |sum, number| {
+            Some({
+                *sum += number;
+                sum.to_string()
+            })
+        })
+        .collect::<Vec<_>>();
+    assert_eq!(body, format!("[{}]\n", sums.join(",")));
+    // A request behind it on the same connection, and a body that comes in chunks.
+    let list = r#"[["GET","sum"],["SET","x","1"],["GET","x"]]"#;
+    let chunked =
+        format!("POST /js HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{list}\r\n0\r\n\r\n", list.len());
+    let next = "GET /k/x HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let said = web.raw(format!("{chunked}{next}").as_bytes());
+    assert_eq!(statuses(&said), [200, 200], "{said}");
+    assert!(said.contains(r#"["12497500","OK","1"]"#), "{said}");
+}
+
+#[test]
+fn the_replies_of_a_list_have_the_limit_of_a_client() {
+    let web = Web::open("");
+    let mut client = web.door.client();
+    assert_eq!(client.ask(&format!("SET big {}", "x".repeat(30_000))), "+OK");
+    assert_eq!(client.ask_words(&["CONFIG", "SET", "client-output-buffer-limit", "normal 200000 0 0"]), "+OK");
+    let list = |count: usize| format!("[{}]", vec![r#"["GET","big"]"#; count].join(","));
+    assert_eq!(web.ask("POST /js", "", &list(5)).0, 200);
+    let (status, body) = web.ask("POST /js", "", &list(300));
+    assert_eq!(status, 507, "{body}");
+    assert!(body.contains("of the calls have been made"), "{body}");
+    let (status, body) = web.ask("POST /js?atomic", "", &list(10));
+    assert_eq!(status, 507, "{body}");
+    assert!(body.contains("all calls have been made"), "{body}");
+}

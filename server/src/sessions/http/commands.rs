@@ -87,6 +87,8 @@ pub struct Commands {
     out: Vec<u8>,
     /// The error of the last reply, if that was one.
     error: Option<String>,
+    /// The replies are longer than a response may be: the rest of the calls is not made.
+    is_too_long: bool,
     /// What the client wants to hear.
     wish: Wish,
 }
@@ -146,7 +148,7 @@ fn requests(body: &[u8]) -> Result<Vec<Vec<Vec<u8>>>, Answer> {
 
 impl Commands {
     fn new(calls: Vec<Vec<Vec<u8>>>, form: Form) -> Commands {
-        Commands { calls, is_atomic: false, form, done: 0, out: Vec::new(), error: None, wish: Wish::default() }
+        Commands { calls, is_atomic: false, form, done: 0, out: Vec::new(), error: None, is_too_long: false, wish: Wish::default() }
     }
 
     /// One call, whose reply becomes JSON.
@@ -177,15 +179,21 @@ impl Commands {
         (self.form == Form::Events && self.error.is_none()).then_some(&self.wish)
     }
 
-    /// The next call.
-    pub fn next(&self) -> Option<Vec<Vec<u8>>> {
-        if self.form == Form::Events && self.error.is_some() {
+    /// The next calls, at most `count`; one at a time where its reply decides whether another one follows.
+    pub fn following(&self, count: usize) -> Vec<Vec<Vec<u8>>> {
+        let count = if self.is_atomic || self.form == Form::Events { 1 } else { count };
+        (self.done..self.done + count).map_while(|number| self.call(number)).collect()
+    }
+
+    /// The call with this number, MULTI and EXEC included.
+    fn call(&self, number: usize) -> Option<Vec<Vec<u8>>> {
+        if self.is_too_long || self.form == Form::Events && self.error.is_some() {
             return None;
         }
         if !self.is_atomic {
-            return self.calls.get(self.done).cloned();
+            return self.calls.get(number).cloned();
         }
-        match self.done.checked_sub(1) {
+        match number.checked_sub(1) {
             None => Some(vec![b"MULTI".to_vec()]),
             Some(number) if number < self.calls.len() => Some(self.calls[number].clone()),
             Some(number) => (number == self.calls.len()).then(|| vec![b"EXEC".to_vec()]),
@@ -193,11 +201,18 @@ impl Commands {
     }
 
     /// Calls `run` with the sink for the reply to the next call. A call that waits, or has met a lock, has no reply.
-    pub fn reply<R>(&mut self, run: impl FnOnce(&mut dyn Reply) -> R) -> R {
+    /// The replies of all calls have no more than `bytes_max` bytes together; 0 is no limit.
+    pub fn reply<R>(&mut self, bytes_max: usize, run: impl FnOnce(&mut dyn Reply) -> R) -> R {
         let version = if let Form::Resp(version) = self.form { version } else { RespVersion::Resp3 };
         let mut output = Output::new(version);
+        output.limit(bytes_max);
         let result = run(&mut output);
         if output.is_empty() {
+            return result;
+        }
+        if output.is_overfull() || bytes_max != 0 && self.out.len() + output.waiting() > bytes_max || self.is_too_long {
+            (self.out, self.is_too_long) = (Vec::new(), true);
+            self.done += 1;
             return result;
         }
         let reply = output.bytes();
@@ -240,6 +255,10 @@ impl Commands {
     /// The response, once all calls have replied.
     pub fn answer(&mut self) -> Answer {
         let mut out = std::mem::take(&mut self.out);
+        if self.is_too_long {
+            let made = if self.is_atomic { "all calls have".into() } else { format!("{} of the calls have", self.done) };
+            return Answer::error(507, &format!("the replies are longer than client-output-buffer-limit allows; {made} been made"));
+        }
         if let Some(error) = self.error.take().filter(|_| self.form != Form::List || self.is_atomic) {
             match self.form {
                 Form::Resp(_) => {}

@@ -1,4 +1,4 @@
-//! Content types by the suffix of a key.
+//! Content types: stored with a value, or by the suffix of its key.
 
 /// A content type.
 #[derive(Debug)]
@@ -65,6 +65,33 @@ pub fn of_key(key: &[u8], takes_gzip: bool) -> (u8, bool) {
     }
 }
 
+/// The content type to be stored with a value, of the one that a request names. None is stored that says nothing: that of the
+/// suffix, and that of forms, which `curl -d` gives to whatever it sends.
+pub fn to_store<'b>(key: &[u8], content_type: &'b [u8]) -> Option<&'b [u8]> {
+    let usual = MEDIA[usize::from(of_key(key, false).0)].content_type.as_bytes();
+    let says_something = !content_type.is_empty() && essence(content_type) != b"application/x-www-form-urlencoded";
+    (says_something && !content_type.eq_ignore_ascii_case(usual)).then_some(content_type)
+}
+
+/// A stored content type as it is sent, and whether a browser may run what is in it: any type that is not known to be
+/// harmless may. Another client may have stored a text that is no field of HTTP, which is not sent.
+pub fn stored(content_type: &[u8]) -> Option<(&str, bool)> {
+    let text =
+        std::str::from_utf8(content_type).ok().filter(|text| !text.is_empty() && text.bytes().all(|byte| matches!(byte, b' '..=b'~')))?;
+    let is_known = |media: &&Media| essence(media.content_type.as_bytes()).eq_ignore_ascii_case(essence(content_type));
+    Some((text, MEDIA.iter().find(is_known).is_none_or(|media| media.is_active)))
+}
+
+/// Whether the number is that of a compressed file, whatever is in it.
+pub fn is_packed(number: u8) -> bool {
+    MEDIA.get(usize::from(number)).is_some_and(|media| media.suffix == "gz")
+}
+
+/// A content type without its parameters.
+fn essence(content_type: &[u8]) -> &[u8] {
+    content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii()
+}
+
 fn suffix(key: &[u8]) -> Option<(&[u8], &[u8])> {
     // A longer suffix than these is none.
     let begin = key.len().saturating_sub(6);
@@ -93,6 +120,25 @@ mod tests {
         assert_eq!(shown("noSuffix", true), ("application/octet-stream", false));
         assert_eq!(shown("a.unknown", true), ("application/octet-stream", false));
         assert_eq!(shown("", true), ("application/octet-stream", false));
+    }
+
+    #[test]
+    fn a_content_type_is_stored_if_it_says_something() {
+        assert_eq!(to_store(b"a.json", b"application/json"), None);
+        assert_eq!(to_store(b"a.json", b"application/problem+json"), Some(&b"application/problem+json"[..]));
+        assert_eq!(to_store(b"a", b"application/octet-stream"), None);
+        assert_eq!(to_store(b"a", b"text/css"), Some(&b"text/css"[..]));
+        assert_eq!(to_store(b"a", b"application/x-www-form-urlencoded"), None);
+        assert_eq!(to_store(b"a", b""), None);
+    }
+
+    #[test]
+    fn what_a_browser_may_run_is_known() {
+        assert_eq!(stored(b"text/plain; charset=latin1"), Some(("text/plain; charset=latin1", false)));
+        assert_eq!(stored(b"TEXT/HTML"), Some(("TEXT/HTML", true)));
+        assert_eq!(stored(b"application/xhtml+xml"), Some(("application/xhtml+xml", true)));
+        assert_eq!(stored(b"text/plain\r\nSet-Cookie: a=b"), None);
+        assert_eq!((stored(b""), stored(b"\xff")), (None, None));
     }
 
     #[test]

@@ -103,6 +103,11 @@ pub fn note(head: &Head<'_>, verb: Verb, key: &[u8]) -> Note {
     Note { verb, is_head: head.method == Method::Head, media, is_gzip }
 }
 
+/// The content type that a request stores with its key.
+pub fn type_to_store<'b>(head: &Head<'b>, verb: Verb, key: &[u8]) -> Option<&'b [u8]> {
+    head.fields.content_type.filter(|_| verb == Verb::Store).and_then(|content_type| media::to_store(key, content_type))
+}
+
 /// The call of a request that is nothing but a call on one key.
 pub fn plain<'b>(head: &Head<'b>, rules: &WebRules) -> Option<PlainCall<'b>> {
     let verb = verb(head.method)?;
@@ -113,5 +118,8 @@ pub fn plain<'b>(head: &Head<'b>, rules: &WebRules) -> Option<PlainCall<'b>> {
     }
     let Resource::Key(key) = resource(head.target) else { return None };
     let key = target::unescaped(key)?;
+    if type_to_store(head, verb, &key).is_some() {
+        return None;
+    }
     (rules.judge(head.method, fields) == Verdict::Own).then(|| PlainCall { note: note(head, verb, &key), key })
 }

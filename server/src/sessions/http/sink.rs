@@ -8,7 +8,7 @@ use polder_wire::http::json;
 
 use super::answer::{Answer, JSON, Style, begin};
 use super::conditions::{Conditions, Shown};
-use super::media::MEDIA;
+use super::media::{self, MEDIA};
 use super::note::{Note, Verb};
 
 /// What a call has replied.
@@ -38,6 +38,8 @@ pub struct Sink<'o, 's> {
     conditions: &'s Conditions,
     /// The tag of the item whose value follows.
     tag: Option<u64>,
+    /// The content type that is stored with it.
+    stored_type: Vec<u8>,
     /// Which bytes of the value are still skipped, and how many are then shown.
     skips: u64,
     shows: u64,
@@ -50,7 +52,7 @@ impl<'o, 's> Sink<'o, 's> {
     pub fn new(output: &'o mut Output, note: Note, style: Style<'s>, conditions: &'s Conditions) -> Sink<'o, 's> {
         let start = output.mark();
         let style = Style { is_head: note.is_head, ..style };
-        Sink { output, note, style, start, said: Said::Nothing, conditions, tag: None, skips: 0, shows: u64::MAX }
+        Sink { output, note, style, start, said: Said::Nothing, conditions, tag: None, stored_type: Vec::new(), skips: 0, shows: u64::MAX }
     }
 
     /// Writes the response, unless the call has not replied: it waits, or has met a lock. Returns whether it has replied.
@@ -84,11 +86,15 @@ impl<'o, 's> Sink<'o, 's> {
             return;
         }
         let media = MEDIA.get(usize::from(self.note.media)).unwrap_or(&MEDIA[0]);
+        // What is in a compressed file has the stored type; the file itself does not.
+        let stored_type = std::mem::take(&mut self.stored_type);
+        let stored = if media::is_packed(self.note.media) { None } else { media::stored(&stored_type) };
+        let (content_type, is_active) = stored.unwrap_or((media.content_type, media.is_active));
         let mut fields = self.style.fields.to_vec();
         if self.note.is_gzip {
             fields.extend_from_slice(b"Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n");
         }
-        if media.is_active {
+        if is_active {
             fields.extend_from_slice(SANDBOX);
         }
         if let Some(tag) = self.tag {
@@ -107,7 +113,7 @@ impl<'o, 's> Sink<'o, 's> {
             }
         };
         (self.skips, self.shows) = (shown.start, shown.end - shown.start);
-        begin(self.output, status, media.content_type, Some(self.shows), Style { fields: &fields, ..self.style });
+        begin(self.output, status, content_type, Some(self.shows), Style { fields: &fields, ..self.style });
         self.said = Said::Value;
     }
 
@@ -241,6 +247,7 @@ impl Reply for Sink<'_, '_> {
 
     fn item(&mut self, item: &Item<'_>, _has_value: bool) {
         self.tag = Some(item.cas);
+        self.stored_type = item.content_type.to_vec();
         if let Some(status) = self.conditions.ends_read(item.cas) {
             self.said = Said::Ended(status);
         }
@@ -275,6 +282,7 @@ impl Reply for Sink<'_, '_> {
                 self.output.rewind(mark);
                 if mark <= self.start {
                     (self.said, self.tag) = (Said::Nothing, None);
+                    self.stored_type.clear();
                 }
             }
         }

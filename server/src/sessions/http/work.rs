@@ -23,6 +23,7 @@ use super::events::{self, Wish};
 use super::note::{Note, Verb};
 use super::route::{self, Resource};
 use super::sink::Sink;
+use crate::limits::ServerLimits;
 use crate::sessions::{Change, WebSocket};
 use crate::web_rules::{Verdict, WebRules};
 
@@ -42,6 +43,10 @@ pub struct Work {
     stage: Stage,
     /// What becomes of the connection.
     change: Option<Change>,
+    /// How long the request is, once all of it is there.
+    length: usize,
+    /// The most bytes of replies that become one response; 0 for no limit.
+    reply_bytes_max: usize,
     /// As whom the connection speaks where a request brings no credentials, once this one has logged in.
     identity: Option<Identity>,
 }
@@ -71,7 +76,7 @@ impl Identity {
 enum Task {
     /// It has an answer already.
     Answer(Answer),
-    /// One call on a key, with these options of SET (`EX 10`).
+    /// One call on a key, with these options of ITEM.SET (`EX 10`).
     Key {
         note: Note,
         conditions: Conditions,
@@ -113,7 +118,8 @@ pub enum Next<'b> {
 
 impl Work {
     /// The work of a request.
-    pub fn of(head: &Head<'_>, rules: &WebRules) -> Work {
+    pub fn of(head: &Head<'_>, limits: &ServerLimits) -> Work {
+        let rules = &*limits.web;
         let connection = match (head.closes, head.is_old) {
             (true, _) => Connection::Closes,
             (false, true) => Connection::StaysOld,
@@ -130,6 +136,8 @@ impl Work {
             task: Task::Answer(Answer::default()),
             stage: Stage::Begin,
             change: None,
+            length: 0,
+            reply_bytes_max: limits.reply_bytes_max(),
             identity: None,
         };
         work.task = work.plan(head, rules).unwrap_or_else(Task::Answer);
@@ -206,6 +214,9 @@ impl Work {
         self.parameters(query, |name, value| {
             (name == b"ttl" && verb == Verb::Store).then(|| options = vec![b"EX".to_vec(), value.to_vec()])
         })?;
+        if let Some(content_type) = route::type_to_store(head, verb, &key) {
+            options.extend([b"TYPE".to_vec(), content_type.to_vec()]);
+        }
         Ok(Task::Key { note: route::note(head, verb, &key), conditions: Conditions::of(&head.fields, verb)?, options })
     }
 
@@ -296,8 +307,16 @@ impl Work {
         begins
     }
 
-    /// What follows, once the whole request is there.
-    pub fn next<'b>(&mut self, head: &Head<'b>, body: Cow<'b, [u8]>) -> Next<'b> {
+    /// Once commands are being executed: the calls that come next, at most `count`, and the length of the request; no call at
+    /// its end. The request need not be read again for each call.
+    pub fn following(&self, count: usize) -> Option<(Vec<Vec<Vec<u8>>>, usize)> {
+        let Task::Commands(commands) = &self.task else { return None };
+        (self.stage == Stage::Calls && self.length > 0).then(|| (commands.following(count), self.length))
+    }
+
+    /// What follows, once the whole request is there, which has this length.
+    pub fn next<'b>(&mut self, head: &Head<'b>, body: Cow<'b, [u8]>, length: usize) -> Next<'b> {
+        self.length = length;
         if let Task::Body(bodies) = &self.task {
             self.task = match bodies.read(&body) {
                 Ok(commands) => Task::Commands(commands),
@@ -317,7 +336,7 @@ impl Work {
                 }
                 Next::Words(conditions.words(note.verb, &key, &body, options))
             }
-            (Stage::Calls, Task::Commands(commands)) => commands.next().map_or(Next::End, Next::Words),
+            (Stage::Calls, Task::Commands(commands)) => commands.following(1).pop().map_or(Next::End, Next::Words),
             _ => Next::End,
         }
     }
@@ -326,7 +345,7 @@ impl Work {
     pub fn reply<R>(&mut self, output: &mut Output, run: impl FnOnce(&mut dyn Reply) -> R) -> R {
         let style = Style { connection: self.connection, is_head: self.is_head, fields: &self.fields };
         match &mut self.task {
-            Task::Commands(commands) => commands.reply(run),
+            Task::Commands(commands) => commands.reply(self.reply_bytes_max, run),
             Task::Key { note, conditions, .. } => {
                 let mut sink = Sink::new(output, *note, style, conditions);
                 let result = run(&mut sink);
