@@ -2,6 +2,7 @@
 # Installs what building or testing lacks, on Debian 12 as root or with sudo. Quiet when nothing is missing.
 #   needs.sh build   a C compiler for the allocator, Rust
 #   needs.sh test    the servers that Polder is compared with, and a Python environment in .venv
+#   needs.sh bench   what `cargo x bench protocols` compares HTTP with, and measures it by: nginx and wrk
 #   needs.sh newer   redis 8.0 and valkey 8.1 from Debian 13, in a folder of their own, for `cargo x peers`
 #   needs.sh newest [FOLDER]
 #                    redis 8.6 and valkey 9.1 as Debian builds them (experimental, sid), with their own libraries, for
@@ -132,6 +133,16 @@ make_venv() {
     fi
 }
 
+# The client `ws` for Node.js, where there is npm: one package without others.
+make_node() {
+    [ -d "$target/node/node_modules/ws" ] && return
+    command -v npm >/dev/null || { note "npm is missing; the test of ws is left out"; return; }
+    note "unpacking ws below $target/node"
+    mkdir -p "$target/node"
+    npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$target/node" ws@8.23.0 >/dev/null 2>&1 ||
+        note "ws could not be had; its test is left out"
+}
+
 case "${1:-}" in
 build)
     command -v cargo >/dev/null || [ ! -e "$HOME/.cargo/env" ] || . "$HOME/.cargo/env"
@@ -157,6 +168,11 @@ test)
     apt-cache dumpavail 2>/dev/null | grep -q '^Package:' || as_root apt-get -qq update
     unpack_valkey
     make_venv
+    make_node
+    ;;
+bench)
+    install nginx nginx-light
+    install wrk wrk
     ;;
 newer)
     unpack_newer
@@ -165,7 +181,7 @@ newest)
     unpack_newest "${2:-$target/peers/newest}"
     ;;
 *)
-    note "needs.sh build|test|newer|newest"
+    note "needs.sh build|test|bench|newer|newest"
     exit 1
     ;;
 esac

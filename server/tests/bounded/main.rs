@@ -14,7 +14,7 @@
 //! a program of their own: the server runs in it, and nothing else does.
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use polder_calls::command::Run;
@@ -28,9 +28,15 @@ use door::{Door, Place};
 #[allow(dead_code, reason = "the other tests of the server use all of it")]
 #[path = "../server/door.rs"]
 mod door;
+mod idle;
 
 /// Held by each test: what the process keeps is that of one attack only while no other one runs in it.
 static ALONE: Mutex<()> = Mutex::new(());
+
+/// Waits until no other test runs.
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Keys of the other client, of 1,000 bytes each.
 const KEYS: usize = 15_000;
@@ -57,6 +63,7 @@ const SPARED: &[(&str, &str)] = &[
     ("DEBUG", "stops, slows or damages the server on purpose"),
     ("FLUSHALL", "deletes the other client's keys"),
     ("FLUSHDB", "deletes the other client's keys"),
+    ("ITEM.FLUSH", "deletes the other client's keys"),
     ("SWAPDB", "hides the other client's keys"),
     ("SAVE", "writes a file"),
     ("BGSAVE", "writes a file"),
@@ -274,7 +281,7 @@ fn fill(size: usize, number: &mut usize) -> impl FnMut(&str) -> Vec<u8> {
 
 #[test]
 fn no_command_lets_one_client_take_what_is_others() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let mut attack = Attack::new();
     let mut faults = Vec::new();
     let mut number = 0;
@@ -300,7 +307,7 @@ fn no_command_lets_one_client_take_what_is_others() {
 
 #[test]
 fn no_special_call_lets_one_client_take_what_is_others() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let mut attack = Attack::new();
     let mut faults = Vec::new();
     for (how, times, size, calls) in [("many", MANY, 4, 1), ("large", 2, LARGE_BYTES, 1), ("often", 2, 20, OFTEN)] {

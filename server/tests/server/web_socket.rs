@@ -1,17 +1,20 @@
 //! WebSocket over real sockets: the handshake, each sub-protocol, and what a hostile client or page may try.
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use polder_wire::web_socket::{Kind, header};
 
 use crate::http::{Web, parts, read_all};
+use crate::tls::{Certificates, secure};
+use polder_testkit::process::free_port;
 
 const USUAL: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
                      Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
 /// The client's end of a WebSocket.
-struct Peer {
-    stream: TcpStream,
+struct Peer<S = TcpStream> {
+    stream: S,
     held: Vec<u8>,
 }
 
@@ -31,7 +34,12 @@ impl Peer {
     }
 
     fn with(web: &Web, target: &str, fields: &str) -> Peer {
-        let mut stream = web.connect();
+        Peer::over(web.connect(), target, fields)
+    }
+}
+
+impl<S: Read + Write> Peer<S> {
+    fn over(mut stream: S, target: &str, fields: &str) -> Peer<S> {
         stream.write_all(request(target, fields).as_bytes()).expect("written");
         let mut peer = Peer { stream, held: Vec::new() };
         while !peer.held.ends_with(b"\r\n\r\n") {
@@ -383,4 +391,43 @@ fn a_refused_page_learns_nothing() {
     stream.write_all(request("/ws", fields).as_bytes()).expect("written");
     let said = read_all(stream);
     assert!(!said.contains("Access-Control") && !said.contains("Sec-WebSocket-Accept"), "{said}");
+}
+
+#[test]
+fn frames_go_through_tls() {
+    let certificates = Certificates::new();
+    let (tls_port, port) = (free_port().expect("a free port"), free_port().expect("a free port"));
+    let web = Web::open(&certificates.flags(tls_port, &format!("--tls-auth-clients no --https-port {port}")));
+    let config = certificates.config("ca.pem", None);
+    let open = |protocol: &str| {
+        let fields = format!("Sec-WebSocket-Protocol: {protocol}\r\nOrigin: https://localhost\r\n");
+        Peer::over(secure("localhost", port, &config), "/ws", &fields)
+    };
+    let (mut json, mut resp) = (open("json"), open("resp"));
+    assert_eq!(json.ask(r#"["SET","k","v"]"#), r#"{"reply":"OK"}"#);
+    let long = "x".repeat(10_000);
+    assert_eq!(json.ask(&format!(r#"["ECHO","{long}"]"#)), format!(r#"{{"reply":"{long}"}}"#));
+    resp.write(&frame(0x82, b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"));
+    assert_eq!(resp.frame(), Some((0x82, b"$1\r\nv\r\n".to_vec())));
+    json.write(&frame(0x89, b"there"));
+    assert_eq!(json.frame(), Some((0x8a, b"there".to_vec())));
+    assert_eq!(json.ask(r#"["SUBSCRIBE","news"]"#), r#"{"push":["subscribe","news",1]}"#);
+    assert_eq!(web.door.client().ask("PUBLISH news hi"), ":1");
+    assert_eq!(json.hear(), r#"{"push":["message","news","hi"]}"#);
+    let list = web.door.client().ask("CLIENT LIST");
+    assert!(list.contains("protocol=ws-json") && list.contains("protocol=ws-resp"), "{list}");
+    json.write(&frame(0x88, &1000u16.to_be_bytes()));
+    assert_eq!(json.close_code(), Some(1000));
+}
+
+#[test]
+fn a_silent_peer_is_asked_for_a_sign_of_life() {
+    let web = Web::open("");
+    let mut peer = Peer::open(&web, "json");
+    peer.stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+    let began = Instant::now();
+    assert_eq!(peer.frame(), Some((0x89, Vec::new())));
+    assert!(began.elapsed() >= Duration::from_secs(29), "{:?}", began.elapsed());
+    peer.write(&frame(0x8a, b""));
+    assert_eq!(peer.ask(r#"["PING"]"#), r#"{"reply":"PONG"}"#);
 }

@@ -1,10 +1,10 @@
 //! Stock clients, unmodified, against a `polder serve`: redis-cli, redis-benchmark and redis-py; pymemcache, pylibmc and
 //! python-binary-memcached at its memcached ports, and generated traffic there and against memcached itself; websockets at
-//! its HTTP port, and the console there in Chromium.
+//! its HTTP port and the package ws of Node.js, and the console there in Chromium.
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use polder_testkit::process::{Server, free_port, polder};
+use polder_testkit::process::{Server, free_port, polder, target_folder};
 use polder_testkit::scratch::Scratch;
 
 fn main() -> ExitCode {
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     println!("stock clients: {} passed, {failed} failed", checks.len() - failed);
     let python = redis_py(&port);
     let memcached = memcached_clients(&["--unix", &path, "--udp", &udp_port, &memcached_port]);
-    let web_socket = web_socket_client(&http_port);
+    let web_socket = web_socket_client(&http_port) && node_client(&http_port);
     // The last: it sets passwords.
     let console = console(&http_port, &port);
     if failed == 0 && python && memcached && web_socket && console { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -103,6 +103,19 @@ fn web_socket_client(port: &str) -> bool {
     }
     let status = Command::new(python).arg(root.join("tests/clients/web_socket.py")).arg(port).status();
     status.is_ok_and(|status| status.success())
+}
+
+/// The same for Node.js.
+fn node_client(port: &str) -> bool {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let packages = target_folder().join("node/node_modules");
+    if !packages.join("ws").exists() || said("node", &["--version"]).is_err() {
+        println!("node ws: not installed, left out");
+        return true;
+    }
+    let mut command = Command::new("node");
+    command.arg(root.join("tests/clients/web_socket.cjs")).arg(port).env("NODE_PATH", packages);
+    command.status().is_ok_and(|status| status.success())
 }
 
 /// The same for the console in a browser. Its screenshots are left below target/console.
