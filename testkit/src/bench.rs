@@ -22,6 +22,7 @@ pub mod network;
 pub mod page;
 pub mod plot;
 pub mod probe;
+pub mod protocols;
 pub mod saving;
 pub mod types;
 
@@ -61,6 +62,11 @@ pub const BENCHES: &[Bench] = &[
     Bench { name: "batch", about: "GET of 16 keys at once against one at a time", run: in_process::batch },
     Bench { name: "c", about: "GET and SET by the C library against Rust", run: doors::c },
     Bench { name: "python", about: "get and set by Python against redis-py over a Unix socket", run: doors::python },
+    Bench {
+        name: "protocols",
+        about: "server CPU time of memcached, HTTP and TLS clients against memcached, nginx and redis-server",
+        run: protocols::protocols,
+    },
     Bench { name: "memory", about: "bytes per key, everything counted", run: memory::per_key },
     Bench { name: "growth", about: "latency of SET while the table grows", run: in_process::growth },
     Bench { name: "attach", about: "time to attach a large segment", run: memory::attach },

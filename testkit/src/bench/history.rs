@@ -84,7 +84,10 @@ impl Entry {
         let mut servers = Vec::new();
         for word in self.figures.iter().flat_map(|(name, _)| name.split([' ', ','])) {
             let family = word.split_once('-').map_or(word, |(family, _)| family);
-            if ["polder", "redis", "valkey"].contains(&family) && word != "redis-py" && !servers.iter().any(|known| known == word) {
+            if ["polder", "redis", "valkey", "memcached", "nginx"].contains(&family)
+                && word != "redis-py"
+                && !servers.iter().any(|known| known == word)
+            {
                 servers.push(word.to_string());
             }
         }
