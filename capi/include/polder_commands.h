@@ -1044,6 +1044,17 @@ static inline polder_status polder_time(polder_caller caller, const polder_reply
     return polder_run(caller, 1, args, reply);
 }
 
+/* ---- server ---- */
+
+/* ITEM.FLUSH [EX seconds|EXAT unix-time-seconds]
+ * Removes all keys from the current database, at once or at a later moment. A later call replaces the moment; one without a moment forgets it. A server has to be there at the moment, or the next one does it when it starts. */
+static inline polder_status polder_item_flush(polder_caller caller, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[1];
+    args[0] = polder_string("ITEM.FLUSH");
+    return polder_run_more(caller, 1, args, more_count, more, reply);
+}
+
 /* ---- string ---- */
 
 /* APPEND key value

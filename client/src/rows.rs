@@ -195,7 +195,7 @@ pub(crate) fn words(requests: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Whether a call changes keys that it does not name.
 pub(crate) fn empties(requests: &[u8]) -> bool {
-    words(requests).any(|word| [&b"FLUSHALL"[..], b"FLUSHDB", b"SWAPDB"].iter().any(|name| word.eq_ignore_ascii_case(name)))
+    words(requests).any(|word| [&b"FLUSHALL"[..], b"FLUSHDB", b"SWAPDB", b"ITEM.FLUSH"].iter().any(|name| word.eq_ignore_ascii_case(name)))
 }
 
 /// XREAD and XREADGROUP wait only with BLOCK; the others always may.

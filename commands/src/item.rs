@@ -106,7 +106,7 @@ enum Condition {
 
 /// What is said about an expiry.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-enum Expiry {
+pub(crate) enum Expiry {
     #[default]
     Unsaid,
     Never,
@@ -202,7 +202,7 @@ impl<'a> Options<'a> {
 }
 
 /// The time that an option names.
-fn moment(call: &Call<'_>, unit: &str, value: &[u8]) -> Result<Expiry, Stop> {
+pub(crate) fn moment(call: &Call<'_>, unit: &str, value: &[u8]) -> Result<Expiry, Stop> {
     let (_, unit_ms, absolute) = SPANS.into_iter().find(|(name, ..)| *name == unit).ok_or(SYNTAX)?;
     let base_ms = if absolute { 0 } else { call.txn.now_ms() as i64 };
     let moment = number::integer(value).and_then(|count| count.checked_mul(unit_ms)).and_then(|ms| ms.checked_add(base_ms));

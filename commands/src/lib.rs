@@ -13,6 +13,7 @@ pub mod database;
 pub mod dump;
 pub mod durability;
 pub mod expiry;
+pub mod flush;
 pub mod geo;
 pub mod hash;
 pub mod hyperloglog;

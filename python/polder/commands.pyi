@@ -245,6 +245,11 @@ class Commands:
     def time(self) -> Any:
         """TIME: Returns the server time."""
 
+    # ---- server ----
+
+    def item_flush(self, *more: Word) -> Any:
+        """ITEM.FLUSH [EX seconds|EXAT unix-time-seconds]: Removes all keys from the current database, at once or at a later moment. A later call replaces the moment; one without a moment forgets it. A server has to be there at the moment, or the next one does it when it starts."""
+
     # ---- string ----
 
     def append(self, key: Word, value: Word, /) -> Any:

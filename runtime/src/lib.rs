@@ -22,6 +22,7 @@ pub mod denials;
 pub mod direct;
 pub mod elsewhere;
 pub mod execute;
+pub mod flushes;
 pub mod helps;
 pub mod info;
 pub mod introspect;
@@ -60,8 +61,8 @@ pub use execute::{Foresight, Progress, execute, execute_foreseen, give_up, resum
 pub use lookup::{all, find, find_subcommand, rename, row_named};
 use polder_calls::Command;
 use polder_commands::{
-    bitmap, database, dump, durability, expiry, geo, hash, hyperloglog, item, key, list, object, set, sort, sorted_set, stream, string,
-    view,
+    bitmap, database, dump, durability, expiry, flush, geo, hash, hyperloglog, item, key, list, object, set, sort, sorted_set, stream,
+    string, view,
 };
 pub use polder_table::{Db, Stop};
 pub use row::{Row, SessionCall, TxnCall};
@@ -117,6 +118,7 @@ pub static FAMILIES: &[Family] = &[
     hosted("cluster", "connection", cluster::CONNECTION),
     hosted("cluster", "", cluster::COMMANDS),
     both("server", "", database::COMMANDS, server::TIME),
+    family("server", "", flush::COMMANDS),
     family("string", "string", string::COMMANDS),
     family("string", "string", item::COMMANDS),
     family("bitmap", "bitmap", bitmap::COMMANDS),

@@ -9,6 +9,7 @@ use polder_calls::settings::{Id, id};
 use polder_engine::Memory;
 use polder_hub::ask::{self, Asker, Thread};
 use polder_runtime::configuration::Configuration;
+use polder_runtime::flushes::run_due;
 use polder_runtime::metrics::{Recorder, Statistics};
 use polder_runtime::persistence::{Keeper, has_save_points};
 use polder_runtime::scripting::Scripting;
@@ -100,6 +101,8 @@ pub struct Process {
     stopping: AtomicBool,
     /// Threads that have stopped accepting, because the process ends.
     closed_doors: AtomicUsize,
+    /// When a database is to be emptied, as far as this process knows; `u64::MAX` for never, and while a thread does it.
+    flush_due_ms: AtomicU64,
     /// When the memory's maintenance is due; `u64::MAX` while a thread does it.
     chores_due_ms: AtomicU64,
     on_stop: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -136,6 +139,7 @@ impl Process {
             answered: Mutex::default(),
             stopping: AtomicBool::new(false),
             closed_doors: AtomicUsize::new(0),
+            flush_due_ms: AtomicU64::new(0),
             chores_due_ms: AtomicU64::new(0),
             on_stop: OnceLock::new(),
         }
@@ -268,6 +272,30 @@ impl Process {
     /// Whether no thread accepts any more, so that no letters come.
     pub fn all_doors_closed(&self) -> bool {
         self.closed_doors.load(Ordering::Acquire) >= self.mailboxes.len()
+    }
+
+    /// When a database is to be emptied (`commands/src/flush.rs`), in milliseconds since the epoch; `u64::MAX` for never.
+    #[inline]
+    pub fn flush_due_ms(&self) -> u64 {
+        self.flush_due_ms.load(Ordering::Relaxed)
+    }
+
+    /// Empties the databases whose moment has come, and learns when the next one comes.
+    #[cold]
+    pub fn flush_due(&self, now_ms: u64) {
+        // A thread that finds no moment here leaves it to the one that is at work.
+        if self.flush_due_ms.swap(u64::MAX, Ordering::AcqRel) != u64::MAX {
+            self.learn_flushes(now_ms);
+        }
+    }
+
+    /// As [`Process::flush_due`], in any case: another process may have named a moment.
+    pub fn learn_flushes(&self, now_ms: u64) {
+        match run_due(self.memory.table(), now_ms) {
+            Ok(next) => self.flush_due_ms.store(next.unwrap_or(u64::MAX), Ordering::Release),
+            // The next maintenance tries again.
+            Err(stop) => tracing::warn!(%stop, "a database that is to be emptied now cannot be"),
+        }
     }
 
     /// When the memory's maintenance is due, in milliseconds since the epoch.

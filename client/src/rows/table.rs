@@ -184,6 +184,7 @@ pub(super) const FACTS: &[(&str, u8)] = &[
     ("ITEM.CAT", KEYED),
     ("ITEM.DEL", KEYED),
     ("ITEM.EXP", KEYED),
+    ("ITEM.FLUSH", 0),
     ("ITEM.GAT", KEYED),
     ("ITEM.GET", READS | CACHES | KEYED),
     ("ITEM.INC", KEYED),

@@ -138,8 +138,8 @@ enum Own {
     Skip(usize),
     /// So many of them have come.
     Skipped(usize),
-    /// Of a key that is not the last of its request: the next one is looked for at this distance from the request's begin.
-    Next(usize),
+    /// Of a key that is not the last of its request: what has been done then.
+    Next(Done),
     /// Of a meta command: its words behind the name, among the reader's text, and the length of the value that it stores.
     Words {
         from: usize,
@@ -154,13 +154,29 @@ enum Own {
     Dump(Dump),
 }
 
+/// What has been done of a `get`. Its line is read once, however many batches its keys need.
+#[derive(Clone, Copy, Debug, Default)]
+struct Done {
+    /// How many keys have been replied to.
+    keys: usize,
+    /// Where in the request the next key is looked for.
+    next: usize,
+    /// The length of the request.
+    request: usize,
+}
+
+/// A `lru_crawler metadump` under way: where the next page begins.
+type Cursor = Vec<u8>;
+
 /// memcached on one connection.
 #[derive(Default)]
 pub struct Memcached {
     /// Whether the client speaks the binary protocol, which its first byte says.
     binary: Option<bool>,
-    /// How many keys of the first request, a `get`, have been replied to, and where in the request the next one is looked for.
-    done: (usize, usize),
+    /// What has been done of the first request, a `get`.
+    done: Done,
+    /// The first request lists all keys, and goes on here.
+    dumped: Option<Cursor>,
     /// A key of that request had an error as its reply, so the request gets no more.
     failed: bool,
     /// How many bytes of the input are skipped before the next request.
@@ -239,7 +255,7 @@ impl Memcached {
         (limits, session): (&ServerLimits, &Session),
         input: &'b [u8],
         at: &mut usize,
-        (place, mut resumes): (u32, (usize, usize)),
+        (place, mut resumes): (u32, Done),
         batch: &mut Batch<'b>,
     ) -> Left {
         while !batch.is_full() {
@@ -311,14 +327,12 @@ impl Memcached {
                 if !failed {
                     output.raw(b"END\r\n");
                 }
-                (self.done, self.failed) = ((0, 0), false);
+                (self.done, self.failed) = (Done::default(), false);
             }
             Kind::Get => {
-                let next = match self.owns.get(note.place()) {
-                    Some(Own::Next(offset)) => *offset,
-                    _ => self.done.1,
-                };
-                self.done = (self.done.0 + 1, next);
+                if let Some(Own::Next(done)) = self.owns.get(note.place()) {
+                    self.done = *done;
+                }
                 self.failed = failed;
             }
             Kind::TooLarge => self.run_own(note.place(), output),
@@ -342,7 +356,7 @@ impl Memcached {
         match self.owns.get(Note(note).place()) {
             Some(Own::Quit) => session.closing = true,
             Some(Own::Guest) => {
-                (self.done, self.failed, self.skips) = ((0, 0), false, 0);
+                (self.done, self.failed, self.skips, self.dumped) = (Done::default(), false, 0, None);
                 self.ended = true;
             }
             Some(Own::Stats(report)) => stats::write(*report, session, host, output),
@@ -350,7 +364,13 @@ impl Memcached {
                 self.skips = asked.skips;
                 binary::answer((asked, *answer), &self.text, session, host, output);
             }
-            Some(Own::Dump(dump)) => dump::write(*dump, session, host, output),
+            Some(Own::Dump(dump)) => {
+                self.dumped = dump::write_page(*dump, self.dumped.take(), session, host, output);
+                if self.dumped.is_some() {
+                    // The request is executed again in one of the next turns, behind other clients.
+                    return Progress::Busy;
+                }
+            }
             Some(_) => self.run_own(Note(note).place(), output),
             None => {}
         }

@@ -77,6 +77,7 @@ fn maintain(process: &Process, now_ms_of_turn: u64) {
     if let Err(stop) = process.settings.join(table) {
         tracing::error!(?stop, "the settings of the segment cannot be read");
     }
+    process.learn_flushes(now_ms_of_turn);
     process.recorder().sample(table, now_ms_of_turn);
     process.keeper().attend(table, &process.settings);
     process.stop_if_removed();

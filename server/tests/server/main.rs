@@ -6,6 +6,7 @@ mod door;
 mod events;
 mod http;
 mod hub;
+mod items;
 mod limits;
 mod list;
 mod matrix;

@@ -109,6 +109,8 @@ pub const ROUTES: &[Route] = &[
     route("delete-many", &["MSET k1 1 k2 2 k3 repeat:70000:o k4 repeat:300:o"], "DEL k1 k2 k3 k4 k5"),
     route("bitop", &["SET k1 repeat:9000:o", "SET k2 abc"], "BITOP XOR k3 k1 k2"),
     route("flushdb", &["MSET k1 1 k2 repeat:300:o k3 repeat:70000:o"], "FLUSHDB"),
+    route("item-flush", &["MSET k1 1 k2 repeat:300:o", "ITEM.FLUSH EX 100"], "ITEM.FLUSH"),
+    route("item-flush-later", &["MSET k1 1 k2 2", "ITEM.FLUSH EX 100"], "ITEM.FLUSH EX 200"),
     route("swapdb", &["MSET k1 1 k2 2", "COPY k1 k3 DB 1"], "SWAPDB 0 1"),
     route("list-new", &[], "RPUSH k1 a b c"),
     route("list-push", &["RPUSH k1 a b c"], "LPUSH k1 d"),

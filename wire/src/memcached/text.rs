@@ -174,6 +174,13 @@ fn get(keys: &[u8], cas: bool) -> Line<'_> {
     if any { Line::Get { keys, cas, touch: None } } else { wrong(ERROR) }
 }
 
+/// Of a line that is a [`Line::Get`]: whether it wants the CAS, and the time to live that it gives.
+pub fn getter(line: &[u8]) -> (bool, Option<Number<'_, i64>>) {
+    let mut words = words(line);
+    let verb = words.next().unwrap_or_default();
+    (verb.ends_with(b"s"), if verb.starts_with(b"gat") { words.next().and_then(signed) } else { None })
+}
+
 fn get_and_touch<'b>(line: &'b [u8], verb: &[u8], rest: &[&'b [u8]]) -> Line<'b> {
     let [time, _, ..] = rest else { return wrong(ERROR) };
     let Some(exptime) = signed(time) else { return wrong(BAD_EXPTIME) };
@@ -372,6 +379,7 @@ mod tests {
         assert_eq!(Line::read(b" gets  a b"), Line::Get { keys: b"  a b", cas: true, touch: None });
         let touch = Some(Number { value: 10, text: &b"10"[..] });
         assert_eq!(Line::read(b"gat 10 a"), Line::Get { keys: b" a", cas: false, touch });
+        assert_eq!((getter(b"gat 10 a"), getter(b" gets a"), getter(b"get s")), ((false, touch), (true, None), (false, None)));
         let (flags, exptime) = (Number { value: 7, text: &b"7"[..] }, Number { value: -1, text: &b"-1"[..] });
         let key = &b"k"[..];
         let stored = |store, quiet| Line::Store { store, key, flags, exptime, bytes: 5, quiet };

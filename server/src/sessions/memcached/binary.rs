@@ -8,7 +8,7 @@ use polder_wire::Output;
 use polder_wire::memcached::binary::{Begin, HEADER_BYTES, Header, Status, loud, op, reply};
 use polder_wire::memcached::{KEY_BYTES_MAX, RELATIVE_SECONDS_MAX};
 
-use super::text::{Reader, Step, Words};
+use super::text::{Reader, Step, Words, flush};
 use super::{Kind, Note, Own, stats};
 
 /// The longest body without a value: the extras of a counter and a key, with room to spare.
@@ -98,13 +98,7 @@ impl<'b> Reader<'_, 'b> {
             }
             (op::DELETE, true, 0, 0) => with_cas([word(b"ITEM.DEL"), Cow::Borrowed(key)].into_iter().collect(), header.cas),
             (op::INCREMENT | op::DECREMENT, true, 20, 0) => count(opcode, header.cas, key, extras),
-            (op::FLUSH, false, 0 | 4, 0) => {
-                if extras.iter().any(|byte| *byte != 0) {
-                    self.push_answer(asked, Answer::Status(Status::Unsupported), end);
-                    return Step::Done;
-                }
-                [word(b"FLUSHDB")].into_iter().collect()
-            }
+            (op::FLUSH, false, 0 | 4, 0) => flush(number_at(extras, 0).cast_signed().into()),
             (op::SASL_AUTH, true, 0, _) => {
                 let mut parts = value.splitn(3, |byte| *byte == 0).skip(1);
                 let (true, Some(user), Some(password)) = (key == b"PLAIN", parts.next(), parts.next()) else {

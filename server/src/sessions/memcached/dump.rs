@@ -4,9 +4,16 @@ use polder_runtime::{Host, Session};
 use polder_wire::Output;
 use polder_wire::memcached::KEY_BYTES_MAX;
 
-use super::Own;
 use super::capture::Capture;
 use super::sink::error_line;
+use super::{Cursor, Own};
+
+/// How many keys are looked at in a turn.
+const PAGE: &[u8] = b"1000";
+/// The first cursor of SCAN, which is also what it returns at the end.
+const START: &[u8] = b"0";
+/// With more that waits to be sent, the next page waits, too.
+const WAITING_BYTES_MAX: usize = 1 << 20;
 
 /// What of each key is listed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,26 +35,34 @@ pub fn request(words: &[&[u8]]) -> Own {
     }
 }
 
-/// Lists the keys: one page of SCAN after the other.
-pub fn write(dump: Dump, session: &mut Session, host: (&dyn Host, &Memory), output: &mut Output) {
-    let mut cursor = b"0".to_vec();
-    loop {
-        let page = Capture::of(session, host, &[b"SCAN", &cursor, b"COUNT", b"1000", b"TYPE", b"string"]);
-        if let Some(error) = page.error {
-            output.raw(error_line(&error).as_bytes());
-            output.raw(b"\r\n");
-            return;
-        }
-        let mut keys = page.bulks.into_iter();
-        cursor = keys.next().unwrap_or_else(|| b"0".to_vec());
-        for key in keys.filter(|key| is_reachable(key)) {
-            write_key(dump, &key, session, host, output);
-        }
-        if cursor == b"0" || output.is_overfull() {
-            break;
-        }
+/// Lists a page of the keys, from this cursor on. Returns where the next page begins. A client that does not read gets no
+/// more for now.
+pub fn write_page(
+    dump: Dump,
+    from: Option<Cursor>,
+    session: &mut Session,
+    host: (&dyn Host, &Memory),
+    output: &mut Output,
+) -> Option<Cursor> {
+    let from = from.unwrap_or_else(|| START.to_vec());
+    if output.waiting() > WAITING_BYTES_MAX {
+        return Some(from);
     }
-    output.raw(if dump == Dump::Meta { b"END\r\n" } else { b"EN\r\n" });
+    let page = Capture::of(session, host, &[b"SCAN", &from, b"COUNT", PAGE, b"TYPE", b"string"]);
+    if let Some(error) = page.error {
+        output.raw(error_line(&error).as_bytes());
+        output.raw(b"\r\n");
+        return None;
+    }
+    let mut keys = page.bulks.into_iter();
+    let next = keys.next().filter(|next| next != START && !output.is_overfull());
+    for key in keys.filter(|key| is_reachable(key)) {
+        write_key(dump, &key, session, host, output);
+    }
+    if next.is_none() {
+        output.raw(if dump == Dump::Meta { b"END\r\n" } else { b"EN\r\n" });
+    }
+    next
 }
 
 /// Whether a client of memcached can name a key.

@@ -3,17 +3,16 @@ use std::borrow::Cow;
 
 use polder_runtime::Session;
 use polder_wire::memcached::RELATIVE_SECONDS_MAX;
-use polder_wire::memcached::text::{Line, Number, Store, is_canonical, words};
+use polder_wire::memcached::text::{Line, Number, Store, getter, is_canonical, words};
 use smallvec::SmallVec;
 
-use super::{Kind, Memcached, Note, Own};
+use super::{Done, Kind, Memcached, Note, Own};
 use crate::batch::{Batch, Content, Frame, Odd};
 use crate::limits::ServerLimits;
 
 /// A longer line that is no `get` ends the connection, as in memcached.
 const LINE_BYTES_MAX: usize = 2048;
 pub(super) const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
-const NO_DELAY: &str = "SERVER_ERROR flush_all takes no delay here; send it when the items are to go";
 pub(super) const BAD_CHUNK: &str = "CLIENT_ERROR bad data chunk";
 
 /// What became of one step of reading.
@@ -39,9 +38,12 @@ pub struct Reader<'r, 'b> {
 }
 
 impl<'b> Reader<'_, 'b> {
-    /// Reads the request at `at`. Of a `get`, keys may be done: how many, and where the next one is looked for.
-    pub fn read(&mut self, input: &'b [u8], at: &mut usize, resumes: (usize, usize)) -> Step {
+    /// Reads the request at `at`. Of a `get`, keys may be done.
+    pub fn read(&mut self, input: &'b [u8], at: &mut usize, resumes: Done) -> Step {
         let rest = &input[*at..];
+        if resumes.keys > 0 {
+            return self.resume(rest, at, resumes);
+        }
         let searched = std::mem::take(&mut self.own.searched).min(rest.len());
         let Some(length) = memchr::memchr(b'\n', &rest[searched..]).map(|found| found + searched) else {
             return self.wait_for_line(rest, at);
@@ -53,7 +55,7 @@ impl<'b> Reader<'_, 'b> {
             return self.log_in(&line, input, (at, end));
         }
         match line {
-            Line::Get { keys, cas, touch } => return self.get(keys, (cas, touch), rest, (at, end), resumes),
+            Line::Get { keys, cas, touch } => return self.get(keys, (cas, touch), rest, (at, end), 0),
             Line::Store { store, key, flags, exptime, bytes, quiet } => {
                 return self.store((store, key, flags, exptime), (bytes, quiet), input, (at, end));
             }
@@ -71,8 +73,7 @@ impl<'b> Reader<'_, 'b> {
                 push_expiry(&mut args, exptime, true);
                 self.push_words(Note::of(Kind::Touch).with(Note::QUIET, quiet), args, end);
             }
-            Line::Flush { delay: ..=0, quiet } => self.push(Note::of(Kind::Ok).with(Note::QUIET, quiet), &[b"FLUSHDB"], end),
-            Line::Flush { .. } => self.push_text(NO_DELAY, false, end),
+            Line::Flush { delay, quiet } => self.push_words(Note::of(Kind::Ok).with(Note::QUIET, quiet), flush(delay), end),
             Line::Shutdown { graceful: _ } if self.limits.allows_shutdown => self.push(Note::of(Kind::Ok), &[b"SHUTDOWN"], end),
             Line::Shutdown { .. } => self.push_text("ERROR: shutdown not enabled", false, end),
             Line::Stats(words) => self.push_own(super::stats::request(&words), end),
@@ -129,25 +130,32 @@ impl<'b> Reader<'_, 'b> {
         Step::Incomplete
     }
 
-    /// A frame for each key. All but the last leave the request in the input (M1).
+    /// Goes on with a `get`, of which some keys are done.
+    fn resume(&mut self, rest: &'b [u8], at: &mut usize, Done { keys, next, request }: Done) -> Step {
+        let line = &rest[..request - 1];
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let end = *at + request;
+        self.get(&line[next..], getter(line), rest, (at, end), keys)
+    }
+
+    /// A frame for each key, of which there were `done` before. All but the last leave the request in the input (M1).
     fn get(
         &mut self,
         keys: &'b [u8],
         (cas, touch): (bool, Option<Number<'b, i64>>),
         request: &'b [u8],
         (at, end): (&mut usize, usize),
-        resumes: (usize, usize),
+        mut done: usize,
     ) -> Step {
         let offset_of = |word: &[u8]| word.as_ptr() as usize - request.as_ptr() as usize;
-        let (done, next) = resumes;
-        let from = if done > 0 { &request[next..offset_of(keys) + keys.len()] } else { keys };
-        let mut rest = words(from).peekable();
+        let mut rest = words(keys).peekable();
         while let Some(key) = rest.next() {
+            done += 1;
             let last = rest.peek().is_none();
             let note = Note::of(Kind::Get).with(Note::CAS, cas).with(Note::LAST, last);
             let note = if last { note } else { note.at(self.own.owns.len()) };
             if !last {
-                self.own.owns.push(Own::Next(offset_of(key) + key.len()));
+                self.own.owns.push(Own::Next(Done { keys: done, next: offset_of(key) + key.len(), request: end - *at }));
             }
             let end = if last { end } else { *at };
             match touch {
@@ -263,6 +271,15 @@ impl<'b> Reader<'_, 'b> {
             self.push_own(Own::Text(text), end);
         }
     }
+}
+
+/// The call of `flush_all` with this delay: a time, as memcached reads it.
+pub(super) fn flush<'b>(delay: i64) -> Words<'b> {
+    let mut args: Words<'b> = [Cow::Borrowed(&b"ITEM.FLUSH"[..])].into_iter().collect();
+    if delay > 0 {
+        push_expiry(&mut args, Number { value: delay, text: b"" }, false);
+    }
+    args
 }
 
 /// The text of a number: the client's own, if that is how it is printed.

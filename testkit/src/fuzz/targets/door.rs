@@ -69,6 +69,7 @@ const WORDS: &[&str] = &[
     "MSET",
     "SORT",
     "FLUSHDB",
+    "ITEM.FLUSH",
     "SWAPDB",
     "MOVE",
     "COPY",

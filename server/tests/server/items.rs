@@ -1,0 +1,162 @@
+//! memcached over TCP: emptying at a later moment, and requests that concern very many keys.
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use polder_testkit::process::free_port;
+
+use crate::door::{Door, PATIENCE, Place};
+use crate::tls::socket;
+
+/// A client of memcached.
+struct Line(TcpStream);
+
+impl Line {
+    fn ask(&mut self, request: &str, end: &str) -> String {
+        self.0.write_all(request.as_bytes()).expect("the server takes bytes");
+        let mut said = Vec::new();
+        let mut room = [0; 64 << 10];
+        while !said.ends_with(end.as_bytes()) {
+            let count = self.0.read(&mut room).expect("a reply");
+            assert!(count > 0, "the end after {}", String::from_utf8_lossy(&said));
+            said.extend_from_slice(&room[..count]);
+        }
+        String::from_utf8(said).expect("text")
+    }
+
+    fn stores(&mut self, key: &str) {
+        assert_eq!(self.ask(&format!("set {key} 0 0 1\r\n1\r\n"), "\r\n"), "STORED\r\n");
+    }
+
+    fn has(&mut self, key: &str) -> bool {
+        self.ask(&format!("get {key}\r\n"), "END\r\n") != "END\r\n"
+    }
+
+    /// Asks until the key has gone.
+    fn loses(&mut self, key: &str) {
+        let until = Instant::now() + PATIENCE;
+        while self.has(key) {
+            assert!(Instant::now() < until, "{key} is still there");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn open(place: &Arc<Place>) -> (Door, Line) {
+    let port = free_port().expect("a free port");
+    let flags = format!("--threads 2 --memcache-port {port} --memcache-bind 127.0.0.1 --hz 100");
+    (Door::on(place.clone(), free_port().expect("a free port"), &flags), Line(socket(port)))
+}
+
+#[test]
+fn a_database_is_emptied_at_the_moment_that_was_named() {
+    let place = Place::new();
+    let (door, mut line) = open(&place);
+    // A second server, which was not asked.
+    let (_other, mut elsewhere) = open(&place);
+    line.stores("old");
+    assert_eq!(door.client().ask("SELECT 1"), "+OK");
+    let mut second = door.client();
+    assert_eq!((second.ask("SELECT 1"), second.ask("SET stays 1")), ("+OK".into(), "+OK".into()));
+    let began = Instant::now();
+    assert_eq!(line.ask("flush_all 1\r\n", "\r\n"), "OK\r\n");
+    line.stores("before");
+    assert!(line.has("old") && elsewhere.has("before"));
+    elsewhere.loses("old");
+    assert!(began.elapsed() >= Duration::from_millis(990), "{:?}", began.elapsed());
+    assert!(!line.has("before") && !elsewhere.has("before"));
+    assert_eq!(second.ask("GET stays"), "$1");
+    // What is stored after the moment stays: it is emptied once.
+    elsewhere.stores("after");
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(line.has("after"));
+}
+
+#[test]
+fn a_later_word_replaces_the_moment() {
+    let (door, mut line) = open(&Place::new());
+    line.stores("a");
+    assert_eq!(line.ask("flush_all 1\r\nflush_all 100 noreply\r\nmn\r\n", "MN\r\n"), "OK\r\nMN\r\n");
+    std::thread::sleep(Duration::from_millis(1200));
+    assert!(line.has("a"));
+    // One without a moment forgets the one to come.
+    assert_eq!(line.ask("flush_all 1\r\nflush_all\r\n", "OK\r\nOK\r\n"), "OK\r\nOK\r\n");
+    assert!(!line.has("a"));
+    line.stores("a");
+    std::thread::sleep(Duration::from_millis(1200));
+    assert!(line.has("a"));
+    // The binary protocol, and times that have passed.
+    let mut binary = Line(socket(line.0.peer_addr().expect("an address").port()));
+    binary.0.write_all(b"\x80\x08\0\0\x04\0\0\0\0\0\0\x04opaq\0\0\0\0\0\0\0\0\0\0\0\x01").expect("the server takes bytes");
+    let mut reply = [0; 24];
+    binary.0.read_exact(&mut reply).expect("a reply");
+    assert_eq!(&reply[..8], b"\x81\x08\0\0\0\0\0\0");
+    assert!(line.has("a"));
+    line.loses("a");
+    line.stores("a");
+    assert_eq!(line.ask("flush_all 2600000\r\n", "\r\n"), "OK\r\n");
+    assert!(!line.has("a"), "a time that is no span has passed long ago");
+    assert_eq!(door.client().ask("ITEM.FLUSH EX x"), "-ERR the expiry is not a number or out of range");
+}
+
+#[test]
+fn a_moment_outlives_its_server() {
+    let place = Place::new();
+    let (mut door, mut line) = open(&place);
+    line.stores("a");
+    assert_eq!(line.ask("flush_all 1\r\n", "\r\n"), "OK\r\n");
+    door.close();
+    // It comes while no server is there.
+    std::thread::sleep(Duration::from_millis(1100));
+    let (_next, mut line) = open(&place);
+    assert!(!line.has("a"));
+    line.stores("a");
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(line.has("a"));
+}
+
+#[test]
+fn a_get_of_very_many_keys_reads_its_line_once() {
+    let (door, mut line) = open(&Place::new());
+    let mut client = door.client();
+    (0..1000).for_each(|number| assert_eq!(client.ask(&format!("SET k{number} {number}")), "+OK"));
+    // As in memcached, only a get or gets may be longer than 2,048 bytes.
+    for (verb, count) in [("get", 100_000), ("gets", 100_000), ("gat 100", 300)] {
+        let keys: Vec<String> = (0..count).map(|number| format!("k{number}")).collect();
+        let began = Instant::now();
+        let said = line.ask(&format!("{verb}  {} \r\n", keys.join(" ")), "END\r\n");
+        // Reading the line again for each 64 keys took a hundred times as long.
+        assert!(began.elapsed() < Duration::from_secs(8), "{verb}: {:?}", began.elapsed());
+        assert_eq!(said.matches("VALUE k").count(), count.min(1000), "{verb}");
+        assert_eq!(said.lines().next().map(|line| line.split(' ').count()), Some(if verb == "gets" { 5 } else { 4 }));
+    }
+    assert_eq!(client.ask("TTL k299"), ":100");
+    assert_eq!(line.ask("mn\r\n", "MN\r\n"), "MN\r\n");
+}
+
+#[test]
+fn other_clients_go_on_while_all_keys_are_listed() {
+    let (door, mut line) = open(&Place::new());
+    let mut client = door.client();
+    for number in 0..20_000 {
+        client.write(format!("SET key:{number} 1\r\n").as_bytes());
+    }
+    (0..20_000).for_each(|_| assert_eq!(client.reply(), "+OK"));
+    assert_eq!(line.ask("lru_crawler metadump all\r\n", "END\r\n").matches("key=key%3A").count(), 20_000);
+    assert_eq!(line.ask("lru_crawler mgdump all\r\nmn\r\n", "MN\r\n").matches("mg key:").count(), 20_000);
+    // A client that reads nothing is given a part, and holds no other client up.
+    line.0.write_all("lru_crawler metadump all\r\n".repeat(20).as_bytes()).expect("the server takes bytes");
+    let began = Instant::now();
+    assert_eq!(client.ask("PING"), "+PONG");
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    std::thread::sleep(Duration::from_millis(300));
+    let list = client.ask("CLIENT LIST");
+    let waiting = list.lines().find(|line| line.contains("protocol=memcached")).and_then(|line| line.split("omem=").nth(1));
+    let waiting: usize = waiting.and_then(|rest| rest.split(' ').next()?.parse().ok()).expect("a number");
+    assert!(waiting < 3 << 20, "{waiting} bytes wait");
+    let mut ends = 0;
+    while ends < 20 {
+        ends += line.ask("", "END\r\n").matches("END\r\n").count();
+    }
+}
