@@ -34,9 +34,9 @@ from polder._polder import Ended, Error, Fault, Memory, Refused
 from polder.cache import Cache, CacheInfo, Memoized
 from polder.client import Connection, Polder, attach, cache, memory
 from polder.commands import Commands
-from polder.remote import Client, NotSent, OutcomeUnknown, TimedOut, Usage, connect
+from polder.remote import Client, Condition, Contended, NotSent, OutcomeUnknown, TimedOut, Unmet, Usage, connect
 
 __all__ = [
-    "Cache", "CacheInfo", "Client", "Commands", "Connection", "Ended", "Error", "Fault", "Memoized", "Memory", "NotSent", "OutcomeUnknown",
-    "Polder", "Refused", "TimedOut", "Usage", "__version__", "aio", "attach", "cache", "connect", "memory",
+    "Cache", "CacheInfo", "Client", "Commands", "Condition", "Connection", "Contended", "Ended", "Error", "Fault", "Memoized", "Memory", "NotSent",
+    "OutcomeUnknown", "Polder", "Refused", "TimedOut", "Unmet", "Usage", "__version__", "aio", "attach", "cache", "connect", "memory",
 ]

@@ -15,7 +15,7 @@ import os
 import time
 import weakref
 from collections import deque
-from typing import Any, Optional
+from typing import Any, Iterable, Optional
 
 import redis
 import redis.asyncio
@@ -25,7 +25,7 @@ from redis.commands import AsyncCoreCommands
 from polder._polder import Ended, Error, Fault, Short
 from polder.client import Connection as _Sync
 from polder.client import _SHORT, memory, told
-from polder.remote import Base, Pipeline, Subscribing, _left, _seen, segment_of
+from polder.remote import Base, Condition, Pipeline, Subscribing, _left, _seen, segment_of
 
 
 class Connection(AbstractConnection):
@@ -243,9 +243,10 @@ class Client(Base, AsyncCoreCommands):
         called = self._remote().submit(words, callback, decode)
         return called if empty is None else _or_else(called, empty)
 
-    def pipeline(self, transaction: bool = True, shard_hint: Any = None) -> "AsyncPipeline":
-        """Calls that are sent together; with ``transaction`` they run as one (MULTI and EXEC)."""
-        return AsyncPipeline(self, transaction)
+    def pipeline(self, transaction: bool = True, shard_hint: Any = None, *, conditions: Iterable[Condition] = ()) -> "AsyncPipeline":
+        """Calls that are sent together; with ``transaction`` they run as one (MULTI and EXEC). With ``conditions`` they run as one if all of these
+        hold; else ``execute`` raises ``Unmet``. The conditions are judged in a thread of the event loop's pool."""
+        return AsyncPipeline(self, transaction, conditions)
 
     def pubsub(self, ignore_subscribe_messages: bool = False) -> "AsyncPubSub":
         return AsyncPubSub(self, ignore_subscribe_messages)
@@ -261,15 +262,17 @@ class Client(Base, AsyncCoreCommands):
         if fired is not None:
             with contextlib.suppress(Error):
                 await fired.submit(("PING",))
+        for view in list(self._views) if self._root is None else []:
+            await view.aclose()
         core = self._core
         self._forget()
-        if core is not None:
+        if core is not None and self._root is None:
             core.close()
 
     def __del__(self):
         # The event loop holds the connection for the calls in flight.
         core = self.__dict__.get("_core")
-        if core is not None:
+        if core is not None and self.__dict__.get("_root") is None:
             core.retire()
 
     async def __aenter__(self):
@@ -299,7 +302,10 @@ class AsyncPipeline(Pipeline):
         calls, self.command_stack = self.command_stack, []
         if not calls:
             return []
-        replies = await self._client._remote().submit_group([words for words, _ in calls], self._transaction)
+        if self._conditions:
+            replies = self._judged(await asyncio.get_running_loop().run_in_executor(None, self._conditional(calls)))
+        else:
+            replies = await self._client._remote().submit_group([words for words, _ in calls], self._transaction)
         return self._results(calls, raise_on_error, replies)
 
 

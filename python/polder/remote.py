@@ -11,7 +11,7 @@ import os
 import select
 import time
 import weakref
-from typing import Any, Optional
+from typing import Any, Iterable, Optional
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import redis
@@ -37,6 +37,64 @@ class TimedOut(Error, redis.TimeoutError):
 
 class Usage(Error, redis.DataError):
     """The call cannot be made this way; the text names the way."""
+
+
+class Unmet(Error, redis.WatchError):
+    """Nothing ran: the ``conditions`` of a pipeline that are here did not hold."""
+
+    def __init__(self, conditions):
+        super().__init__("nothing ran, since these conditions do not hold: " + ", ".join(map(repr, conditions)))
+        self.conditions = conditions
+
+
+class Contended(Error, redis.WatchError):
+    """Nothing ran: others changed the keys of a pipeline's conditions each time. It may be made again."""
+
+
+class Condition:
+    """What must hold of a key for a pipeline to run: ``r.pipeline(conditions=[polder.Condition.key_absent("lock")])``."""
+
+    def __init__(self, kind: str, *words: Any):
+        self.kind, self.words = kind, words
+
+    @classmethod
+    def key_exists(cls, key: Any) -> "Condition":
+        return cls("exists", key)
+
+    @classmethod
+    def key_absent(cls, key: Any) -> "Condition":
+        return cls("absent", key)
+
+    @classmethod
+    def value_equals(cls, key: Any, value: Any) -> "Condition":
+        """The key holds a string of just this value."""
+        return cls("equals", key, value)
+
+    @classmethod
+    def value_differs(cls, key: Any, value: Any) -> "Condition":
+        """The key is absent, or holds a string of another value."""
+        return cls("differs", key, value)
+
+    @classmethod
+    def field_exists(cls, key: Any, field: Any) -> "Condition":
+        return cls("field exists", key, field)
+
+    @classmethod
+    def field_equals(cls, key: Any, field: Any, value: Any) -> "Condition":
+        return cls("field equals", key, field, value)
+
+    @classmethod
+    def member_exists(cls, key: Any, member: Any) -> "Condition":
+        """The set has the member."""
+        return cls("member exists", key, member)
+
+    @classmethod
+    def length_equals(cls, key: Any, length: int) -> "Condition":
+        """The list has this many elements."""
+        return cls("length", key, length)
+
+    def __repr__(self):
+        return f"{self.kind}({', '.join(map(repr, self.words))})"
 
 
 _KINDS = {"not sent": NotSent, "outcome unknown": OutcomeUnknown, "timed out": TimedOut, "usage": Usage}
@@ -126,14 +184,38 @@ class Base:
         self.response_callbacks = _callbacks()
         self._core: Optional[Remote] = None
         self._has_fired = False
+        self._root, self._view = None, (None, False)
+        self._views = weakref.WeakSet()
         _rooted.add(self)
         self._remote()
+
+    def db(self, number: int):
+        """A client of another database over the same connection. It is closed with this one."""
+        return self._viewed(number, self._view[1])
+
+    def cached(self):
+        """A client over the same connection that keeps replies of calls that only read one key, until the server says that the key has changed.
+        The URL says how much is kept: ``?cache_bytes_max=64000000``; without it, nothing is."""
+        return self._viewed(self._view[0], True)
+
+    def _viewed(self, db, cached):
+        view = object.__new__(type(self))
+        view.__dict__.update((name, value) for name, value in self.__dict__.items() if name not in _SHORT)
+        view._root, view._view, view._core, view._has_fired = self._root or self, (db, cached), None, False
+        view._root._views.add(view)
+        _rooted.add(view)
+        view._remote()
+        return view
 
     def _remote(self):
         """The connection; opened at the first use, and anew in a forked child."""
         core = self._core
         if core is None:
-            core = self._core = Remote(self._url, self._EVENT_LOOP, _error, self._encoder.encode, self._decode)
+            if self._root is None:
+                core = Remote(self._url, self._EVENT_LOOP, _error, self._encoder.encode, self._decode)
+            else:
+                core = self._root._remote().view(*self._view)
+            self._core = core
             self._open_short(core)
         return core
 
@@ -150,6 +232,9 @@ class Base:
         self._core, self._has_fired = None, False
         for name in _SHORT:
             self.__dict__.pop(name, None)
+        if self._root is None:
+            for view in list(self._views):
+                view._forget()
 
     def set_response_callback(self, command, callback):
         self.response_callbacks[command] = callback
@@ -176,9 +261,12 @@ class Base:
         if core is not None:
             with contextlib.suppress(Error):
                 core.run(("PING",))
+        if self._root is None:
+            for view in list(self._views):
+                view._settle()
 
     def stats(self):
-        """Figures of the connection: calls, refused, timed_out, queued, connections."""
+        """Figures of the connection: calls, refused, timed_out, queued, connections, cache_hits, cache_misses."""
         return self._remote().stats()
 
     def __getattr__(self, name):
@@ -192,6 +280,8 @@ class Base:
         return f"<{type(self).__module__}.{type(self).__name__} of {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}>"
 
     def __reduce__(self):
+        if self._root is not None:
+            return _view_again, (self._root, self._view)
         return functools.partial(type(self), decode_responses=self._decode), (self._url,)
 
     @staticmethod
@@ -201,6 +291,10 @@ class Base:
         empty = options.pop(EMPTY_RESPONSE, None)
         options.pop("keys", None)
         return _words(args), shaped(callbacks.get(args[0]), options), False if never_decode else None, empty
+
+
+def _view_again(root, view):
+    return root._viewed(*view)
 
 
 class Client(Base, CoreCommands):
@@ -216,9 +310,10 @@ class Client(Base, CoreCommands):
             raise
         return reply if callback is None else callback(reply)
 
-    def pipeline(self, transaction: bool = True, shard_hint: Any = None) -> "Pipeline":
-        """Calls that are sent together; with ``transaction`` they run as one (MULTI and EXEC)."""
-        return Pipeline(self, transaction)
+    def pipeline(self, transaction: bool = True, shard_hint: Any = None, *, conditions: Iterable[Condition] = ()) -> "Pipeline":
+        """Calls that are sent together; with ``transaction`` they run as one (MULTI and EXEC). With ``conditions`` they run as one if all of these
+        hold; else ``execute`` raises ``Unmet``."""
+        return Pipeline(self, transaction, conditions)
 
     def pubsub(self, ignore_subscribe_messages: bool = False) -> "PubSub":
         return PubSub(self, ignore_subscribe_messages)
@@ -243,10 +338,10 @@ class Client(Base, CoreCommands):
 class Pipeline(CoreCommands):
     """Calls that are kept until ``execute`` sends them together."""
 
-    _WATCH = "a client whose connection all threads share cannot watch keys by WATCH: let a script (EVAL) look and change, or take redis.Redis"
+    _WATCH = "a client whose connection all threads share cannot watch keys by WATCH: make the pipeline with conditions, or let a script look and change"
 
-    def __init__(self, client, transaction=True):
-        self._client, self._transaction = client, transaction
+    def __init__(self, client, transaction=True, conditions=()):
+        self._client, self._transaction, self._conditions = client, transaction, list(conditions)
         self.response_callbacks = client.response_callbacks
         self.command_stack = []
 
@@ -286,8 +381,24 @@ class Pipeline(CoreCommands):
         calls, self.command_stack = self.command_stack, []
         if not calls:
             return []
-        replies = self._client._remote().run_group([words for words, _ in calls], self._transaction)
+        if self._conditions:
+            replies = self._judged(self._conditional(calls)())
+        else:
+            replies = self._client._remote().run_group([words for words, _ in calls], self._transaction)
         return self._results(calls, raise_on_error, replies)
+
+    def _conditional(self, calls):
+        """What runs the calls if the conditions hold, and waits for it."""
+        encode = self.get_encoder().encode
+        conditions = [(condition.kind, [bytes(encode(word)) for word in condition.words]) for condition in self._conditions]
+        return functools.partial(self._client._remote().run_if, conditions, [words for words, _ in calls])
+
+    def _judged(self, replies):
+        if replies is None:
+            raise Contended("nothing ran: others changed the keys of the conditions each time; make it again")
+        if isinstance(replies, tuple):
+            raise Unmet([self._conditions[number] for number in replies])
+        return replies
 
     @staticmethod
     def _results(calls, raise_on_error, replies):

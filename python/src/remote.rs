@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-use polder_client::{Added, Call, CallNumber, Client, Completions, Db, Error, Value};
+use polder_client::{Added, Call, CallNumber, Client, Committed, Completions, Condition, Db, Error, Value};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -53,18 +53,16 @@ pub struct Looks {
     decode: bool,
 }
 
-/// The connection.
+/// The connection, and the database that calls go to.
 struct Core {
     client: Client,
     db: Db,
     /// Of a client for an event loop.
-    completions: Option<Completions<Awaited>>,
+    completions: Option<Arc<Completions<Awaited>>>,
 }
 
-/// A client of a server.
-#[pyclass(frozen, module = "polder._polder")]
-pub struct Remote {
-    core: Rooted<Core>,
+/// What all views of a client share.
+pub struct Common {
     looks: Looks,
     event_loop: Mutex<Option<EventLoop>>,
     running_loop: Py<PyAny>,
@@ -72,6 +70,21 @@ pub struct Remote {
     is_asked: AtomicBool,
     /// Whether the event loop is to be left once no call is in flight.
     is_retired: AtomicBool,
+}
+
+/// A client of a server, or a view of one: another database, or replies that are kept.
+#[pyclass(frozen, module = "polder._polder")]
+pub struct Remote {
+    core: Rooted<Core>,
+    common: Arc<Common>,
+}
+
+impl std::ops::Deref for Remote {
+    type Target = Common;
+
+    fn deref(&self) -> &Common {
+        &self.common
+    }
 }
 
 #[pymethods]
@@ -86,7 +99,7 @@ impl Remote {
             let database = options.database;
             let (client, completions) = if event_loop {
                 let (client, completions) = Completions::connect(options)?;
-                (client, Some(completions))
+                (client, Some(Arc::new(completions)))
             } else {
                 (Client::connect_in_thread(url)?, None)
             };
@@ -95,7 +108,44 @@ impl Remote {
         let core = opened.map_err(|error| looks.raised(py, &error))?;
         let running_loop = py.import("asyncio")?.getattr("_get_running_loop")?.unbind();
         let (event_loop, is_asked, is_retired) = Default::default();
-        Ok(Remote { core: Rooted::new(core), looks, event_loop, running_loop, is_asked, is_retired })
+        let common = Common { looks, event_loop, running_loop, is_asked, is_retired };
+        Ok(Remote { core: Rooted::new(core), common: Arc::new(common) })
+    }
+
+    /// The same connection for calls to another database, or with replies that are kept.
+    #[pyo3(signature = (db=None, cached=false))]
+    fn view(&self, db: Option<u32>, cached: bool) -> PyResult<Remote> {
+        let core = self.core.get()?;
+        let chosen = db.map_or_else(|| core.db.clone(), |db| core.client.db(db));
+        let chosen = if cached { chosen.cached() } else { chosen };
+        let core = Core { client: core.client.clone(), db: chosen, completions: core.completions.clone() };
+        Ok(Remote { core: Rooted::new(core), common: Arc::clone(&self.common) })
+    }
+
+    /// Makes several calls that run as one transaction if all conditions hold: their replies; or a tuple of the numbers of those that did not
+    /// hold; or None when others changed the keys each time.
+    fn run_if<'p>(
+        &self,
+        py: Python<'p>,
+        conditions: Vec<(String, Vec<Bound<'p, PyBytes>>)>,
+        calls: Vec<Bound<'p, PyTuple>>,
+    ) -> PyResult<Bound<'p, PyAny>> {
+        let conditions = conditions.iter().map(|(kind, words)| condition(kind, words)).collect::<PyResult<Vec<_>>>()?;
+        let mut transaction = self.core.get()?.db.transaction_if(conditions.clone());
+        for call in &calls {
+            let words = self.looks.words(call)?;
+            let words: SmallVec<[&[u8]; 8]> = words.iter().map(|word| word.as_bytes()).collect();
+            transaction = transaction.call(&words[..]);
+        }
+        match waited(py, Box::pin(transaction.send::<Value>()))? {
+            Ok(Committed::Yes(value)) => self.looks.outcome(py, Ok(value), self.looks.decode),
+            Ok(Committed::Unmet(unmet)) => {
+                let numbers = (0..conditions.len()).filter(|&number| unmet.contains(&conditions[number]));
+                Ok(PyTuple::new(py, numbers.collect::<Vec<_>>())?.into_any())
+            }
+            Ok(Committed::Contended) => Ok(py.None().into_bound(py)),
+            Err(error) => Err(self.looks.raised(py, &error)),
+        }
     }
 
     /// Makes a call and waits for its reply.
@@ -218,6 +268,9 @@ impl Remote {
         figures.set_item("timed_out", stats.calls_timed_out)?;
         figures.set_item("queued", stats.queued_calls)?;
         figures.set_item("connections", stats.connects)?;
+        let kept = self.core.get()?.client.cache_stats();
+        figures.set_item("cache_hits", kept.hits)?;
+        figures.set_item("cache_misses", kept.misses)?;
         Ok(figures)
     }
 
@@ -238,7 +291,7 @@ impl Core {
 impl Remote {
     /// Of a client for an event loop, unless the process has been forked since.
     fn completions(&self) -> Option<&Completions<Awaited>> {
-        self.core.get().ok()?.completions.as_ref()
+        self.core.get().ok()?.completions.as_deref()
     }
 
     /// The reply to a call; for an event loop, an awaitable of it.
@@ -394,6 +447,24 @@ impl Withdraw {
         }
         Ok(())
     }
+}
+
+/// A condition by its name and its words.
+fn condition(kind: &str, words: &[Bound<'_, PyBytes>]) -> PyResult<Condition> {
+    let word = |at: usize| words[at].as_bytes().to_vec();
+    let length = || std::str::from_utf8(words[1].as_bytes()).ok().and_then(|digits| digits.parse().ok());
+    let made = match (kind, words.len()) {
+        ("exists", 1) => Some(Condition::KeyExists(word(0))),
+        ("absent", 1) => Some(Condition::KeyAbsent(word(0))),
+        ("equals", 2) => Some(Condition::ValueEquals(word(0), word(1))),
+        ("differs", 2) => Some(Condition::ValueDiffers(word(0), word(1))),
+        ("field exists", 2) => Some(Condition::FieldExists(word(0), word(1))),
+        ("field equals", 3) => Some(Condition::FieldEquals(word(0), word(1), word(2))),
+        ("member exists", 2) => Some(Condition::MemberExists(word(0), word(1))),
+        ("length", 2) => length().map(|length| Condition::LengthEquals(word(0), length)),
+        _ => None,
+    };
+    made.ok_or_else(|| PyRuntimeError::new_err(format!("there is no condition '{kind}' of {} words", words.len())))
 }
 
 struct ThreadWaker(std::thread::Thread);

@@ -149,6 +149,55 @@ class Blocking(scene.Scene):
         self.assertEqual(self.r.get("n"), b"1600")
         self.assertEqual(self.r.stats()["connections"], 1)
 
+    def test_databases_share_a_connection(self):
+        with polder.connect(URL) as r:
+            r.set("k", "zero")
+            views = [r.db(number) for number in range(1, 5)]
+            for number, view in enumerate(views, 1):
+                self.assertIs(view.set("k", number), True)
+                view.fire("INCR", "fired")
+            self.assertEqual([view.get("k") for view in views], [b"1", b"2", b"3", b"4"])
+            self.assertEqual((r.get("k"), views[0].db(2).get("k"), r.stats()["connections"]), (b"zero", b"2", 1))
+            with views[1].pipeline() as pipe:
+                self.assertEqual(pipe.incr("k").get("fired").execute(), [3, b"1"])
+            self.assertEqual(pickle.loads(pickle.dumps(views[2])).get("k"), b"3")
+            [view.flushdb() for view in views]
+            # A closed view's next call opens it again, and a closed client's views go on over its next connection.
+            views[0].close()
+            self.assertIsNone(views[0].get("k"))
+        self.assertIsNone(views[1].get("k"))
+        self.assertRaises(OverflowError, r.db, -1)
+
+    def test_a_pipeline_with_conditions_runs_whole_or_not_at_all(self):
+        free, first = polder.Condition.key_absent("lock"), polder.Condition.value_equals("n", 1)
+        self.r.set("n", 1)
+        with self.r.pipeline(conditions=[free, first]) as pipe:
+            self.assertEqual(pipe.set("lock", "me", ex=60).incr("n").execute(), [True, 2])
+        with self.r.pipeline(conditions=[free, first]) as pipe, self.assertRaisesRegex(polder.Unmet, "absent..lock") as raised:
+            pipe.set("lock", "you").execute()
+        self.assertEqual(raised.exception.conditions, [free, first])
+        self.assertIsInstance(raised.exception, redis.WatchError)
+        self.r.hset("h", "f", "v"), self.r.sadd("s", "m"), self.r.rpush("l", "a", "b")
+        held = [
+            polder.Condition.key_exists("h"), polder.Condition.value_differs("lock", "you"), polder.Condition.field_exists("h", "f"),
+            polder.Condition.field_equals("h", "f", "v"), polder.Condition.member_exists("s", "m"), polder.Condition.length_equals("l", 2),
+        ]
+        self.assertEqual(self.r.pipeline(conditions=held).get("lock").execute(), [b"me"])
+        self.assertRaises(polder.Unmet, self.r.pipeline(conditions=[polder.Condition.length_equals("l", 3)]).get("lock").execute)
+        self.assertRaises(redis.ResponseError, self.r.pipeline(conditions=held).incr("lock").execute)
+
+    def test_kept_replies_are_fresh(self):
+        with polder.connect(URL + "?cache_bytes_max=1000000") as r:
+            r.set("k", "one")
+            kept = r.db(0).cached()
+            for _ in range(10):
+                self.assertEqual(kept.get("k"), b"one")
+            self.assertGreaterEqual(r.stats()["cache_hits"], 8)
+            self.r.set("k", "two")
+            until = time.monotonic() + 20
+            while kept.get("k") != b"two":
+                self.assertLess(time.monotonic(), until)
+
     def test_a_forked_child_connects_anew(self):
         self.r.set("k", "parent")
         child = os.fork()
@@ -345,6 +394,26 @@ class EventLoops(unittest.TestCase):
             with self.assertRaises(polder.OutcomeUnknown) as caught:
                 await asyncio.wait_for(waiting, 20)
             self.assertIn("closed", str(caught.exception))
+
+        asyncio.run(work())
+
+    def test_databases_and_conditions_of_an_event_loop(self):
+        async def work():
+            r = polder.aio.connect(URL)
+            views = [r.db(number) for number in range(5)]
+            await asyncio.gather(*(view.incr("views") for view in views for _ in range(100)))
+            self.assertEqual(await asyncio.gather(*(view.get("views") for view in views)), [b"100"] * 5)
+            self.assertEqual(r.stats()["connections"], 1)
+            del views[4]
+            gc.collect()
+            await views[3].aclose()
+            self.assertEqual(await views[3].getdel("views"), b"100")
+            absent = polder.Condition.key_absent("views")
+            self.assertEqual(await views[3].pipeline(conditions=[absent]).set("views", 1).execute(), [True])
+            with self.assertRaises(polder.Unmet):
+                await views[3].pipeline(conditions=[absent]).set("views", 1).execute()
+            [await view.flushdb() for view in (views[1], views[2], views[3], r.db(4))]
+            await r.aclose()
 
         asyncio.run(work())
 
