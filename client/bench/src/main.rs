@@ -1,9 +1,13 @@
 //! The client beside redis-rs (multiplexed) and fred, in one run, alternated: medians of the rounds.
 //!
 //! ```text
-//!   cargo run --release -- redis://127.0.0.1:6379 [ROUNDS]
+//!   cargo run --release -- redis://127.0.0.1:6379 [ROUNDS]     run.sh starts the servers for it
 //! ```
+//!
+//! The server must run on this machine: it is stopped for a moment, to see when a deadline is told.
 #![forbid(unsafe_code)]
+
+mod alone;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -32,12 +36,11 @@ fn main() -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let mut figures = Figures::new();
     for _ in 0..rounds {
-        runtime.block_on(async {
-            tokio::spawn(round(url.clone(), std::mem::take(&mut figures))).await
-        })
-        .map_err(Failure::from)
-        .and_then(|result| result)
-        .map(|kept| figures = kept)?;
+        runtime
+            .block_on(async { tokio::spawn(round(url.clone(), std::mem::take(&mut figures))).await })
+            .map_err(Failure::from)
+            .and_then(|result| result)
+            .map(|kept| figures = kept)?;
     }
     println!("| measure | median | least | most |\n|---|---|---|---|");
     for (name, mut values) in figures {
@@ -49,6 +52,7 @@ fn main() -> Result<(), Failure> {
 
 async fn round(url: String, mut figures: Figures) -> Result<Figures, Failure> {
     polder(&url, &mut figures).await?;
+    alone::measure(&url, &mut figures).await?;
     redis_rs(&url, &mut figures).await?;
     of_fred(&url, &mut figures).await?;
     Ok(figures)
