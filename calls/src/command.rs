@@ -15,7 +15,7 @@ use crate::facts::{Channels, Secrets, Tells};
 use crate::grammar::{Begin, Find, Shape};
 use crate::settings::Settings;
 
-/// Redis's command flags, as bits. READONLY and WRITE are set by [`read`] and [`write`].
+/// Redis's command flags, as bits. READONLY and WRITE are set by [`read`] and [`write()`].
 pub type Flags = u64;
 
 pub const WRITE: Flags = 1 << 0;

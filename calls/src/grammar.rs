@@ -9,7 +9,7 @@
 //!  a lower-case word is a placeholder, an upper-case word is typed as it stands
 //! ```
 //!
-//! Some placeholders are keys (see [`is_key`]), and `numkeys` says how many keys follow it. From that come
+//! Some placeholders are keys (see `is_key`), and `numkeys` says how many keys follow it. From that come
 //! the arity, the positions of the keys in Redis's two notations, and the arguments of `COMMAND DOCS`.
 //! All of it is computed at compile time: a grammar that cannot be read does not compile.
 //!

@@ -82,7 +82,7 @@ impl Segment {
 
 impl Seat {
     /// Marks slabs to be emptied: of each size the emptiest, as many as the others have room for,
-    /// and [`MARKED_MAX`] in all. Returns how many are marked and how many could be. Marks none if
+    /// and `MARKED_MAX` in all. Returns how many are marked and how many could be. Marks none if
     /// these are fewer than `least`.
     pub fn mark_slabs(&self, least: u64) -> (u64, u64) {
         let segment = self.segment();

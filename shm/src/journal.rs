@@ -445,7 +445,7 @@ impl Seat {
     ///
     /// The node enters the cache first and leaves the journal second, as everywhere (`memory.rs`). A death in between leaves it in both,
     /// as the newest of its cache. A death while the last item moves leaves that item twice in the journal. In both cases
-    /// [`Seat::settle_new`] drops one of the two.
+    /// `settle_new` drops one of the two.
     pub fn unmake(&self, node: Ref, known: &mut NewItems) -> bool {
         let offset = offset_of(node);
         let Some(class) = self.segment.node_class(offset).filter(|_| self.has_made(node, known)) else { return false };

@@ -294,7 +294,7 @@ pub mod seat {
     /// what its owner writes,
     pub const INBOX_HEAD: u64 = INBOX_LOCK + 64;
     pub const INBOX_FIRST: u64 = INBOX_LOCK + 72;
-    /// what the owner is interested in (low byte: [`interest`](super::interest)), and in which of the seat's lives,
+    /// what the owner is interested in (low byte: [`interest`]), and in which of the seat's lives,
     pub const INTEREST: u64 = INBOX_LOCK + 80;
     /// and whether it sleeps, and where (bell.rs).
     pub const SLEEPING: u64 = INBOX_LOCK + 128;

@@ -163,7 +163,7 @@ impl Mapping {
         })
     }
 
-    /// Maps a segment that exists. `expected` judges its first [`HEAD_BYTES`] bytes, a copy, and says how large it is.
+    /// Maps a segment that exists. `expected` judges its first `HEAD_BYTES` bytes, a copy, and says how large it is.
     pub fn attach(
         name: &SegmentName,
         residence: Residence,

@@ -597,7 +597,7 @@ impl Seat {
     }
 
     /// Gives all cached nodes back to their slabs, so that every thread can use them. It waits for locked slabs, but only as long as
-    /// [`Seat::await_slab`] allows.
+    /// `await_slab` allows.
     pub fn empty_caches(&self) {
         self.return_caches();
         let mut end = None;

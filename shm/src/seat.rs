@@ -12,7 +12,7 @@
 //! pins, so either it sees the pin, or the reader finds the node no longer referred to.
 //!
 //! Process-local state is kept to what can be rebuilt from the segment, so that a recoverer can take up a dead
-//! seat with [`Seat::adopt`] and run the same code that its owner would have run.
+//! seat with `adopt` and run the same code that its owner would have run.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -16,7 +16,7 @@ use crate::crash;
 use crate::layout::{self, Geometry, header, seat};
 use crate::mapping::Mapping;
 
-/// See [`Lens::has`]. A slab is larger, and there are several.
+/// The bytes of a node for which [`Lens::node`] checks that they lie in backed memory. A slab is larger, and there are several.
 pub const ANY_NODE: u64 = 8 << 10;
 const _: () = assert!(ANY_NODE < SLAB_BYTES);
 

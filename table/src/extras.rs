@@ -26,7 +26,7 @@ pub struct ItemExtras<'a> {
     pub won: bool,
     /// The CAS that a client has chosen.
     pub cas: Option<u64>,
-    /// At most [`CONTENT_TYPE_BYTES_MAX`] bytes; empty for none.
+    /// At most `CONTENT_TYPE_BYTES_MAX` bytes; empty for none.
     pub content_type: &'a [u8],
 }
 

@@ -53,7 +53,7 @@ struct Plan {
 }
 
 impl Table {
-    /// Gives several keys short strings: `pairs` are keys and values in turn, at most [`SEVERAL_MAX`] of each, and `first` says where the first key
+    /// Gives several keys short strings: `pairs` are keys and values in turn, at most `SEVERAL_MAX` of each, and `first` says where the first key
     /// belongs. Returns false, having done nothing, if the caller must take the slow path.
     pub fn quick_set_all(&self, first: &Sight, pairs: &[&[u8]], now_ms: u64) -> bool {
         let (pairs, []) = pairs.as_chunks::<2>() else { return false };

@@ -11,7 +11,7 @@ impl Txn<'_> {
         self.now.get()
     }
 
-    /// Sees keys that have expired, as if they had not: for clients that import them ([`Table::imports`]).
+    /// Sees keys that have expired, as if they had not: for clients that import them ([`Table::imports`](crate::Table::imports)).
     pub fn see_expired(&self) {
         self.sees_expired.set(true);
     }

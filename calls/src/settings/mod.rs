@@ -12,7 +12,7 @@
 //!
 //! Where a value lives is its [`Scope`]: *Segment* settings belong to the data and are kept in the segment, so that all
 //! processes agree; *Process* settings belong to one server; *Inert* ones are kept and shown, and mean nothing here.
-//! A setting never promises what is not there: such a value is refused with the reason ([`Setting::refuses`]).
+//! A setting never promises what is not there: such a value is refused with the reason (`refuses`).
 
 mod cluster;
 pub mod document;
