@@ -171,7 +171,7 @@ impl Client {
     pub fn db(&self, number: u32) -> Db {
         let options = &self.connection.shared.options;
         let route = Route { db: number, jumps: false, policy: options.policy };
-        Db { client: self.clone(), route, timeout: options.timeout, may_wait: true, caches: false }
+        Db { client: self.clone(), route, timeout: options.timeout, may_wait: true, caches: false, reads_replica: false }
     }
 
     /// Subscribes to channels: what is published to them arrives at the [`Subscription`], first of all its confirmation.
@@ -266,6 +266,7 @@ pub struct Db {
     /// Whether the timeout is the client's own, which calls that wait in the server do not have.
     may_wait: bool,
     caches: bool,
+    reads_replica: bool,
 }
 
 impl Db {
@@ -296,6 +297,14 @@ impl Db {
         Db { caches: true, ..self.clone() }
     }
 
+    /// The same database; single calls that only read go to a replica, over a connection of their own, where the URL names
+    /// sentinels that know one; all others, pipelines and transactions go to the master. A replica may be behind: a call that is
+    /// made after a write may not see it. Its replies are not kept ([`Db::cached`]).
+    #[must_use]
+    pub fn from_replica(&self) -> Db {
+        Db { reads_replica: true, ..self.clone() }
+    }
+
     /// The same database; what its calls do when they cannot be written at once.
     #[must_use]
     pub fn policy(&self, policy: Policy) -> Db {
@@ -315,6 +324,13 @@ impl Db {
     }
 
     fn call_anywhere<T: FromValue>(&self, args: impl Args) -> Call<T> {
+        if self.reads_replica {
+            return match self.at_replica(&args) {
+                Ok(Some(db)) => db.call_here(args),
+                Ok(None) => Db { reads_replica: false, ..self.clone() }.call_anywhere(args),
+                Err(error) => self.failed(error),
+            };
+        }
         if self.client.is_cluster() {
             let mut request = Vec::new();
             args::encode(&args, &mut request);
@@ -324,6 +340,18 @@ impl Db {
             };
         }
         self.call_here(args)
+    }
+
+    /// The same database at a replica, for a call that only reads; `None` for any other call, and where no replica is known of.
+    fn at_replica(&self, args: &impl Args) -> Result<Option<Db>, Error> {
+        let mut request = Vec::new();
+        args::encode(args, &mut request);
+        let traits = rows::traits(&request)?;
+        if !traits.reads || traits.blocks {
+            return Ok(None);
+        }
+        let replica = self.client.connection.replica()?;
+        Ok(replica.map(|connection| Db { client: Client { connection, cluster: None }, ..self.clone() }))
     }
 
     /// The same database at the node that has the keys of these requests.

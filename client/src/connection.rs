@@ -7,6 +7,7 @@ use crate::cache::Cache;
 use crate::driver::Shared;
 use crate::error::Error;
 use crate::link::Listeners;
+use crate::options::{Endpoint, Options};
 use crate::queue::Traits;
 use crate::rows;
 use crate::subscribe::Subscriptions;
@@ -25,6 +26,8 @@ pub(crate) struct Connection {
     pub memory: Option<Arc<crate::memory::Local>>,
     /// The connection that subscribes, once there is a subscription.
     pub subscribing: Mutex<Option<(Arc<Subscriptions>, Arc<Connection>)>>,
+    /// The connection to a replica, once a call has been made to it.
+    replica: Mutex<Option<Arc<Connection>>>,
 }
 
 impl Connection {
@@ -34,15 +37,23 @@ impl Connection {
             cache,
             #[cfg(feature = "shm")]
             memory: None,
-            side: Mutex::new(Vec::new()),
-            subscribing: Mutex::new(None),
+            side: Mutex::default(),
+            subscribing: Mutex::default(),
+            replica: Mutex::default(),
         })
     }
 
     /// Shared memory in place of a connection.
     #[cfg(feature = "shm")]
     pub(crate) fn to_memory(shared: Arc<Shared>, memory: Arc<crate::memory::Local>) -> Arc<Connection> {
-        let connection = Connection { shared, cache: None, memory: Some(memory), side: Mutex::default(), subscribing: Mutex::default() };
+        let connection = Connection {
+            shared,
+            cache: None,
+            memory: Some(memory),
+            side: Mutex::default(),
+            subscribing: Mutex::default(),
+            replica: Mutex::default(),
+        };
         Arc::new(connection)
     }
 
@@ -81,6 +92,23 @@ impl Connection {
         let shared = self.shared.start_another(Listeners::default())?;
         shared.queue().is_side = true;
         Ok(Connection::new(shared, None))
+    }
+
+    /// The connection to a replica of this master; `None` where the URL names no sentinels, which would know one.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when the operating system has no thread left for it.
+    pub(crate) fn replica(&self) -> Result<Option<Arc<Connection>>, Error> {
+        let options = &self.shared.options;
+        let Endpoint::Sentinel { sentinels, master, .. } = &options.endpoint else { return Ok(None) };
+        let mut known = self.replica.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = &*known {
+            return Ok(Some(Arc::clone(known)));
+        }
+        let endpoint = Endpoint::Sentinel { sentinels: sentinels.clone(), master: master.clone(), replica: true };
+        let options = Options { endpoint, cache: None, ..Options::clone(options) };
+        let shared = self.shared.start_at(Arc::new(options), Listeners::default())?;
+        Ok(Some(Arc::clone(known.insert(Connection::new(shared, None)))))
     }
 
     /// Gives a side connection back whose call has ended.

@@ -32,6 +32,8 @@ pub enum Endpoint {
     Sentinel {
         sentinels: Vec<(String, u16)>,
         master: String,
+        /// Connects to a replica of the master that follows it; to the master where there is none.
+        replica: bool,
     },
     /// A segment of shared memory on this machine: `shm:NAME`, `sysv:NAME` or `file:PATH`. A process that attaches one stands above
     /// passwords and access lists: only the permissions of the segment hold.
@@ -52,6 +54,7 @@ impl std::fmt::Display for Endpoint {
             Endpoint::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
             Endpoint::Tcp { host, port } => write!(f, "{host}:{port}"),
             Endpoint::Unix(path) => write!(f, "{}", path.display()),
+            Endpoint::Sentinel { master, replica: true, .. } => write!(f, "replica of '{master}'"),
             Endpoint::Sentinel { master, .. } => write!(f, "master '{master}'"),
             Endpoint::Memory { segment, .. } => f.write_str(segment),
             Endpoint::Cluster { nodes } => {
@@ -246,7 +249,7 @@ fn sentinel(rest: &str) -> Result<Options, Error> {
         options.database = number("database", database)?;
     }
     let sentinels = places.split(',').map(|place| place_of(place, SENTINEL_PORT)).collect::<Result<_, _>>()?;
-    options.endpoint = Endpoint::Sentinel { sentinels, master: unescape(master)? };
+    options.endpoint = Endpoint::Sentinel { sentinels, master: unescape(master)?, replica: false };
     Ok(options)
 }
 
@@ -400,7 +403,7 @@ mod tests {
         assert_eq!(read("redis://h?timeout_ms=0").timeout, None);
         let found = read("redis-sentinel://al:pw@a,[::1]:7000/main/3");
         let sentinels = vec![("a".to_owned(), 26379), ("::1".to_owned(), 7000)];
-        assert_eq!((found.endpoint, found.database), (Endpoint::Sentinel { sentinels, master: "main".into() }, 3));
+        assert_eq!((found.endpoint, found.database), (Endpoint::Sentinel { sentinels, master: "main".into(), replica: false }, 3));
         assert_eq!(found.password.as_deref(), Some("pw"));
         let tls = TlsOptions { ca: Some("/ca.pem".into()), ..TlsOptions::default() };
         assert_eq!(read("rediss://h:7000?tls_ca=/ca.pem").tls, Some(tls));

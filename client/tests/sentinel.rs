@@ -75,6 +75,14 @@ async fn a_client_follows_the_master_that_sentinel_names() {
         assert!(client.db(0).info::<String>("server").await.expect("asks").contains(&format!("tcp_port:{first}")));
     }
     wait_until("the replica has what was written", || ask(second, &["GET", "n"]).trim() == "2");
+    // Reads go to the replica if the program says so, and nothing else does.
+    let calls = |port, name: &str| ask(port, &["INFO", "commandstats"]).matches(&format!("cmdstat_{name}:")).count();
+    for client in [&by_task, &by_thread] {
+        let db = client.db(0).from_replica();
+        assert_eq!(db.strlen::<i64>("n").await.expect("reads"), 1);
+        assert!(db.set::<bool>("k", "v", ()).await.expect("sets"));
+    }
+    assert_eq!((calls(first, "strlen"), calls(second, "strlen"), calls(first, "set")), (0, 1, 1));
     let mut master = group.children.remove(0);
     master.kill().expect("ends");
     master.wait().expect("ends");
@@ -84,5 +92,7 @@ async fn a_client_follows_the_master_that_sentinel_names() {
         // Waits in the queue until there is a master again.
         assert_eq!(client.db(0).incr::<i64>("n").await.expect("counts"), n);
         assert!(client.db(0).info::<String>("server").await.expect("asks").contains(&format!("tcp_port:{second}")));
+        // There is no replica any more: the master is read.
+        assert_eq!(client.db(0).from_replica().get::<i64>("n").await.expect("reads"), n);
     }
 }

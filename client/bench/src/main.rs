@@ -51,8 +51,8 @@ fn main() -> Result<(), Failure> {
 }
 
 async fn round(url: String, mut figures: Figures) -> Result<Figures, Failure> {
-    polder(&url, &mut figures).await?;
     alone::measure(&url, &mut figures).await?;
+    polder(&url, &mut figures).await?;
     redis_rs(&url, &mut figures).await?;
     of_fred(&url, &mut figures).await?;
     Ok(figures)

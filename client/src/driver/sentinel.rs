@@ -4,6 +4,8 @@
 //! A failover is noticed by the break of the connection (Sentinel closes the connections of a master that it demotes), by a
 //! READONLY error, and by PING.
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
@@ -19,7 +21,7 @@ use crate::options::{Endpoint, Options};
 /// # Errors
 /// Why the last sentinel that was asked could not name one.
 pub(crate) fn find(options: &Options, secrets: &Secrets) -> io::Result<(String, SocketAddr)> {
-    let Endpoint::Sentinel { sentinels, master } = &options.endpoint else {
+    let Endpoint::Sentinel { sentinels, master, replica } = &options.endpoint else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the endpoint names no sentinels"));
     };
     let until = Instant::now() + options.connect_timeout;
@@ -27,7 +29,11 @@ pub(crate) fn find(options: &Options, secrets: &Secrets) -> io::Result<(String, 
     for (at, (host, port)) in sentinels.iter().enumerate() {
         // A sentinel that does not reply leaves time for the others.
         let share = until.saturating_duration_since(Instant::now()) / (sentinels.len() - at) as u32;
-        match ask_one(options, secrets, (host, *port), master, share) {
+        let sentinel = (host.as_str(), *port);
+        if *replica && let Ok(Some(found)) = replica_of(options, secrets, sentinel, master, share / 2) {
+            return Ok(found);
+        }
+        match ask_one(options, secrets, sentinel, master, share) {
             Ok(found) => return Ok(found),
             Err(error) => last = io::Error::new(error.kind(), format!("sentinel {host}:{port}: {error}")),
         }
@@ -56,6 +62,42 @@ fn ask_one(
         Value::Error(_) => Ok((host, address)),
         _ => Err(unusable(format!("it named {address}, which is not a master; a failover is not finished"))),
     }
+}
+
+/// A replica that follows its master, if there is one: which one of several, chance says.
+fn replica_of(
+    options: &Options,
+    secrets: &Secrets,
+    sentinel: (&str, u16),
+    master: &str,
+    timeout: Duration,
+) -> io::Result<Option<(String, SocketAddr)>> {
+    let mut request = Vec::new();
+    args::encode(&("SENTINEL", "REPLICAS", master), &mut request);
+    let replies = converse(secrets, sentinel, &request, 1, timeout)?;
+    let [Value::Array(replicas)] = &replies[..] else { return Ok(None) };
+    let first = RandomState::new().hash_one(0u8) as usize;
+    for at in 0..replicas.len() {
+        let Value::Array(fields) = &replicas[(first.wrapping_add(at)) % replicas.len()] else { continue };
+        let Some((host, address)) = following(fields) else { continue };
+        let role = ask(options, secrets, (&host, address.port()), &"ROLE", timeout)?;
+        // As a replica tells it: its role, its master's host and port, and how it stands to that.
+        if let Value::Array(words) = role
+            && matches!(&words[..], [Value::Bulk(role), _, _, Value::Bulk(link), ..] if role == b"slave" && link == b"connected")
+        {
+            return Ok(Some((host, address)));
+        }
+    }
+    Ok(None)
+}
+
+/// The host and the address of a replica that the sentinel takes for sound.
+fn following(fields: &[Value]) -> Option<(String, SocketAddr)> {
+    let field =
+        |name: &[u8]| fields.chunks_exact(2).find(|pair| matches!(&pair[0], Value::Bulk(known) if known == name)).map(|pair| &pair[1]);
+    let is_up = matches!(field(b"flags")?, Value::Bulk(flags) if flags == b"slave");
+    let follows = matches!(field(b"master-link-status")?, Value::Bulk(status) if status == b"ok");
+    if is_up && follows { named(&[field(b"ip")?.clone(), field(b"port")?.clone()]) } else { None }
 }
 
 /// Logs in to a server and asks it one thing.
