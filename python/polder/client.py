@@ -36,15 +36,15 @@ _LOCKS = {type(make()): make for make in (threading.Lock, threading.RLock)}
 
 
 def _renew_locks_of(holder, renewed, seen):
-    """Gives an object of redis-py, and those of redis-py that it is made of, locks that are free. What shares a lock goes on to share one."""
-    if id(holder) in seen or not type(holder).__module__.startswith(("redis.", "polder.")) or not hasattr(holder, "__dict__"):
+    """Gives a client or a pool, and what of redis-py it is made of, locks that are free. What shares a lock goes on to share one."""
+    if id(holder) in seen or not hasattr(holder, "__dict__"):
         return
     seen.add(id(holder))
     for name, part in list(vars(holder).items()):
         if type(part) in _LOCKS:
             # The old one stays, so that no other lock gets its id.
             setattr(holder, name, renewed.setdefault(id(part), (_LOCKS[type(part)](), part))[0])
-        else:
+        elif type(part).__module__.startswith(("redis.", "polder.")):
             _renew_locks_of(part, renewed, seen)
 
 
