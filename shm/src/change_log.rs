@@ -43,7 +43,7 @@ use crate::seat::Seat;
 use crate::segment::{Segment, offset_of, ref_to};
 
 /// Bytes of the stream that one batch makes at most (and the rest of its last record).
-const BATCH_BYTES: usize = 256 << 10;
+pub const BATCH_BYTES: usize = 256 << 10;
 /// Bytes that are kept behind the tail where no setting says how many: Redis's `repl-backlog-size`.
 const KEEP: u64 = 1 << 20;
 /// The greatest state of a [`Format`].

@@ -207,6 +207,33 @@ pub mod log {
     pub const HOLD_SLOTS: u64 = 64;
 }
 
+/// Words of the storage process ([`storage`](crate::storage)), behind those of the change log: designated words, lines of their own.
+pub mod storage {
+    use super::{SEATS_MAX, log};
+    /// Which thread copies the change log to the disk; 0: none does.
+    pub const OWNER: u64 = log::MERGE_LOCK + 2048;
+    /// What it tells of itself: its process, and figures that the table gives a meaning.
+    pub const PID: u64 = OWNER + 8;
+    /// 1 from the moment that the files are a whole log of the memory until the log is given up.
+    pub const PROMISED: u64 = OWNER + 16;
+    pub const FIGURES: u64 = OWNER + 64;
+    pub const FIGURES_MAX: u64 = 32;
+    /// Commits with numbers below this one are on the disk.
+    pub const DURABLE: u64 = FIGURES + FIGURES_MAX * 8;
+    /// The highest number that a thread waits for.
+    pub const WANTED: u64 = DURABLE + 64;
+    /// 1 while the owner sleeps, or is about to.
+    pub const SLEEPING: u64 = WANTED + 64;
+    /// How often another base was asked for.
+    pub const REWRITES_ASKED: u64 = SLEEPING + 64;
+    /// A bit for each seat whose thread waits for DURABLE.
+    pub const WAITING: u64 = REWRITES_ASKED + 64;
+    pub const WAITING_WORDS: u64 = SEATS_MAX / 64;
+    pub const END: u64 = WAITING + WAITING_WORDS * 8;
+}
+
+const _: () = assert!(storage::END <= ROOTS_AT + ROOTS_BYTES && log::HOLDS + log::HOLD_SLOTS * 8 <= storage::OWNER);
+
 /// How many threads can be attached at once.
 pub const SEATS_MAX: u64 = 1024;
 /// How many seats behind those that were ever used are backed by memory, so that a tool or a second server can still attach

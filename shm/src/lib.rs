@@ -78,6 +78,7 @@ mod retired;
 pub mod seat;
 pub mod segment;
 pub mod staged_journal;
+pub mod storage;
 mod swap_barrier;
 mod sysv;
 mod trouble;
@@ -90,6 +91,7 @@ pub use name::SegmentName;
 pub use renew::Check;
 pub use seat::Seat;
 pub use segment::{Lens, Segment, offset_of, ref_to};
+pub use storage::StorageWords;
 pub use swap_barrier::Changes;
 
 /// The seat's counter of sleeps for a lock, among `layout::seat::COUNTERS`.
