@@ -12,6 +12,9 @@ use crate::scan::{ScanError, scan};
 /// What the first bytes of an RDB file are; a base that begins otherwise holds commands.
 pub const RDB_MAGIC: &[u8] = b"REDIS";
 
+/// What is told of a base that has lost its content.
+pub const EMPTY_RDB: &str = "the file is named as an RDB file and is empty: it has lost what it held";
+
 /// Bytes of an RDB file that are read at once.
 const CHUNK: usize = 1 << 20;
 
@@ -88,7 +91,12 @@ fn look(folder: &Folder, entry: &Entry, is_last: bool, files: &mut Vec<Looked>) 
     };
     let mut looked = Looked { path: path.clone(), bytes: file.length().map_err(failed)?, ..Looked::default() };
     let mut begin = 0;
-    if is_rdb(&*file).map_err(failed)? {
+    let is_rdb = is_rdb(&*file).map_err(failed)?;
+    if looked.bytes == 0 && entry.is_named_rdb() {
+        files.push(looked);
+        return Ok(Some(flaw(0, EMPTY_RDB.into(), None)));
+    }
+    if is_rdb {
         match walk_rdb(&*file, &mut looked.keys) {
             Ok(end) => begin = end,
             // Half an RDB file has no prefix that is a state of the data.

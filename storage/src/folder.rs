@@ -18,6 +18,9 @@ use crate::incr::Incr;
 use crate::manifest::{Entry, Malformed, Manifest};
 use crate::medium::{File, Medium, read_all};
 
+/// The longest manifest that is read: some thousands of files.
+const MANIFEST_BYTES_MAX: u64 = 1 << 20;
+
 /// Where a log lies.
 #[derive(Clone)]
 pub struct Folder {
@@ -54,7 +57,7 @@ impl Folder {
     /// What the system says; a manifest that is none.
     pub fn load(&self) -> Result<Option<Manifest>, Unreadable> {
         let path = self.manifest_path();
-        match read_all(&*self.medium, &path) {
+        match read_all(&*self.medium, &path, MANIFEST_BYTES_MAX) {
             Ok(text) => Manifest::parse(&text).map(Some).map_err(|why| Unreadable::Malformed { path, why }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Unreadable::System { path, error }),
@@ -112,6 +115,35 @@ impl Folder {
         Incr::resume(self.medium.open(&self.path_of(entry))?.into(), noted)
     }
 
+    /// Removes what a process has left that died before a manifest named it: files whose names are of this log, and temporary ones. The
+    /// manifest must be the one on the disk, and the caller the only process that writes to the folder.
+    ///
+    /// # Errors
+    /// What the system says. What is left then can be removed later.
+    pub fn remove_orphans(&self, manifest: &Manifest) -> io::Result<usize> {
+        // An older manifest may still name the files, as long as the name of this one is not on the disk.
+        self.medium.sync_folder(&self.path)?;
+        let mut removed = 0;
+        for name in self.medium.list(&self.path)? {
+            if self.is_own_name(&name) && !manifest.names(&name) {
+                self.medium.remove(&self.path.join(OsStr::from_bytes(&name)))?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Whether a process that writes this log gives a file this name: `NAME.N.base.rdb`, `NAME.N.incr.aof`, `temp-N-N.rdb`.
+    fn is_own_name(&self, name: &[u8]) -> bool {
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let Ok(name) = std::str::from_utf8(name) else { return false };
+        if let Some(rest) = name.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix('.')) {
+            return [".base.rdb", ".incr.aof"].iter().any(|end| rest.strip_suffix(end).is_some_and(is_number));
+        }
+        let numbers = name.strip_prefix("temp-").and_then(|rest| rest.strip_suffix(".rdb"));
+        numbers.is_some_and(|numbers| numbers.split('-').count() == 2 && numbers.split('-').all(is_number))
+    }
+
     /// Removes the files of the history, and then forgets them.
     ///
     /// # Errors
@@ -130,5 +162,48 @@ impl Folder {
         self.store(&swept)?;
         *manifest = swept;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::medium::Disk;
+
+    fn folder(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("polder-folder-{}-{name}", std::process::id()));
+        let folder = Folder { medium: Arc::new(Disk), path, name: "appendonly.aof".into() };
+        folder.make().expect("a folder");
+        folder
+    }
+
+    #[test]
+    fn what_no_manifest_names_is_removed_if_its_name_is_of_the_log() {
+        let folder = folder("orphans");
+        let manifest = Manifest::parse(b"file appendonly.aof.2.base.rdb seq 2 type b\nfile appendonly.aof.3.incr.aof seq 3 type i\n");
+        let manifest = manifest.expect("a manifest");
+        let kept = [
+            "appendonly.aof.2.base.rdb",
+            "appendonly.aof.3.incr.aof",
+            "appendonly.aof.manifest",
+            "notes.txt",
+            "appendonly.aof.x.base.rdb",
+            "other.aof.1.base.rdb",
+            "temp-copy.rdb",
+        ];
+        let orphans = ["appendonly.aof.1.base.rdb", "appendonly.aof.4.incr.aof", "temp-77-0.rdb"];
+        kept.iter().chain(&orphans).for_each(|name| std::fs::write(folder.path.join(name), "x").expect("a file"));
+        assert_eq!(folder.remove_orphans(&manifest).expect("removed"), orphans.len());
+        assert!(kept.iter().all(|name| folder.path.join(name).exists()) && !orphans.iter().any(|name| folder.path.join(name).exists()));
+        std::fs::remove_dir_all(&folder.path).expect("removed");
+    }
+
+    #[test]
+    fn a_manifest_that_is_too_long_is_not_read() {
+        let folder = folder("long");
+        std::fs::write(folder.manifest_path(), vec![b'#'; MANIFEST_BYTES_MAX as usize + 1]).expect("a file");
+        let why = folder.load().expect_err("too long").to_string();
+        assert!(why.contains("1048577 bytes, and 1048576 are the most"), "{why}");
+        std::fs::remove_dir_all(&folder.path).expect("removed");
     }
 }

@@ -60,6 +60,23 @@ impl Log {
         Ok(log)
     }
 
+    /// Takes over a log that was read into a new memory just now: its files stay, and another incremental file follows them.
+    ///
+    /// # Errors
+    /// What the system says. The log is the one before, or this one.
+    pub fn adopt(folder: Folder, mut manifest: Manifest, identity: Identity) -> io::Result<Log> {
+        // L1. What the process before wrote last may not be on the disk.
+        for entry in manifest.live() {
+            folder.medium.open(&folder.path_of(entry))?.sync()?;
+        }
+        let entry = manifest.next_incr(&folder.name);
+        let incr = folder.create_incr(&entry)?;
+        manifest.increments.push(entry);
+        manifest.identity = Some(identity);
+        folder.store(&manifest)?;
+        Ok(Log::over(folder, manifest, incr))
+    }
+
     /// Goes on with a log that was written up to `noted`. What was written behind it is cut off.
     ///
     /// # Errors

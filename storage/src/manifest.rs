@@ -1,7 +1,7 @@
 //! The manifest: which files make up the log, in which order.
 //!
 //! ```text
-//!   # polder memory=5f0c... stream=9d1e...                      a comment; Redis skips it, and so do its tools
+//!   # polder memory=5f0c... stream=9d1e... log=7a20...          a comment; Redis skips it, and so do its tools
 //!   file appendonly.aof.2.base.rdb seq 2 type b
 //!   file appendonly.aof.1.incr.aof seq 1 type h                 history: replaced already, to be removed
 //!   file appendonly.aof.2.incr.aof seq 2 type i
@@ -24,6 +24,13 @@ pub struct Entry {
     pub sequence: u64,
 }
 
+impl Entry {
+    /// Whether its name says that it is an RDB file. Redis and Polder name bases so.
+    pub fn is_named_rdb(&self) -> bool {
+        self.name.ends_with(b".rdb")
+    }
+}
+
 /// Whose log it is. Redis writes none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
@@ -31,6 +38,8 @@ pub struct Identity {
     pub memory: String,
     /// The id of the stream of changes, whose offsets the annotations name.
     pub stream: String,
+    /// The id of the log itself: each log that is begun has another one, so that the note of one log is never taken for another's.
+    pub log: String,
 }
 
 /// What a manifest says.
@@ -98,8 +107,8 @@ impl Manifest {
     /// The manifest's text.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        if let Some(Identity { memory, stream }) = &self.identity {
-            text.push_str(&format!("{MARK}memory={memory} stream={stream}\n"));
+        if let Some(Identity { memory, stream, log }) = &self.identity {
+            text.push_str(&format!("{MARK}memory={memory} stream={stream} log={log}\n"));
         }
         let lines = self.base.iter().map(|entry| (entry, 'b'));
         let lines = lines.chain(self.history.iter().map(|entry| (entry, 'h')));
@@ -107,6 +116,11 @@ impl Manifest {
             text.push_str(&format!("file {} seq {sequence} type {role}\n", quote(name)));
         }
         text
+    }
+
+    /// Whether it names a file, as part of the log or as history.
+    pub fn names(&self, name: &[u8]) -> bool {
+        self.live().chain(&self.history).any(|entry| entry.name == name)
     }
 
     /// The files that make up the log, base first.
@@ -169,7 +183,7 @@ fn entry(line: &[u8]) -> Result<(Role, Entry), &'static str> {
 fn identity(line: &[u8]) -> Option<Identity> {
     let rest = std::str::from_utf8(line).ok()?.strip_prefix(MARK)?;
     let value = |name: &str| rest.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('=')).map(String::from);
-    Some(Identity { memory: value("memory")?, stream: value("stream").unwrap_or_default() })
+    Some(Identity { memory: value("memory")?, stream: value("stream").unwrap_or_default(), log: value("log").unwrap_or_default() })
 }
 
 #[cfg(test)]
@@ -192,10 +206,10 @@ mod tests {
 
     #[test]
     fn identity_history_quotes_and_unknown_words_are_read() {
-        let text = "# polder memory=ab stream=cd\n# a comment\nfile \"a b.1.base.rdb\" seq 1 type b startoffset 7\r\n\
+        let text = "# polder memory=ab stream=cd log=ef\n# a comment\nfile \"a b.1.base.rdb\" seq 1 type b startoffset 7\r\n\
             FILE x.1.incr.aof SEQ 1 TYPE h\nfile x.2.incr.aof seq 2 type incremental\n";
         let manifest = Manifest::parse(text.as_bytes()).expect("a manifest");
-        assert_eq!(manifest.identity, Some(Identity { memory: "ab".into(), stream: "cd".into() }));
+        assert_eq!(manifest.identity, Some(Identity { memory: "ab".into(), stream: "cd".into(), log: "ef".into() }));
         assert_eq!(manifest.base, Some(entry("a b.1.base.rdb", 1)));
         assert_eq!((manifest.history.len(), manifest.increments.len()), (1, 1));
         assert_eq!(Manifest::parse(manifest.text().as_bytes()), Ok(manifest));

@@ -171,13 +171,17 @@ impl Lock {
     }
 }
 
-/// All that is in a file.
+/// All that is in a file of at most `bytes_max` bytes.
 ///
 /// # Errors
-/// What the system says.
-pub(crate) fn read_all(medium: &dyn Medium, path: &Path) -> io::Result<Vec<u8>> {
+/// What the system says; `FileTooLarge`.
+pub(crate) fn read_all(medium: &dyn Medium, path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let file = medium.read(path)?;
-    let mut bytes = vec![0; file.length()? as usize];
+    let length = file.length()?;
+    if length > bytes_max {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("the file has {length} bytes, and {bytes_max} are the most")));
+    }
+    let mut bytes = vec![0; length as usize];
     let mut taken = 0;
     while taken < bytes.len() {
         match file.read_at(&mut bytes[taken..], taken as u64)? {

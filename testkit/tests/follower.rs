@@ -103,7 +103,7 @@ impl World {
         self.follower = Some(match resumed {
             Ok((log, offset)) => Follower::new(log, offset, self.now),
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-                let log = Log::begin(folder, Identity { memory: "m".into(), stream: "s".into() })?;
+                let log = Log::begin(folder, Identity { memory: "m".into(), stream: "s".into(), log: "l".into() })?;
                 self.cut = self.memory.end();
                 Follower::new(log, self.cut, self.now)
             }

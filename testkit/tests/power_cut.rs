@@ -19,7 +19,7 @@ fn folder(power: &Power) -> Folder {
 }
 
 fn identity() -> Identity {
-    Identity { memory: "m".into(), stream: "s".into() }
+    Identity { memory: "m".into(), stream: "s".into(), log: "l".into() }
 }
 
 /// A writer of numbers: 1, 2, 3, ... A base says up to which number it holds all.
