@@ -15,12 +15,15 @@ use std::time::{Duration, Instant};
 
 use polder_base::Fault;
 use polder_shm::Seat;
-use polder_shm::change_log::{Format, LogGap, Merged};
+use polder_shm::change_log::{BATCH_BYTES, Format, LogGap, Merged};
+use polder_shm::layout::{header, log, recording};
 
 use crate::api::Db;
 use crate::table::{Dump, Table};
 use crate::telling::read_record;
 
+/// How long [`Log::merge_before`] waits for another thread's batch.
+const MERGER_PATIENCE: Duration = Duration::from_millis(1);
 /// How long turning the log on or off waits for others.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Batches that one call merges at most, and those that a writer merges when its transaction has ended.
@@ -165,6 +168,33 @@ impl Log<'_> {
                 Merged::Busy => return Ok(false),
             }
         }
+    }
+
+    /// Moves all that was committed before this call into the log, and perhaps more; returns false where another thread was at it, or a snapshot holds
+    /// records back (L8).
+    ///
+    /// # Errors
+    /// As [`Log::merge`].
+    pub fn merge_before(&self) -> Result<bool, Fault> {
+        let Some(era) = self.era_without_cut() else { return Ok(false) };
+        let patience = Instant::now() + MERGER_PATIENCE;
+        loop {
+            let end = self.range().1;
+            match self.with_seat(|seat| seat.merge_outboxes(&mut Resp::default()))? {
+                // A batch that has not reached its limit has taken all that it found.
+                Merged::Some if self.range().1 - end >= BATCH_BYTES as u64 => {}
+                Merged::Some | Merged::Nothing | Merged::Trimmed => return Ok(self.era_without_cut() == Some(era)),
+                Merged::Busy if Instant::now() >= patience => return Ok(false),
+                Merged::Busy => std::thread::yield_now(),
+            }
+        }
+    }
+
+    /// The number of the last snapshot, if none makes its cut. A cut that was begun and ended between two looks leaves another number.
+    fn era_without_cut(&self) -> Option<u64> {
+        let segment = self.table.segment();
+        let era = recording::era(segment.observe(header::RECORDING));
+        (segment.observe(log::CUT) == 0).then_some(era)
     }
 
     /// Whether commits have left something in their outboxes.

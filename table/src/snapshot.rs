@@ -66,6 +66,8 @@ use crate::{raw, record};
 const STRETCH: usize = 256;
 /// How long one look for the place, or for a lock, lasts.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// How long the change log may wait for the cut of a snapshot: the transactions that have begun before must end.
+const CUT_PATIENCE: Duration = Duration::from_secs(1);
 /// Bits of a record's place that are its offset.
 const OFFSET_BITS: u32 = 48;
 const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
@@ -175,17 +177,24 @@ impl Table {
         begun
     }
 
-    /// As [`Table::snapshot`], and where in the change log it lies: the bytes before this offset have made what the snapshot shows, and those
-    /// behind it begin in this database. The log must be on.
+    /// As [`Table::snapshot`], and tells `cut` where in the change log it lies: the bytes before this offset have made what the snapshot shows, and
+    /// those behind it begin in this database. As long as `cut` has not been called, the log does not reach beyond that offset. The log
+    /// must be on.
     ///
     /// # Errors
-    /// As there; what the log says.
-    pub fn snapshot_in_log(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<(Snapshot<'_>, u64, Option<Db>), Fault> {
+    /// As there; what the log says. A transaction that goes on for longer than [`CUT_PATIENCE`] prevents it, since the log waits meanwhile.
+    pub fn snapshot_in_log(&self, goes_on: &mut dyn FnMut() -> bool, cut: &mut dyn FnMut(u64, Option<Db>)) -> Result<Snapshot<'_>, Fault> {
         let seat = self.seat()?;
         if !seat.enter() {
             return Err(Fault::System("this thread has a transaction already: end it first".into()));
         }
-        let begun = self.begin_snapshot(&seat, goes_on, true);
+        let (segment, mut since) = (self.segment(), None);
+        let mut goes_on = || {
+            let cutting = segment.observe(polder_shm::layout::log::CUT) != 0;
+            since = cutting.then(|| since.unwrap_or_else(Instant::now));
+            goes_on() && since.is_none_or(|since| since.elapsed() < CUT_PATIENCE)
+        };
+        let begun = self.begin_snapshot(&seat, &mut goes_on, true);
         seat.leave();
         let snapshot = begun?;
         // L8: what belongs to the snapshot is in outboxes by now, and what does not is held back. Dropping the snapshot ends that as well.
@@ -196,8 +205,9 @@ impl Table {
             std::thread::sleep(LOOK_AGAIN);
         }
         let (offset, db) = self.log().end();
-        self.segment().publish(polder_shm::layout::log::CUT, 0);
-        Ok((snapshot, offset, db))
+        cut(offset, db);
+        segment.publish(polder_shm::layout::log::CUT, 0);
+        Ok(snapshot)
     }
 
     fn begin_snapshot(&self, seat: &Rc<Seat>, goes_on: &mut dyn FnMut() -> bool, cuts: bool) -> Result<Snapshot<'_>, Fault> {
