@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use polder_storage::check::{check, fix};
-use polder_storage::{Disk, Flaw, Folder, Medium, Report};
+use polder_storage::{Disk, Flaw, Folder, Lock, Medium, Report};
 
 use crate::text::{self, Failed};
 
@@ -82,10 +82,18 @@ pub fn folder(path: &Path) -> Result<Folder, String> {
     Ok(Folder { medium: Arc::new(Disk), path: folder.to_owned(), name: name.to_owned() })
 }
 
+/// Takes the folder, so that no process appends to a file that is being cut off.
+fn lock(folder: &Folder) -> Result<Lock, String> {
+    let path = if folder.path.as_os_str().is_empty() { Path::new(".") } else { &folder.path };
+    let lock = Lock::take(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    lock.ok_or_else(|| format!("{}: a process writes this log: stop it first, or check without --fix", path.display()))
+}
+
 /// Whether the log is whole in the end.
 fn look(arguments: &Check) -> Result<bool, Failed> {
     let unread = |text: String| Failed { text, status: Failed::UNATTACHED };
     let folder = folder(&arguments.path).map_err(unread)?;
+    let _lock = if arguments.fix { Some(lock(&folder).map_err(unread)?) } else { None };
     let report = check(&folder).map_err(|error| unread(error.to_string()))?;
     show(&report);
     let Some(flaw) = &report.flaw else {

@@ -15,11 +15,8 @@ use std::sync::Arc;
 use polder_base::time::now_ms;
 use polder_calls::settings::{Id, Settings, document, file, id};
 use polder_engine::{Memory, Options, Origin, PageChoice};
+use polder_runtime::at_start::{self, Reading};
 use polder_runtime::configuration::{self, Configuration};
-use polder_runtime::persistence::{
-    self,
-    load::{Loaded, Present},
-};
 use polder_server::{Server, log};
 
 use self::signals::Attention;
@@ -34,7 +31,6 @@ const GROUP: Id = id("segment-group");
 const OWNER: Id = id("segment-owner");
 const THREADS: Id = id("threads");
 const PID_FILE: Id = id("pidfile");
-const LOAD: Id = id("load-rdb");
 const DAEMONIZE: Id = id("daemonize");
 const LOG_FILE: Id = id("logfile");
 
@@ -123,8 +119,17 @@ fn start(memory: &Arc<Memory>, settings: &Arc<Configuration>, options: &Options,
     opening::describe(memory, &options.segment, began_ms);
     tell_origin(memory, options, memory.table().usage().ceiling);
     opening::warn(memory, settings, &options.segment);
-    let loaded = load(memory, settings)?;
-    let server = Server::start(memory.clone(), settings.clone(), loaded).map_err(|failure| failure.to_string())?;
+    let server = match at_start::begin(memory.table(), settings)? {
+        Reading::Done(loaded) => Server::start(memory.clone(), settings.clone(), loaded).map_err(|failure| failure.to_string())?,
+        Reading::Log(reading) => {
+            // Clients that come meanwhile are told that the data is being read.
+            let server = Server::start_loading(memory.clone(), settings.clone()).map_err(|failure| failure.to_string())?;
+            tracing::info!(folder = %reading.folder().display(), "the append-only log is being read");
+            let (lock, loaded) = reading.read(memory.table(), settings, polder_engine::scripting(settings))?;
+            server.open(loaded, lock);
+            server
+        }
+    };
     let pid_file = PidFile::write(&settings.string(PID_FILE))?;
     Ok((server, pid_file))
 }
@@ -154,34 +159,6 @@ fn tell_origin(memory: &Memory, options: &Options, ceiling: u64) {
             "segment-size {wanted} has no effect: {segment} exists and may grow to {ceiling}; export it and import it into a new one"
         );
     }
-}
-
-/// Reads the RDB file, if there is one and the segment is to have it.
-fn load(memory: &Memory, settings: &Configuration) -> Result<Loaded, String> {
-    let table = memory.table();
-    let wanted = match settings.string(LOAD).as_str() {
-        "always" => true,
-        "no" => false,
-        _ => persistence::claim_new(table).map_err(|stop| format!("the segment cannot be read: {stop}"))?,
-    };
-    if !wanted {
-        return Ok(Loaded::default());
-    }
-    let loaded = persistence::load_file(table, settings, Present::Kept).map_err(|why| {
-        // A damaged file must not leave half a segment that the next start takes for a whole one.
-        let undone = settings.string(LOAD) == "always" || persistence::disclaim_new(table).is_ok();
-        let advice = if undone { "put it right or move it away" } else { "remove the segment before the next start" };
-        format!("the RDB file cannot be read: {why}; {advice}, or start with '--load-rdb no'")
-    })?;
-    persistence::confirm_loaded(table).map_err(|stop| format!("the segment cannot be written: {stop}"))?;
-    if let Some(loaded) = &loaded {
-        let Loaded { keys, expired, kept, foreign_count, .. } = loaded;
-        tracing::info!(keys, expired, kept, "the RDB file was read");
-        if *foreign_count > 0 {
-            tracing::warn!(keys = foreign_count, first = ?loaded.foreign, "keys of modules were left out");
-        }
-    }
-    Ok(loaded.unwrap_or_default())
 }
 
 /// The settings that a file and flags give.

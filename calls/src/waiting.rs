@@ -75,6 +75,12 @@ impl Waiting {
         self.ticket != 0
     }
 
+    /// The number that the disk must have reached (`polder_shm::storage`), where the call waits for the disk and for no key.
+    pub fn awaits_disk(&self) -> Option<u64> {
+        let number = if self.keys.is_empty() { self.memo.as_slice().try_into().ok() } else { None };
+        number.map(u64::from_le_bytes)
+    }
+
     /// Whether its last run has left something to clients that came before it.
     pub fn yields(&self) -> bool {
         self.yields

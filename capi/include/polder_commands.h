@@ -3591,7 +3591,7 @@ static inline polder_status polder_bgsave(polder_caller caller, size_t more_coun
 }
 
 /* BGREWRITEAOF 
- * Refused: there is no append-only file, the memory survives every process. */
+ * Has another base of the append-only log written in the background, by the process that writes the log. */
 static inline polder_status polder_bgrewriteaof(polder_caller caller, const polder_reply **reply)
 {
     polder_text args[1];

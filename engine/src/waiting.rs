@@ -15,6 +15,9 @@ use crate::{Memory, PAUSE_NAP};
 /// How long to sleep before a lock that another thread holds is tried again.
 const BUSY_REST: Duration = Duration::from_millis(1);
 
+/// How often a call that waits for the disk looks whether it is there.
+const DISK_NAP: Duration = Duration::from_millis(2);
+
 /// One caller that waits; what is heard for others of the thread goes to them.
 struct Waiter<'c> {
     memory: &'c Memory,
@@ -130,6 +133,12 @@ fn wait_long(memory: &Memory, session: &mut Session, host: &dyn Host, card: Opti
         }
         if waiter.progress == Progress::Busy {
             std::thread::sleep(paused_for(memory, waiter.session).clamp(BUSY_REST, PAUSE_NAP).min(left));
+            let client = waiter.session.identity.id;
+            waiter.retry(client);
+            continue;
+        }
+        if waiter.session.caller.waiting.as_ref().is_some_and(|waiting| waiting.awaits_disk().is_some()) {
+            home::nap(table, left.min(DISK_NAP));
             let client = waiter.session.identity.id;
             waiter.retry(client);
             continue;

@@ -762,7 +762,7 @@ class Commands:
     def bgsave(self, *more: Word) -> Any:
         """BGSAVE [SCHEDULE|CANCEL]: Writes the databases to the RDB file in the background. All keys are in it as they were at one instant."""
     def bgrewriteaof(self) -> Any:
-        """BGREWRITEAOF: Refused: there is no append-only file, the memory survives every process."""
+        """BGREWRITEAOF: Has another base of the append-only log written in the background, by the process that writes the log."""
 
     # ---- server ----
 

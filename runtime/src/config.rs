@@ -85,11 +85,15 @@ fn set(call: &mut TxnCall<'_>) -> Outcome {
     let settings = call.host.settings();
     settings.refresh(call.table, call.txn)?;
     let changes = read_changes(call)?;
-    for (id, parsed) in changes.iter().filter(|(id, _)| id.row().scope == Scope::Segment) {
+    let (shared, own): (Vec<NewSetting>, Vec<NewSetting>) = changes.into_iter().partition(|(id, _)| id.row().scope == Scope::Segment);
+    let acted_on: Vec<NewSetting> = shared.iter().filter(|(id, _)| !id.row().unable.is_empty()).cloned().collect();
+    if !acted_on.is_empty() {
+        apply(call.host, &acted_on, &mut || ())?;
+    }
+    for (id, parsed) in &shared {
         configuration::publish(call.txn, *id, parsed)?;
     }
     // What follows does not end with the transaction. Should the call be run again it does the same once more.
-    let own: Vec<NewSetting> = changes.into_iter().filter(|(id, _)| id.row().scope != Scope::Segment).collect();
     settle(call.host, &own)?;
     settings.refresh(call.table, call.txn)?;
     call.reply.ok();
@@ -103,7 +107,11 @@ fn settle(host: &dyn Host, changes: &[NewSetting]) -> Result<(), Stop> {
         settle();
         return Ok(());
     }
-    host.apply(changes, &mut settle).map_err(|id| failed(id.row().name.as_bytes(), id.row().unable))
+    apply(host, changes, &mut settle)
+}
+
+fn apply(host: &dyn Host, changes: &[NewSetting], settle: &mut dyn FnMut()) -> Result<(), Stop> {
+    host.apply(changes, settle).map_err(|id| failed(id.row().name.as_bytes(), id.row().unable))
 }
 
 fn read_changes(call: &TxnCall<'_>) -> Result<Vec<NewSetting>, Stop> {

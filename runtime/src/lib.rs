@@ -8,6 +8,7 @@
 
 pub mod acl;
 pub mod answers;
+pub mod at_start;
 pub mod blocking;
 mod categories;
 pub mod changes;

@@ -13,6 +13,7 @@ use crate::row::{Row, SessionCall, session};
 use crate::run::begin;
 use crate::saves::load::{Loaded, Present, load as read_file};
 use crate::scripts::clear_codes;
+use crate::storage_process::LogReport;
 use polder_calls::call::{Outcome, SYNTAX, is};
 use polder_calls::command::{ADMIN, DANGEROUS, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE};
 use polder_calls::settings::Settings;
@@ -32,7 +33,8 @@ pub const COMMANDS: &[Row] = &[
         .about("Writes the databases to the RDB file in the background. All keys are in it as they were at one instant."),
     session("BGREWRITEAOF", "", rewrite_log)
         .with(ADMIN | NOSCRIPT | NO_ASYNC_LOADING)
-        .about("Refused: there is no append-only file, the memory survives every process."),
+        .costs("O(1)")
+        .about("Has another base of the append-only log written in the background, by the process that writes the log."),
 ];
 
 /// The rows that are in the administrators' category without being commands of theirs.
@@ -86,14 +88,45 @@ fn last_save(call: &mut SessionCall<'_>) -> Outcome {
     Ok(())
 }
 
-fn rewrite_log(_: &mut SessionCall<'_>) -> Outcome {
-    Err("ERR polder has no append-only file: the memory survives every process".into())
+fn rewrite_log(call: &mut SessionCall<'_>) -> Outcome {
+    let report = LogReport::of(call.table, call.host.settings());
+    if !report.is_enabled {
+        return Err("ERR no append-only log is written: turn it on with CONFIG SET appendonly yes, or save an RDB file with BGSAVE".into());
+    }
+    if report.is_rewriting || report.rewrite_is_scheduled {
+        return Err("ERR Background append only file rewriting already in progress".into());
+    }
+    call.table.segment().storage().ask_rewrite();
+    // A transaction that asks for it is not in it before it has committed; a save comes first.
+    let is_scheduled = call.session.caller.atomic || call.host.keeper().is_saving() || report.process == 0;
+    call.reply.status(if is_scheduled {
+        "Background append only file rewriting scheduled"
+    } else {
+        "Background append only file rewriting started"
+    });
+    Ok(())
 }
 
 /// The key that says whether a server has opened this segment before: [`OPEN`], or the seat and
 /// life that are loading a file into it.
 const OPENED: &[u8] = b"persistence:opened";
 const OPEN: &[u8] = b"1";
+
+/// Whether a file is being loaded into the segment by a living thread, after [`claim_new`] has told it to.
+///
+/// # Errors
+/// What the memory says.
+pub fn is_being_loaded(table: &Table) -> Result<bool, Stop> {
+    let txn = table.begin(Mode::Read)?;
+    let mut is_loading = false;
+    retry(&txn, || {
+        let opened =
+            txn.peek(SYSTEM, OPENED)?.map(|found| string::contiguous(&txn, &found.value).map(|text| text.into_owned())).transpose()?;
+        is_loading = opened.is_some_and(|opened| opened != OPEN && !is_abandoned(table, &opened));
+        Ok(())
+    })?;
+    Ok(is_loading)
+}
 
 /// Whether this thread is to load the RDB file into the segment. It is if no server has asked
 /// before and there are no keys, or if the thread that was told so died before [`confirm_loaded`].

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use polder_base::Protocol;
-use polder_storage::check::is_rdb;
+use polder_storage::check::{EMPTY_RDB, is_rdb};
 use polder_storage::{Batch, Disk, Entry, File, Folder, Manifest, ScanError, scan};
 use polder_table::{Limits, SYSTEM, Table};
 use polder_wire::Output;
@@ -59,9 +59,10 @@ pub struct Replayed {
     pub manifest: Manifest,
 }
 
-/// Where the settings have the log.
+/// Where the settings have the log, as an absolute path.
 pub fn folder(settings: &Settings) -> Folder {
     let path = PathBuf::from(settings.string(const { id("dir") })).join(settings.string(const { id("appenddirname") }));
+    let path = std::path::absolute(&path).unwrap_or(path);
     Folder { medium: Arc::new(Disk), path, name: settings.string(const { id("appendfilename") }) }
 }
 
@@ -97,7 +98,7 @@ pub fn replay(
     for (number, entry) in files.iter().enumerate() {
         let torn_end = if number + 1 == files.len() { torn_end } else { TornEnd::Refused };
         let path = folder.path_of(entry);
-        let read = replaying.read_file(folder, &path, torn_end, &mut |bytes| progress(before + bytes));
+        let read = replaying.read_file(folder, entry, torn_end, &mut |bytes| progress(before + bytes));
         before += read.map_err(|why| told(&path, &why))?;
     }
     Ok(Replayed { manifest, ..replaying.done })
@@ -164,9 +165,14 @@ struct Replaying<'r> {
 
 impl Replaying<'_> {
     /// Reads one file; returns its length.
-    fn read_file(&mut self, folder: &Folder, path: &Path, torn_end: TornEnd, progress: &mut dyn FnMut(u64)) -> Result<u64, String> {
+    fn read_file(&mut self, folder: &Folder, entry: &Entry, torn_end: TornEnd, progress: &mut dyn FnMut(u64)) -> Result<u64, String> {
+        let path = &folder.path_of(entry);
         let file = folder.medium.read(path).map_err(|error| error.to_string())?;
-        let begin = if is_rdb(&*file).map_err(|error| error.to_string())? { self.load_rdb(&*file, progress)? } else { 0 };
+        let begin = match is_rdb(&*file).map_err(|error| error.to_string())? {
+            true => self.load_rdb(&*file, progress)?,
+            false if entry.is_named_rdb() && file.length().map_err(|error| error.to_string())? == 0 => return Err(EMPTY_RDB.into()),
+            false => 0,
+        };
         // Each file selects its database itself.
         self.session = Session::default();
         let end = scan(&*file, begin, &mut |batch| self.take(batch, progress)).map_err(|error| match error {

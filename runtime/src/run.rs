@@ -79,7 +79,7 @@ pub(crate) fn settle(host: &dyn Host, session: &Session, command: &'static Comma
 /// Whether writes may have to be refused, which [`permit_writes`] finds out.
 #[inline]
 pub fn is_wary(host: &dyn Host) -> bool {
-    host.keeper().is_failing() || lacks_replicas(host.settings())
+    host.keeper().is_failing() || host.keeper().lacks_log() || lacks_replicas(host.settings())
 }
 
 /// Whether writes want replicas, of which there are none.
@@ -93,14 +93,20 @@ pub(crate) fn is_unsaved(host: &dyn Host) -> bool {
     host.keeper().is_failing() && settings.is_on(const { id("stop-writes-on-bgsave-error") }) && has_save_points(settings)
 }
 
-/// Refuses writes that no client is allowed now.
-///
-/// # Errors
-/// Redis's texts: MISCONF after a save that failed, NOREPLICAS.
-pub fn permit_writes(host: &dyn Host) -> Outcome {
+/// Refuses writes that the disk would not get.
+fn permit_by_disk(host: &dyn Host) -> Outcome {
     if is_unsaved(host) {
         return Err(UNSAVED.into());
     }
+    host.keeper().log_trouble().map_or(Ok(()), |why| Err(why.into()))
+}
+
+/// Refuses writes that no client is allowed now.
+///
+/// # Errors
+/// Redis's texts: MISCONF after a save that failed, or while the append-only log cannot be written; NOREPLICAS.
+pub fn permit_writes(host: &dyn Host) -> Outcome {
+    permit_by_disk(host)?;
     if lacks_replicas(host.settings()) {
         return Err("NOREPLICAS Not enough good replicas to write.".into());
     }
@@ -111,8 +117,8 @@ pub fn permit_writes(host: &dyn Host) -> Outcome {
 pub(crate) fn permit(host: &dyn Host, command: &'static Command) -> Result<&'static Command, Stop> {
     if command.is_write() {
         permit_writes(host)?;
-    } else if command.has(TELLS_UNSAVED) && is_unsaved(host) {
-        return Err(UNSAVED.into());
+    } else if command.has(TELLS_UNSAVED) {
+        permit_by_disk(host)?;
     }
     Ok(command)
 }

@@ -442,6 +442,11 @@ pub trait Host: Send + Sync {
         false
     }
 
+    /// Whether the data is being read, so that calls that need it are refused.
+    fn is_loading(&self) -> bool {
+        false
+    }
+
     /// Acts on new values of settings that have something to act on ([`Setting::unable`](polder_calls::settings::Setting)): listeners move,
     /// certificates are read. Then calls `settle`, which changes the settings, before another client can have others applied. A process
     /// that is no server has nothing to act with, so it takes only the values that hold already.

@@ -6,30 +6,44 @@
 //!                        `-- snapshot at an offset (`Table::snapshot_in_log`) --> *.base.rdb, written by a thread of its own
 //! ```
 //!
-//! How far the log was copied stands in the hidden database ([`NOTE`]), so that a successor goes on exactly there. Should the stream have lost
-//! a change, or have been off, the files are no whole log of what follows: another base is written.
+//! | file | what it is |
+//! |---|---|
+//! | `storage_process.rs` | election, one turn of the work, the end |
+//! | `storage_process/note.rs` | the note in the hidden database: which log, how far |
+//! | `storage_process/base.rs` | the thread that writes a base |
+//! | `storage_process/figures.rs` | what it tells in the segment, for INFO and for those that refuse writes |
 //!
-//! **Invariant**: one process copies. The folder is locked for as long as it lives.
+//! - **P1** One thread copies: the one that has the words of the segment (`polder_shm::storage`) and the lock of the folder. The words tell that the
+//!   thread is alive, the lock that its process has no file open any more. A successor takes both.
+//! - **P2** A note counts only for the log whose id it has, in the stream that it names, in the boot in which it was made. Else the files are no
+//!   prefix of what the segment holds, and another base is written: the files that are there count until then.
+//! - **P3** All that was committed before a number was drawn from the counter of commits is on the disk when DURABLE has reached that number
+//!   (`shm/src/storage.rs`, W3, W4): it is drawn before the merge, and DURABLE is moved after the sync of what was merged.
+use std::collections::VecDeque;
+use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use polder_base::time::now_ms;
+use polder_shm::StorageWords;
+pub use polder_storage::Lock;
 use polder_storage::follower::Failure;
-use polder_storage::{Entry, Folder, Follower, Fsync, Identity, Lock, Log, Noted, Position, Stream, Terms};
-use polder_table::{Db, Mode, New, Replaces, SYSTEM, Table};
-use polder_values::{Kind, Value, string};
+use polder_storage::{Entry, Folder, Follower, Fsync, Identity, Log, Position, Stream, Terms};
+use polder_table::{Db, Table};
 use polder_wire::resp::command;
 
 use crate::configuration::Configuration;
-use crate::retry::retry;
-use crate::saves::save::{Plan, Progress};
 use polder_calls::settings::id;
 
-/// The key under which it is noted how far the change log was copied: stream, sequence number of the file, its length, offset.
-const NOTE: &[u8] = b"persistence:log";
+mod base;
+mod figures;
+pub mod note;
+
+use base::Base;
+use figures::{Figure, tell, told};
+pub use figures::{LogReport, PATIENCE_MS, Watch, holds_replies};
+use note::{Note, boot_id, holds_log, memory_id, new_log_id};
+
 /// The slot of the log that holds what has not been copied yet.
 const SLOT: u64 = 0;
 /// How long the process sleeps where there was something to copy, and where there was nothing.
@@ -37,143 +51,197 @@ const PAUSE: Duration = Duration::from_millis(2);
 const PAUSE_IDLE: Duration = Duration::from_millis(20);
 /// How long after a base that failed another one is begun.
 const RETRY: Duration = Duration::from_secs(5);
+/// How long the end waits for the disk.
+const END_PATIENCE: Duration = Duration::from_secs(10);
+/// A sync that takes longer than this is counted.
+const SLOW_SYNC: Duration = Duration::from_secs(2);
+/// Numbers that wait for a sync, at most; beyond that, the earlier ones are forgotten.
+const DRAWS_MAX: usize = 4096;
 
-/// What copies the change log of a memory.
+/// What copies the change log of a memory. It belongs to the thread that has begun it.
 pub struct StorageProcess<'t> {
     table: &'t Table,
     settings: &'t Configuration,
     folder: Folder,
     follower: Follower,
-    stream: String,
+    note: Note,
+    draws: Draws,
     base: Option<Base>,
     next_base: Instant,
     /// The last error that was told.
     told: String,
+    seat: (u64, u64),
     _lock: Lock,
 }
 
-/// A base that is being written.
-struct Base {
-    entry: Entry,
-    thread: JoinHandle<Result<u64, String>>,
-    progress: std::sync::Arc<Progress>,
+/// Numbers drawn from the counter of commits (P3), each with the offset behind all that was merged afterwards.
+#[derive(Default)]
+struct Draws {
+    waiting: VecDeque<(u64, u64)>,
+    /// The last number that was drawn; all commits with numbers up to it were merged then.
+    quiet_at: Option<u64>,
 }
 
-/// The change log as a stream that a follower copies.
-struct Tail<'t> {
-    table: &'t Table,
-    stream: &'t str,
+/// What came of an election.
+pub enum Elected<'t> {
+    Ours(Box<StorageProcess<'t>>),
+    /// Another process writes the log of the segment, or the files in the folder.
+    Another(String),
+}
+
+/// The change log as a stream that a follower copies, up to an end that was read before (`base.rs`, B1).
+struct Tail<'p> {
+    table: &'p Table,
+    note: &'p Note,
+    end: u64,
 }
 
 impl Stream for Tail<'_> {
     fn end(&self) -> u64 {
-        self.table.log().range().1
+        self.end
     }
 
     fn read(&self, offset: u64, into: &mut Vec<u8>, bytes_max: usize) -> Result<u64, String> {
         self.table.log().read(offset, into, bytes_max).map_err(|error| error.to_string())
     }
 
-    fn note(&self, Position { noted: Noted { sequence, length }, offset }: Position) -> Result<(), String> {
-        let text = format!("{} {sequence} {length} {offset}", self.stream);
-        let write = || {
-            let txn = self.table.begin(Mode::Write)?;
-            retry(&txn, || {
-                txn.declare(&[(SYSTEM, NOTE)])?;
-                txn.write(SYSTEM, NOTE, &New::of(Kind::String, Value::Packed(text.as_bytes())), Replaces::Whole)
-            })
-        };
-        write().map_err(|stop: polder_table::Stop| stop.to_string())?;
-        self.table.log().hold(SLOT, Some(offset));
+    fn note(&self, position: Position) -> Result<(), String> {
+        Note { position, ..self.note.clone() }.store(self.table).map_err(|stop| stop.to_string())?;
+        self.table.log().hold(SLOT, Some(position.offset));
         Ok(())
     }
 }
 
-/// What the process before has noted: the stream, and how far it was copied.
-fn noted(table: &Table) -> Result<Option<(String, Position)>, String> {
-    let read = || {
-        let txn = table.begin(Mode::Read)?;
-        let mut found = None;
-        retry(&txn, || {
-            let note = txn.peek(SYSTEM, NOTE)?;
-            found = note.map(|note| string::contiguous(&txn, &note.value).map(|text| text.into_owned())).transpose()?;
-            Ok(())
-        })?;
-        Ok(found)
-    };
-    let text = read().map_err(|stop: polder_table::Stop| stop.to_string())?;
-    Ok(text.and_then(|text| parse(&String::from_utf8_lossy(&text))))
-}
-
-fn parse(text: &str) -> Option<(String, Position)> {
-    let mut words = text.split(' ');
-    let stream = words.next()?.to_owned();
-    let mut number = || words.next()?.parse().ok();
-    let noted = Noted { sequence: number()?, length: number()? };
-    Some((stream, Position { noted, offset: number()? }))
-}
-
-/// What tells a memory from every other, as its log's manifest names it.
-fn memory_id(table: &Table) -> String {
-    format!("{:x}", table.segment().created_ms())
+/// Takes over a log that was read into a new memory: turns the change log on, so that the log goes on with the next commit.
+///
+/// # Errors
+/// What the memory or the system says.
+pub fn adopt(table: &Table, folder: &Folder, manifest: polder_storage::Manifest) -> Result<(), String> {
+    let told = |error: io::Error| format!("{}: {error}", folder.path.display());
+    let has_turned_on = !table.log().is_on();
+    table.log().turn_on().map_err(|fault| fault.to_string())?;
+    let (stream, (_, offset)) = (table.log().identity(), table.log().range());
+    let identity = Identity { memory: memory_id(table), stream: stream.clone(), log: new_log_id() };
+    let log = Log::adopt(folder.clone(), manifest, identity.clone()).map_err(told)?;
+    let position = Position { noted: log.noted(), offset };
+    let (path, name) = (folder.path.clone(), folder.name.clone());
+    let note = Note { log: identity.log, boot: boot_id()?, stream, position, has_turned_on, path, name };
+    note.store(table).map_err(|stop| stop.to_string())?;
+    table.log().hold(SLOT, Some(offset));
+    Ok(())
 }
 
 impl<'t> StorageProcess<'t> {
-    /// Takes the folder that the settings name, and turns the change log on.
+    /// Becomes the storage process of the memory, if no other thread is, and turns the change log on. The log lies in the folder that
+    /// the process before has noted, else in that of the settings. A program that was told a folder (`is_explicit`) takes no other.
+    /// `lock` is the folder's, where the caller has it already.
     ///
     /// # Errors
-    /// Why it cannot be: another process writes the log, the folder holds another memory's, the disk or the memory refuse.
-    pub fn begin(table: &'t Table, settings: &'t Configuration) -> Result<StorageProcess<'t>, String> {
-        let folder = crate::replay::folder(settings);
-        let told = |error: std::io::Error| format!("{}: {error}", folder.path.display());
-        folder.make().map_err(told)?;
-        let lock = Lock::take(&folder.path).map_err(told)?;
-        let lock = lock.ok_or_else(|| format!("{}: another process writes this log", folder.path.display()))?;
-        let manifest = folder.load().map_err(|error| error.to_string())?;
-        let is_ours =
-            |manifest: &polder_storage::Manifest| manifest.identity.as_ref().is_some_and(|identity| identity.memory == memory_id(table));
-        if manifest.as_ref().is_some_and(|manifest| !is_ours(manifest)) {
-            return Err(foreign(&folder.path));
+    /// Why it cannot be: the folder holds another memory's log, the disk or the memory refuse.
+    pub fn elect(table: &'t Table, settings: &'t Configuration, lock: Option<Lock>, is_explicit: bool) -> Result<Elected<'t>, String> {
+        let seat = table.seat().map_err(|fault| fault.to_string())?;
+        let seat = (seat.index(), seat.life());
+        let words = table.segment().storage();
+        if !words.claim(seat.0, seat.1) {
+            let process = words.owner().map_or(0, |owner| owner.process);
+            return Ok(Elected::Another(format!("process {process} writes the log of this memory")));
         }
-        table.log().turn_on().map_err(|fault| fault.to_string())?;
-        let stream = table.log().identity();
-        let now = Instant::now();
-        let resumed = match (manifest, noted(table)?) {
-            (Some(manifest), Some((of, at))) if of == stream && table.log().range().0 <= at.offset => {
-                Log::resume(folder.clone(), manifest, at.noted).map(|log| Follower::new(log, at.offset, now)).ok()
-            }
-            _ => None,
-        };
-        let follower = match resumed {
-            Some(follower) => follower,
-            None => begin_anew(table, &folder, &stream)?,
-        };
-        let told = String::new();
-        Ok(StorageProcess { table, settings, folder, follower, stream, base: None, next_base: now, told, _lock: lock })
+        figures::reset(words);
+        let begun = begin(table, settings, (lock, is_explicit), seat);
+        if !matches!(begun, Ok(Elected::Ours(_))) {
+            words.release(seat.0, seat.1);
+        }
+        begun
     }
 
-    /// Copies until it is told to stop. Returns whether all that was committed before is on the disk.
-    pub fn run(&mut self, stops: &AtomicBool) -> bool {
+    fn words(&self) -> StorageWords<'t> {
+        self.table.segment().storage()
+    }
+
+    /// Copies until it is told to stop. Returns why what was committed before may not be on the disk.
+    ///
+    /// # Errors
+    /// See [`StorageProcess::end`].
+    pub fn run(mut self, stops: &mut dyn FnMut() -> bool) -> Result<(), String> {
+        while !stops() {
+            self.work();
+        }
+        self.end()
+    }
+
+    /// One turn, and a pause.
+    pub fn work(&mut self) {
+        let before = self.words().durable();
+        let copied = self.turn();
+        let pause = if copied { PAUSE } else { PAUSE_IDLE };
+        // What is wanted ends the pause, unless this turn could not do anything for it.
+        let is_stuck = self.words().is_wanted() && self.words().durable() == before;
+        match self.fsync() {
+            Fsync::Always if !is_stuck => self.words().sleep(pause),
+            Fsync::Always => std::thread::sleep(PAUSE),
+            _ => std::thread::sleep(pause),
+        }
+    }
+
+    /// Ends it, when all that was committed before is on the disk. A successor can go on at once.
+    ///
+    /// # Errors
+    /// Why something of it may not be on the disk; the segment keeps it for a successor.
+    pub fn end(mut self) -> Result<(), String> {
+        let drained = self.drain();
+        self.drop_base();
+        if !self.settings.is_on(const { id("appendonly") }) {
+            // What a successor needs is kept for a while without being held; else it writes another base.
+            self.table.log().hold(SLOT, None);
+            self.words().promise(false);
+        }
+        self.words().release(self.seat.0, self.seat.1);
+        drained
+    }
+
+    /// Ends it for good: no successor goes on with this log.
+    ///
+    /// # Errors
+    /// As [`StorageProcess::end`]; what the memory says.
+    pub fn end_for_good(self) -> Result<(), String> {
+        let (table, has_turned_on) = (self.table, self.note.has_turned_on);
+        let drained = self.end();
+        Note::remove(table).map_err(|stop| stop.to_string())?;
+        table.log().hold(SLOT, None);
+        let is_followed = (0..polder_shm::layout::log::HOLD_SLOTS).any(|slot| table.log().held(slot).is_some());
+        if has_turned_on && !is_followed {
+            table.log().turn_off().map_err(|fault| fault.to_string())?;
+        }
+        drained
+    }
+
+    /// Copies and syncs until all that was committed before this call is on the disk.
+    fn drain(&mut self) -> Result<(), String> {
+        let (seen, end) = (self.words().seen(), Instant::now() + END_PATIENCE);
+        self.draws.quiet_at = None;
         loop {
-            let is_last = stops.load(Ordering::Relaxed);
-            let copied = self.turn();
-            // Without its first base it is no log yet.
-            if is_last && !(self.follower.needs_base() && self.base.is_some()) {
-                break;
+            self.turn();
+            let synced = self.follower.sync(Instant::now());
+            self.publish_durable();
+            let awaits_base = self.follower.needs_base() && self.base.is_some();
+            // What an earlier log has on the disk is not in this one before its first base.
+            if self.words().is_durable(seen) && !self.follower.needs_base() {
+                return Ok(());
             }
-            std::thread::sleep(if copied { PAUSE } else { PAUSE_IDLE });
+            if Instant::now() >= end && !awaits_base {
+                let why = match (synced, self.told.is_empty()) {
+                    (_, false) => self.told.clone(),
+                    (Err(error), _) => error.to_string(),
+                    (Ok(()), true) => "another process holds the change log up, and may be stopped".into(),
+                };
+                let (copied, at) = (self.follower.durable(), self.table.log().range().1);
+                return Err(format!(
+                    "what was committed last may not be on the disk ({why}): the files are whole up to offset {copied}, and the change log ends \
+                     at {at} or later. The memory keeps the rest: start another storage process on it"
+                ));
+            }
+            std::thread::sleep(PAUSE);
         }
-        if let Some(base) = self.base.take() {
-            base.progress.cancelled.store(true, Ordering::Relaxed);
-            let _ = base.thread.join();
-        }
-        let synced = self.follower.sync(Instant::now());
-        if let Err(error) = &synced {
-            tracing::error!(%error, "the end of the log may not be on the disk");
-        }
-        // What a successor needs is kept for a while without being held; else it writes another base.
-        self.table.log().hold(SLOT, None);
-        synced.is_ok() && self.durable().is_some()
     }
 
     /// Whether the files are a whole log, up to the offset of the stream that is returned.
@@ -188,44 +256,87 @@ impl<'t> StorageProcess<'t> {
 
     /// Copies what there is, and attends to the base. Returns whether something was copied.
     pub fn turn(&mut self) -> bool {
+        tell(self.words(), Figure::Beat, now_ms());
         let done = self.try_turn();
         match &done {
             Ok(_) if !self.told.is_empty() && !self.follower.is_failing() => {
                 tracing::info!("the log is written again");
                 self.told.clear();
+                tell(self.words(), Figure::FailingSince, 0);
             }
-            Err(why) if self.told != *why => {
-                tracing::error!(why, "the log cannot be written");
-                self.told.clone_from(why);
+            Err(failed) => {
+                if self.told != failed.why {
+                    tracing::error!(failed.why, "the log cannot be written");
+                    self.told.clone_from(&failed.why);
+                }
+                if told(self.words(), Figure::FailingSince) == 0 {
+                    tell(self.words(), Figure::Error, failed.number);
+                    tell(self.words(), Figure::FailingSince, now_ms());
+                }
             }
             _ => {}
         }
+        self.tell_figures();
         done.unwrap_or(false)
     }
 
-    fn try_turn(&mut self) -> Result<bool, String> {
+    fn tell_figures(&self) {
+        let (words, (bytes, base_bytes)) = (self.words(), self.follower.log().bytes());
+        tell(words, Figure::Whole, (!self.follower.needs_base()).into());
+        if !self.follower.needs_base() {
+            words.promise(true);
+        }
+        tell(words, Figure::Bytes, bytes);
+        tell(words, Figure::BaseBytes, base_bytes);
+        tell(words, Figure::Copied, self.follower.offset());
+        tell(words, Figure::Durable, self.follower.durable());
+    }
+
+    fn fsync(&self) -> Fsync {
+        match self.settings.string(const { id("appendfsync") }).as_str() {
+            "no" => Fsync::Never,
+            "always" => Fsync::Always,
+            _ => Fsync::EverySecond,
+        }
+    }
+
+    fn try_turn(&mut self) -> Result<bool, Failed> {
         let log = self.table.log();
-        log.merge().map_err(|fault| fault.to_string())?;
-        if !log.is_on() || log.identity() != self.stream {
+        self.draws.draw(self.table, self.seat.0)?;
+        if !log.is_on() || log.identity() != self.note.stream {
             self.restart()?;
         }
         self.attend_base()?;
-        let terms = Terms {
-            fsync: match self.settings.string(const { id("appendfsync") }).as_str() {
-                "no" => Fsync::Never,
-                "always" => Fsync::Always,
-                _ => Fsync::EverySecond,
-            },
-            tells_time: self.settings.is_on(const { id("aof-timestamp-enabled") }),
-        };
-        let tail = Tail { table: self.table, stream: &self.stream };
-        match self.follower.turn(&tail, terms, Instant::now(), now_ms() / 1000) {
+        // B1: the end first, then the cut.
+        let end = log.range().1;
+        if let Some((offset, db)) = self.base.as_ref().and_then(Base::take_cut) {
+            self.follower.begin_rewrite(offset, opening(db));
+        }
+        let terms = Terms { fsync: self.fsync(), tells_time: self.settings.is_on(const { id("aof-timestamp-enabled") }) };
+        let tail = Tail { table: self.table, note: &self.note, end };
+        let began = Instant::now();
+        let turned = self.follower.turn(&tail, terms, began, now_ms() / 1000);
+        if began.elapsed() >= SLOW_SYNC {
+            tell(self.words(), Figure::SlowSyncs, told(self.words(), Figure::SlowSyncs) + 1);
+        }
+        self.publish_durable();
+        match turned {
             Ok(copied) => Ok(copied),
-            Err(Failure::Disk(error)) => Err(format!("{}: {error}", self.folder.path.display())),
+            Err(Failure::Disk(error)) => {
+                let number = error.raw_os_error().map_or(0, |number| number as u64);
+                Err(Failed { why: format!("{}: {error}", self.folder.path.display()), number })
+            }
             Err(Failure::Stream(why)) => {
                 self.restart()?;
-                Err(why)
+                Err(why.into())
             }
+        }
+    }
+
+    /// Says how far the disk is, where a sync has moved that (P3).
+    fn publish_durable(&mut self) {
+        if let Some(csn) = self.durable().and_then(|durable| self.draws.take(durable)) {
+            self.words().set_durable(csn);
         }
     }
 
@@ -233,27 +344,39 @@ impl<'t> StorageProcess<'t> {
     fn restart(&mut self) -> Result<(), String> {
         self.table.log().turn_on().map_err(|fault| fault.to_string())?;
         self.drop_base();
-        self.stream = self.table.log().identity();
-        self.follower = begin_anew(self.table, &self.folder, &self.stream)?;
+        self.draws = Draws::default();
+        (self.follower, self.note) = begin_anew(self.table, &self.folder, self.note.has_turned_on)?;
         self.next_base = Instant::now();
         Ok(())
     }
 
     fn drop_base(&mut self) {
         if let Some(base) = self.base.take() {
-            base.progress.cancelled.store(true, Ordering::Relaxed);
-            let _ = base.thread.join();
-            let _ = self.folder.medium.remove(&self.folder.path_of(&base.entry));
+            let entry = base.cancel();
+            // It is removed by the next process else.
+            let _ = self.folder.medium.remove(&self.folder.path_of(&entry));
+            self.follower.give_up_rewrite();
+            tell(self.words(), Figure::RewriteBegan, 0);
         }
     }
 
     /// Begins a base where one is needed, and installs one that is written.
     fn attend_base(&mut self) -> Result<(), String> {
         match &self.base {
-            None if (self.follower.needs_base() || self.has_grown()) && Instant::now() >= self.next_base => self.begin_base(),
-            Some(base) if base.thread.is_finished() && !self.follower.awaits_cut() => self.end_base(),
+            None if self.wants_base() && Instant::now() >= self.next_base => self.begin_base(),
+            Some(base) if base.is_finished() => {
+                if let Some((offset, db)) = base.take_cut() {
+                    self.follower.begin_rewrite(offset, opening(db));
+                }
+                if self.follower.awaits_cut() { Ok(()) } else { self.end_base() }
+            }
             _ => Ok(()),
         }
+    }
+
+    fn wants_base(&self) -> bool {
+        let is_asked = self.words().rewrites_asked() > told(self.words(), Figure::RewritesServed);
+        self.follower.needs_base() || is_asked || self.has_grown()
     }
 
     /// Whether the log has grown as `auto-aof-rewrite-*` say.
@@ -265,64 +388,211 @@ impl<'t> StorageProcess<'t> {
     }
 
     fn begin_base(&mut self) -> Result<(), String> {
-        self.next_base = Instant::now() + RETRY;
+        tell(self.words(), Figure::RewritesServed, self.words().rewrites_asked());
         let entry = self.follower.next_base();
-        let plan = Plan::of(self.settings, self.folder.path_of(&entry));
-        let progress = std::sync::Arc::new(Progress::default());
-        let (segment, own, (tell, told)) = (self.table.segment().clone(), progress.clone(), channel());
-        let write = move || {
-            plan.save_from(&Table::over(segment), &own, &mut |table, goes_on| {
-                let (snapshot, offset, db) = table.snapshot_in_log(goes_on)?;
-                // Who asked may have stopped; then it has cancelled this, too.
-                let _ = tell.send((offset, db));
-                Ok(snapshot)
-            })
-        };
-        let thread = std::thread::Builder::new().name("polder-base".into()).spawn(write).map_err(|error| error.to_string())?;
-        self.base = Some(Base { entry, thread, progress });
-        self.await_cut(&told)
-    }
-
-    /// Waits for the cut: nothing behind it may be copied before the other file has begun.
-    fn await_cut(&mut self, told: &Receiver<(u64, Option<Db>)>) -> Result<(), String> {
-        match told.recv() {
-            Ok((offset, db)) => {
-                let mut select = Vec::new();
-                if let Some(db) = db {
-                    command(&["SELECT", &db.to_string()], &mut select);
-                }
-                self.follower.begin_rewrite(offset, select);
-                Ok(())
-            }
-            // The thread has ended without a snapshot.
-            Err(_) => self.end_base(),
-        }
+        let path = self.folder.path_of(&entry);
+        self.base = Some(Base::begin(self.table, self.settings, entry, path)?);
+        tell(self.words(), Figure::RewriteBegan, now_ms().max(1));
+        Ok(())
     }
 
     fn end_base(&mut self) -> Result<(), String> {
-        let Some(Base { entry, thread, .. }) = self.base.take() else { return Ok(()) };
-        let written = thread.join().unwrap_or_else(|_| Err("the thread that wrote the base has panicked".into()));
+        let Some(base) = self.base.take() else { return Ok(()) };
+        let (entry, took) = (base.entry.clone(), base.began.elapsed().as_secs());
         let name = String::from_utf8_lossy(&entry.name).into_owned();
-        let installed = written.and_then(|keys| self.follower.finish_rewrite(entry).map(|()| keys).map_err(|error| error.to_string()));
+        let installed = base.join().and_then(|keys| self.install(entry).map(|()| keys));
+        let words = self.words();
+        tell(words, Figure::RewriteBegan, 0);
+        tell(words, Figure::RewriteTook, took + 1);
+        tell(words, Figure::RewriteFailed, installed.is_err().into());
         match installed {
             Ok(keys) => {
                 tracing::info!(keys, base = name, "the log has another base");
+                tell(words, Figure::Rewrites, told(words, Figure::Rewrites) + 1);
+                tell(words, Figure::FailuresInRow, 0);
                 Ok(())
             }
             Err(why) => {
+                tell(words, Figure::FailuresInRow, told(words, Figure::FailuresInRow) + 1);
                 self.follower.give_up_rewrite();
+                self.next_base = Instant::now() + RETRY;
                 Err(format!("{name}: {why}"))
             }
         }
     }
+
+    fn install(&mut self, entry: Entry) -> Result<(), String> {
+        self.follower.finish_rewrite(entry).map_err(|error| error.to_string())
+    }
 }
 
-fn begin_anew(table: &Table, folder: &Folder, stream: &str) -> Result<Follower, String> {
-    let identity = Identity { memory: memory_id(table), stream: stream.to_owned() };
-    let log = Log::begin(folder.clone(), identity).map_err(|error| format!("{}: {error}", folder.path.display()))?;
-    let end = table.log().range().1;
-    table.log().hold(SLOT, Some(end));
-    Ok(Follower::new(log, end, Instant::now()))
+/// Why a turn has not done its work, and the system's number for it (0: none).
+struct Failed {
+    why: String,
+    number: u64,
+}
+
+impl From<String> for Failed {
+    fn from(why: String) -> Failed {
+        Failed { why, number: 0 }
+    }
+}
+
+impl Draws {
+    /// Merges what was committed, and draws a number before, unless nothing can have been committed since the last one (P3).
+    fn draw(&mut self, table: &Table, own: u64) -> Result<(), String> {
+        let words = table.segment().storage();
+        let is_idle = self.quiet_at.is_some_and(|quiet_at| table.log().csn() == quiet_at);
+        let drawn = (!is_idle).then(|| {
+            let drawn = words.draw();
+            // W4.
+            let is_quiet = words.is_quiet(own);
+            self.quiet_at = is_quiet.then_some(drawn + 1);
+            drawn + u64::from(is_quiet)
+        });
+        let merged = table.log().merge_before().map_err(|fault| fault.to_string())?;
+        match drawn {
+            Some(csn) if merged => {
+                if self.waiting.len() >= DRAWS_MAX {
+                    self.waiting.clear();
+                }
+                self.waiting.push_back((table.log().range().1, csn));
+            }
+            Some(_) => self.quiet_at = None,
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// The highest number whose offset is on the disk.
+    fn take(&mut self, durable: u64) -> Option<u64> {
+        let mut found = None;
+        while self.waiting.front().is_some_and(|(offset, _)| *offset <= durable) {
+            found = self.waiting.pop_front().map(|(_, csn)| csn);
+        }
+        found
+    }
+}
+
+/// What makes the stream readable from a cut on.
+fn opening(db: Option<Db>) -> Vec<u8> {
+    let mut select = Vec::new();
+    if let Some(db) = db {
+        command(&["SELECT", &db.to_string()], &mut select);
+    }
+    select
+}
+
+/// The folder of the log: see [`StorageProcess::elect`].
+fn folder_of(settings: &Configuration, note: Option<&Note>, is_explicit: bool) -> Result<Folder, String> {
+    let own = crate::replay::folder(settings);
+    let noted = note.filter(|note| (&note.path, &note.name) != (&own.path, &own.name));
+    let Some((note, folder)) = noted.map(|note| (note, note.folder(&own))).filter(|(note, folder)| holds_log(folder, &note.log)) else {
+        return Ok(own);
+    };
+    if is_explicit {
+        return Err(format!(
+            "the log of this memory lies in {}: name that folder with --dir and --appenddirname, or move it to {}",
+            note.path.display(),
+            own.path.display()
+        ));
+    }
+    Ok(folder)
+}
+
+fn begin<'t>(
+    table: &'t Table,
+    settings: &'t Configuration,
+    (lock, is_explicit): (Option<Lock>, bool),
+    seat: (u64, u64),
+) -> Result<Elected<'t>, String> {
+    let before = Note::load(table).map_err(|stop| stop.to_string())?;
+    let folder = folder_of(settings, before.as_ref(), is_explicit)?;
+    let told = |error: io::Error| format!("{}: {error}", folder.path.display());
+    folder.make().map_err(told)?;
+    let lock = lock.map_or_else(|| Lock::take(&folder.path).map_err(told), |lock| Ok(Some(lock)))?;
+    let Some(lock) = lock else {
+        return Ok(Elected::Another(format!("{}: another process writes this log", folder.path.display())));
+    };
+    let manifest = folder.load().map_err(|error| error.to_string())?;
+    let identity = manifest.as_ref().and_then(|manifest| manifest.identity.clone());
+    if manifest.is_some() && identity.as_ref().is_none_or(|identity| identity.memory != memory_id(table)) {
+        return Err(foreign(&folder.path));
+    }
+    let was_on = table.log().is_on();
+    table.log().turn_on().map_err(|fault| fault.to_string())?;
+    let (boot, stream) = (boot_id()?, table.log().identity());
+    let has_turned_on = !was_on || before.as_ref().is_some_and(|note| note.has_turned_on);
+    let resumed = match (manifest, before) {
+        // P2.
+        (Some(manifest), Some(note))
+            if identity.is_some_and(|identity| identity.log == note.log)
+                && (&note.stream, &note.boot) == (&stream, &boot)
+                && table.log().range().0 <= note.position.offset =>
+        {
+            let log = Log::resume(folder.clone(), manifest, note.position.noted);
+            let offset = note.position.offset;
+            let note = Note { has_turned_on, path: folder.path.clone(), name: folder.name.clone(), ..note };
+            log.inspect_err(|error| tracing::warn!(%error, "the log cannot be continued: another base is written"))
+                // Orphans do no harm if they cannot be removed now.
+                .inspect(|log| drop(folder.remove_orphans(log.manifest())))
+                .map(|log| (Follower::new(log, offset, Instant::now()), note))
+                .ok()
+        }
+        _ => None,
+    };
+    let (follower, note) = match resumed {
+        Some(resumed) => resumed,
+        None => begin_anew(table, &folder, has_turned_on)?,
+    };
+    let now = Instant::now();
+    let (told, draws) = (String::new(), Draws::default());
+    Ok(Elected::Ours(Box::new(StorageProcess {
+        table,
+        settings,
+        folder,
+        follower,
+        note,
+        draws,
+        base: None,
+        next_base: now,
+        told,
+        seat,
+        _lock: lock,
+    })))
+}
+
+fn begin_anew(table: &Table, folder: &Folder, has_turned_on: bool) -> Result<(Follower, Note), String> {
+    let told = |error: io::Error| format!("{}: {error}", folder.path.display());
+    if let Some(manifest) = folder.load().map_err(|error| error.to_string())? {
+        // They do no harm if they cannot be removed now.
+        let _ = folder.remove_orphans(&manifest);
+    }
+    let stream = table.log().identity();
+    let identity = Identity { memory: memory_id(table), stream: stream.clone(), log: new_log_id() };
+    let log = Log::begin(folder.clone(), identity.clone()).map_err(told)?;
+    let offset = table.log().range().1;
+    table.log().hold(SLOT, Some(offset));
+    let position = Position { noted: log.noted(), offset };
+    let (path, name) = (folder.path.clone(), folder.name.clone());
+    let note = Note { log: identity.log, boot: boot_id()?, stream, position, has_turned_on, path, name };
+    Ok((Follower::new(log, offset, Instant::now()), note))
+}
+
+/// Whether the folder that the settings name could take the log of this memory.
+///
+/// # Errors
+/// Why not.
+pub fn check_folder(table: &Table, settings: &Configuration) -> Result<(), String> {
+    let note = Note::load(table).map_err(|stop| stop.to_string())?;
+    let folder = folder_of(settings, note.as_ref(), false)?;
+    folder.make().map_err(|error| format!("{}: {error}", folder.path.display()))?;
+    let manifest = folder.load().map_err(|error| error.to_string())?;
+    let is_ours = |identity: Option<&Identity>| identity.is_some_and(|identity| identity.memory == memory_id(table));
+    match manifest {
+        Some(manifest) if !is_ours(manifest.identity.as_ref()) => Err(foreign(&folder.path)),
+        _ => Ok(()),
+    }
 }
 
 fn foreign(path: &Path) -> String {

@@ -64,6 +64,10 @@ pub struct Connection {
     pub waiting_note: u32,
     /// Since when more waits to be sent than the soft limit allows.
     pub over_soft_since_ms: Option<u64>,
+    /// What waits to be sent waits until the disk has the commits before this number (`turn/disk.rs`); 0: it does not wait.
+    pub held_for: u64,
+    /// A call since the last time that something was sent may have written.
+    pub may_have_written: bool,
 }
 
 impl Connection {
@@ -93,6 +97,8 @@ impl Connection {
             barred: false,
             waiting_note: 0,
             over_soft_since_ms: None,
+            held_for: 0,
+            may_have_written: false,
         }
     }
 
@@ -238,7 +244,7 @@ impl Connection {
 
     /// Whether nothing more of the input is to be executed for now.
     pub fn is_halted(&self) -> bool {
-        self.parked || self.session.closing
+        self.parked || self.session.closing || self.held_for != 0
     }
 
     /// Whether there is something to read, and it may be read now.
@@ -246,6 +252,7 @@ impl Connection {
     pub fn may_read(&self) -> bool {
         self.readable
             && !self.session.closing
+            && self.held_for == 0
             && (!self.parked || self.reads_ahead())
             && self.filter.as_ref().is_none_or(|filter| filter.may_receive())
     }

@@ -11,19 +11,23 @@ use polder_hub::ask::{self, Asker, Thread};
 use polder_runtime::configuration::Configuration;
 use polder_runtime::flushes::run_due;
 use polder_runtime::metrics::{Recorder, Statistics};
+use polder_runtime::persistence::load::Loaded;
 use polder_runtime::persistence::{Keeper, has_save_points};
 use polder_runtime::scripting::Scripting;
 use polder_runtime::session::{Client, NewSetting, Shutdown};
+use polder_runtime::storage_process::check_folder;
 use polder_runtime::{Host, Session};
 
 use crate::clients::Clients;
 use crate::listener::{Admission, After, Arrival, Unmoved};
 use crate::listener_set::{ListenerSet, Move};
+use crate::storage::Storage;
 use crate::thread_stats::{Count, ThreadStats};
 use crate::tls::Tls;
 use crate::watch::Watch;
 
 const MAXCLIENTS: Id = id("maxclients");
+const APPENDONLY: Id = id("appendonly");
 
 /// A letter from one thread of the process to another.
 pub enum Letter {
@@ -99,6 +103,9 @@ pub struct Process {
     /// in the same order.
     answered: Mutex<HashMap<u64, Asker>>,
     stopping: AtomicBool,
+    /// The data is being read: calls that need it are refused.
+    loading: AtomicBool,
+    pub storage: Storage,
     /// Threads that have stopped accepting, because the process ends.
     closed_doors: AtomicUsize,
     /// When a database is to be emptied, as far as this process knows; `u64::MAX` for never, and while a thread does it.
@@ -138,6 +145,8 @@ impl Process {
             heedless: AtomicBool::new(false),
             answered: Mutex::default(),
             stopping: AtomicBool::new(false),
+            loading: AtomicBool::new(false),
+            storage: Storage::default(),
             closed_doors: AtomicUsize::new(0),
             flush_due_ms: AtomicU64::new(0),
             chores_due_ms: AtomicU64::new(0),
@@ -258,6 +267,18 @@ impl Process {
         self.stopping.load(Ordering::Acquire)
     }
 
+    /// The data is being read: calls that need it are refused until [`Process::open`].
+    pub fn begin_loading(&self) {
+        self.loading.store(true, Ordering::Release);
+    }
+
+    /// The data is there.
+    pub fn open(&self, loaded: Loaded) {
+        self.keeper.loaded(loaded);
+        self.storage.attend(&self.memory, &self.settings);
+        self.loading.store(false, Ordering::Release);
+    }
+
     /// Sets what is called when the process begins to end; it is called once.
     pub fn tell_on_stop(&self, told: Box<dyn Fn() + Send + Sync>) {
         // A second call would be a mistake in this crate; the first function stays.
@@ -322,6 +343,12 @@ impl Process {
     pub fn chores_done(&self, due_ms: u64) {
         self.watch.look(self.memory.table(), due_ms);
         self.chores_due_ms.store(due_ms, Ordering::Release);
+    }
+
+    /// Whether the log can lie where the settings say. In a thread of its own, since the caller is inside a transaction.
+    fn check_folder_apart(&self) -> Result<(), String> {
+        let check = || check_folder(self.memory.table(), &self.settings);
+        std::thread::scope(|scope| scope.spawn(check).join()).unwrap_or_else(|_| Err("the check has panicked".into()))
     }
 
     fn wake_all(&self) {
@@ -443,7 +470,18 @@ impl Host for Process {
         self.is_stopping()
     }
 
+    fn is_loading(&self) -> bool {
+        self.loading.load(Ordering::Acquire)
+    }
+
     fn apply(&self, changes: &[NewSetting], settle: &mut dyn FnMut()) -> Result<(), Id> {
+        let turns_on = |(id, parsed): &NewSetting| *id == APPENDONLY && parsed.number != 0 && !self.settings.is_on(APPENDONLY);
+        if changes.iter().any(turns_on)
+            && let Err(why) = self.check_folder_apart()
+        {
+            tracing::warn!("appendonly stays off: {why}");
+            return Err(APPENDONLY);
+        }
         let _one_at_a_time = self.tls.lock();
         let config = self.tls.prepare(&After { settings: &self.settings, changes }).map_err(|(id, why)| {
             tracing::warn!("{why}");

@@ -19,6 +19,7 @@
 //! | `listener`, `listener_set` | binding addresses and paths, admitting clients; what a process listens on |
 //! | `clients` | the clients of this process, as CLIENT LIST and KILL see them |
 //! | `host` | what commands may ask of this process |
+//! | `storage` | the thread that writes the append-only log, or stands by |
 //! | `thread_stats` | the counts of each thread, for INFO |
 //! | `limits` | limits taken from the settings, read again only when a setting changed |
 //! | `web_rules` | which web pages may use the HTTP port |
@@ -40,6 +41,7 @@ mod listener_set;
 pub mod log;
 mod server;
 mod sessions;
+mod storage;
 mod thread_stats;
 mod tls;
 mod transfer;

@@ -28,6 +28,8 @@ const CERTIFICATE_USERS: Id = id("tls-auth-clients-user");
 const HTTP_REQUEST: Id = id("http-request-timeout");
 const HTTP_IDLE: Id = id("http-idle-timeout");
 const HOLD: Id = id("hold-publishers");
+const APPENDFSYNC: Id = id("appendfsync");
+const COVERS_READS: Id = id("always-covers-reads");
 
 /// What clients may do and for how long.
 #[derive(Clone, Debug)]
@@ -59,6 +61,9 @@ pub struct ServerLimits {
     pub clients_bytes_max: usize,
     /// Whether publishers wait for the threads of subscribers.
     pub holds_publishers: bool,
+    /// Whether replies wait for the disk, and those to reads, too.
+    pub waits_for_disk: bool,
+    pub reads_wait_for_disk: bool,
     /// Of normal clients, and of subscribers.
     output: OutputLimit,
     /// The hard limit of normal clients, by the number of the door.
@@ -102,6 +107,8 @@ impl ServerLimits {
             request_bytes_max: std::array::from_fn(|door| size(DOORS[door].request_bytes_max)),
             clients_bytes_max,
             holds_publishers: settings.number(HOLD) != 0,
+            waits_for_disk: settings.string(APPENDFSYNC) == "always",
+            reads_wait_for_disk: settings.is_on(COVERS_READS),
             tracked_keys_max: size(TRACKED),
             http_request_seconds: size(HTTP_REQUEST) as u64,
             http_idle_seconds: size(HTTP_IDLE) as u64,

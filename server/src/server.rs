@@ -7,9 +7,9 @@ use mio::{Poll, Waker};
 use polder_base::time::now_ms;
 use polder_calls::settings::{Id, Settings, id};
 use polder_engine::Memory;
-use polder_runtime::Host;
 use polder_runtime::configuration::Configuration;
 use polder_runtime::persistence::load::Loaded;
+use polder_runtime::storage_process::Lock;
 
 use crate::failure::Failure;
 use crate::host::{Mailbox, Process};
@@ -40,6 +40,25 @@ impl Server {
     /// # Errors
     /// A port in use, a missing permission, too many open files: see [`Failure`].
     pub fn start(memory: Arc<Memory>, settings: Arc<Configuration>, loaded: Loaded) -> Result<Server, Failure> {
+        Server::begin(memory, settings, Some(loaded))
+    }
+
+    /// As [`Server::start`], before the data has been read: calls that need it are refused until [`Server::open`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_loading(memory: Arc<Memory>, settings: Arc<Configuration>) -> Result<Server, Failure> {
+        Server::begin(memory, settings, None)
+    }
+
+    /// Serves the data, which has been read by now from a log whose folder is locked.
+    pub fn open(&self, loaded: Loaded, lock: Lock) {
+        self.process.storage.keep(lock);
+        self.process.open(loaded);
+    }
+
+    /// `loaded`: what was read; `None`: it is being read.
+    fn begin(memory: Arc<Memory>, settings: Arc<Configuration>, loaded: Option<Loaded>) -> Result<Server, Failure> {
         raise_descriptor_limit(&settings);
         let database = settings.number(MEMCACHE_DATABASE);
         if database >= settings.databases().into() {
@@ -63,7 +82,10 @@ impl Server {
             polls.push(poll);
         }
         let process = Arc::new(Process::new(memory, settings, mailboxes, ListenerSet::of(listeners), tls));
-        process.keeper().loaded(loaded);
+        match loaded {
+            Some(loaded) => process.open(loaded),
+            None => process.begin_loading(),
+        }
         process.listeners.guests(&process.clients, None).into_iter().for_each(|guests| process.hand_over(guests));
         let doors = process.listeners.doors();
         let mut server = Server { process, threads: Vec::new(), doors };
@@ -98,6 +120,7 @@ impl Server {
         for thread in self.threads.drain(..) {
             well &= thread.join().is_ok();
         }
+        well &= self.process.storage.end();
         self.process.listeners.close();
         well && !self.process.memory.table().segment().removed()
     }
@@ -112,6 +135,8 @@ impl Drop for Server {
                 tracing::error!("a thread of the server panicked");
             }
         }
+        // Where it has been waited for, this has been done.
+        let _ = self.process.storage.end();
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `waiters`, `holding` | which connections wait for what, and when they are tried again; lists only |
 //! | `connections` | serving, reading, writing and closing connections |
 //! | `delivery` | messages to clients |
+//! | `disk` | replies and calls that wait for the disk |
 //! | `waits` | connections that begin to wait and go on |
 //! | `hearing`, `weighing` | the thread's inbox; the memory of clients |
 //! | `poller` | what wakes the thread |
@@ -28,6 +29,7 @@ mod calls;
 mod clocks;
 mod connections;
 mod delivery;
+mod disk;
 mod frames;
 mod hearing;
 mod holding;
@@ -114,11 +116,18 @@ impl EventLoop {
     fn turn(&mut self, events: &mut Events, patience_ms: u64) {
         let EventLoop { process, service: Service { poller, connections }, .. } = self;
         let patience_ms = if patience_ms > 0 && !poller.prepare_sleep(process) { 0 } else { patience_ms };
+        let patience_ms = match connections.disk.is_empty() || patience_ms == 0 {
+            false if connections.has_durable() => 0,
+            false => patience_ms.min(disk::LOOK_MS),
+            true => patience_ms,
+        };
         poller.poll(events, patience_ms);
         poller.after_sleep(process);
         let began_us = now_us();
         connections.now_ms = began_us / 1000;
         connections.limits.refresh(&process.settings, process.ceiling());
+        connections.is_loading = process.is_loading();
+        connections.look_at_disk();
         connections.renew_users(&mut self.users_version);
         poller.refresh_listeners(process);
         if connections.now_ms >= process.flush_due_ms() {
@@ -135,6 +144,7 @@ impl EventLoop {
         connections.retry_postponed();
         connections.retry_locked(began_us);
         connections.release_held();
+        connections.release_durable();
         process.recorder().begin_turn();
         self.work();
         self.process.recorder().end_turn();

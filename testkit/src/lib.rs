@@ -20,6 +20,7 @@ pub mod fuzz;
 pub mod gather;
 pub mod held;
 pub mod history;
+pub mod logs;
 pub mod peers;
 pub mod power;
 pub mod process;

@@ -1,78 +1,20 @@
 //! Append-only logs of real servers, read into a segment; torn and damaged ones; what a log says of keys that have expired since.
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use polder_base::Protocol;
 use polder_engine::{Memory, scripting};
 use polder_runtime::configuration::Configuration;
 use polder_runtime::replay::{Replayed, TornEnd, replay};
-use polder_storage::{Disk, Folder, check::check};
+use polder_storage::{Folder, check::check};
 use polder_testkit::answer::Answer;
 use polder_testkit::caller::Caller;
+use polder_testkit::logs::{Place, info, rewrite, same, settle, state, until, work};
 use polder_testkit::process::{Server, on_path, polder, valkey};
 use polder_testkit::random::Random;
 use polder_testkit::resp::Connection;
 use polder_testkit::scratch::Scratch;
-
-/// A folder of its own, which goes with it.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Place {
-        let path = std::env::temp_dir().join(format!("polder-aof-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(path.join("appendonlydir")).expect("a folder");
-        Place(path)
-    }
-
-    fn folder(&self) -> Folder {
-        Folder { medium: Arc::new(Disk), path: self.0.join("appendonlydir"), name: "appendonly.aof".into() }
-    }
-
-    /// Writes files of a log by hand, the last one being that which may be torn.
-    fn write(&self, files: &[(&str, char, &str)]) {
-        let mut manifest = String::new();
-        for (number, (name, role, text)) in files.iter().enumerate() {
-            std::fs::write(self.folder().path.join(name), lines(text)).expect("a file");
-            manifest.push_str(&format!("file {name} seq {} type {role}\n", number + 1));
-        }
-        std::fs::write(self.folder().manifest_path(), manifest).expect("a manifest");
-    }
-
-    fn start(&self, program: &Path, more: &[&str]) -> (Server, Connection) {
-        let mut flags = vec!["--port", "{port}", "--bind", "127.0.0.1", "--save", "", "--enable-debug-command", "yes"];
-        flags.extend(["--dir", self.0.to_str().expect("text"), "--appendonly", "yes", "--appendfsync", "always"]);
-        flags.extend(more);
-        let server = Server::start(program, &flags).expect("a server");
-        let connection = Connection::open(&server.address()).expect("a connection");
-        (server, connection)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Each line as a command; a line that begins with `#` or ends in `...` stands as it is, the latter without its dots.
-fn lines(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        if let Some(torn) = line.strip_suffix("...") {
-            bytes.extend_from_slice(torn.replace("\\r\\n", "\r\n").as_bytes());
-        } else if line.starts_with('#') {
-            bytes.extend_from_slice(format!("{line}\r\n").as_bytes());
-        } else {
-            let words: Vec<&str> = line.split(' ').collect();
-            bytes.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
-            words.iter().for_each(|word| bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes()));
-        }
-    }
-    bytes
-}
 
 /// A memory into which a log was read.
 fn read(folder: &Folder, torn_end: TornEnd) -> Result<(Scratch, Replayed), String> {
@@ -88,110 +30,6 @@ fn read(folder: &Folder, torn_end: TornEnd) -> Result<(Scratch, Replayed), Strin
 fn ask(scratch: &Scratch, line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
     Caller::new(1, Protocol::Resp2).call(&scratch.embedder, &words).expect("one reply").shown().trim_end().to_owned()
-}
-
-/// Commands of all types, in transactions, scripts and alone; what is random in them the server has to write as it came out.
-fn work(server: &mut Connection, random: &mut Random, count: usize) {
-    for _ in 0..count {
-        let key = |name: &str, random: &mut Random| format!("{name}:{}", random.below(20));
-        let number = random.below(1000).to_string();
-        let (text, longer) = (format!("text-{number}"), format!("{number}-").repeat(random.below(60)));
-        let call: Vec<String> = match random.below(26) {
-            0 => vec!["SET".into(), key("s", random), longer],
-            1 => vec!["SET".into(), key("s", random), text, "EX".into(), "100000".into()],
-            2 => vec!["INCRBY".into(), key("n", random), number],
-            3 => vec!["INCRBYFLOAT".into(), key("f", random), "0.1".into()],
-            4 => vec!["APPEND".into(), key("s", random), text],
-            5 => vec!["RPUSH".into(), key("l", random), text, longer],
-            6 => vec!["LPOP".into(), key("l", random)],
-            7 => vec!["LINSERT".into(), key("l", random), "BEFORE".into(), text, number],
-            8 => vec!["HSET".into(), key("h", random), text, longer],
-            9 => vec!["HINCRBY".into(), key("h", random), "count".into(), number],
-            10 => vec!["SADD".into(), key("t", random), number, text],
-            11 => vec!["SPOP".into(), key("t", random), "2".into()],
-            12 => vec!["ZADD".into(), key("z", random), number, text],
-            13 => vec!["ZINCRBY".into(), key("z", random), "2".into(), text],
-            14 => vec!["ZPOPMIN".into(), key("z", random)],
-            15 => vec!["XADD".into(), key("x", random), "MAXLEN".into(), "~".into(), "50".into(), "*".into(), "field".into(), longer],
-            16 => vec!["XTRIM".into(), key("x", random), "MAXLEN".into(), "10".into()],
-            17 => vec!["PFADD".into(), key("p", random), number, text],
-            18 => vec!["SETRANGE".into(), key("s", random), "7".into(), text],
-            19 => vec!["DEL".into(), key("s", random), key("h", random)],
-            20 => vec!["EXPIRE".into(), key("h", random), "100000".into()],
-            21 => vec!["SELECT".into(), random.below(3).to_string()],
-            22 => vec!["SUNIONSTORE".into(), key("t", random), key("t", random), key("t", random)],
-            23 => vec!["EVAL".into(), "redis.call('INCR', KEYS[1]) redis.call('RPUSH', KEYS[2], ARGV[1])".into(), "2".into()]
-                .into_iter()
-                .chain([key("n", random), key("l", random), text])
-                .collect(),
-            24 => vec!["PEXPIRE".into(), key("s", random), "1".into()],
-            _ => vec!["RENAME".into(), key("s", random), key("s", random)],
-        };
-        let together = random.chance(10);
-        if together {
-            server.call(&["MULTI"]).expect("a reply");
-            server.call(&["SADD", "several", &random.below(100).to_string()]).expect("a reply");
-        }
-        server.call(&call).expect("a reply");
-        if together {
-            server.call(&["EXEC"]).expect("a reply");
-        }
-    }
-}
-
-fn info(server: &mut Connection, line: &str) -> bool {
-    server.call(&["INFO", "persistence"]).expect("a reply").shown().contains(line)
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn rewrite(server: &mut Connection) {
-    server.call(&["BGREWRITEAOF"]).expect("a reply");
-    until("the rewrite ends", || info(server, "aof_rewrite_in_progress:0") && info(server, "aof_rewrite_scheduled:0"));
-}
-
-/// What has a short expiry is gone, and has been written as gone.
-fn settle(server: &mut Connection) {
-    for db in ["0", "1", "2"] {
-        server.call(&["SELECT", db]).expect("a reply");
-        let Answer::Array(keys) = server.call(&["KEYS", "*"]).expect("a reply") else { panic!("KEYS replies an array") };
-        for key in keys {
-            let Answer::Bulk(key) = key else { panic!("a key is a string") };
-            until("what expires soon is gone", || {
-                !matches!(server.call(&[&b"PTTL"[..], &key]).expect("a reply"), Answer::Integer(0..=60_000))
-            });
-        }
-    }
-}
-
-/// What each key holds, with its expiry.
-fn state(mut call: impl FnMut(&[&str]) -> Answer) -> Vec<String> {
-    let mut found = Vec::new();
-    for db in ["0", "1", "2"] {
-        call(&["SELECT", db]);
-        let keys = match call(&["KEYS", "*"]) {
-            Answer::Array(keys) => keys,
-            other => panic!("KEYS replies {other:?}"),
-        };
-        let mut keys: Vec<String> = keys.iter().map(|key| key.shown().trim().trim_matches('"').to_owned()).collect();
-        keys.sort();
-        for key in keys {
-            // Valkey 8 digests scores as it prints them.
-            let value = if key.starts_with("z:") {
-                call(&["ZRANGE", &key, "0", "-1", "WITHSCORES"])
-            } else {
-                call(&["DEBUG", "DIGEST-VALUE", &key])
-            };
-            found.push(format!("{db} {key} {} {}", call(&["PEXPIRETIME", &key]).shown().trim(), value.shown().trim()));
-        }
-    }
-    found
 }
 
 fn logs_of(program: &Path, name: &str) {
@@ -422,13 +260,6 @@ impl Drop for Written {
     }
 }
 
-fn same(found: &[String], expected: &[String]) {
-    for (found, expected) in found.iter().zip(expected) {
-        assert_eq!(found, expected);
-    }
-    assert_eq!(found.len(), expected.len());
-}
-
 fn end(mut child: Child) {
     assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().is_ok_and(|status| status.success()));
     assert!(child.wait().expect("an end").success(), "all is in the log");
@@ -462,25 +293,89 @@ fn rewrites_under_load_and_killed_writers_of_the_log_lose_nothing() {
     let folder = written.place.folder();
     until("the log is rewritten twice", || {
         work(&mut written.connection, &mut random, 50);
-        let manifest = folder.load().expect("readable").expect("a manifest");
-        manifest.base.is_some_and(|base| base.sequence > 2)
+        let manifest = folder.load().expect("readable");
+        manifest.and_then(|manifest| manifest.base).is_some_and(|base| base.sequence > 2)
     });
     end(storage);
     written.is_read_by_all();
 }
 
 #[test]
-fn two_processes_cannot_write_a_log_and_nobody_writes_into_anothers() {
+fn one_process_writes_a_log_and_none_into_anothers() {
     let written = Written::new("foreign");
     let storage = written.storage(&[]);
     let dir = written.place.0.to_str().expect("text");
-    let (said, status) = run(&["storage", "--segment", &written.segment, "--dir", dir]);
-    assert!(status == 1 && said.contains("another process writes this log"), "{said}");
-    end(storage);
     let other = Place::new("other");
+    let elsewhere = other.0.to_str().expect("text");
+    for dir in [dir, elsewhere] {
+        let (said, status) = run(&["storage", "--segment", &written.segment, "--dir", dir]);
+        assert!(status == 1 && said.contains(&format!("process {} writes the log of this memory", storage.id())), "{said}");
+    }
+    until("it has a base", || written.place.folder().load().expect("readable").is_some());
+    let (said, status) = run(&["log", "check", "--fix", "--yes", &written.place.folder().path.display().to_string()]);
+    assert!(status == 2 && said.contains("a process writes this log: stop it first"), "{said}");
+    end(storage);
     other.write(&[("appendonly.aof.1.base.aof", 'b', "SET k 1")]);
-    let (said, status) = run(&["storage", "--segment", &written.segment, "--dir", other.0.to_str().expect("text")]);
+    let second = Written::new("foreign-2");
+    let (said, status) = run(&["storage", "--segment", &second.segment, "--dir", elsewhere]);
     assert!(status == 1 && said.contains("the log of another memory") && said.contains("polder import"), "{said}");
-    let (said, status) = run(&["storage", "--segment", &written.segment, "--dir", dir, "--appendfsync", "always"]);
-    assert!(status == 1 && said.contains("choose everysec or no"), "{said}");
+}
+
+#[test]
+fn a_second_folder_takes_nothing_from_the_first() {
+    let mut written = Written::new("moved");
+    let mut random = Random::new(23);
+    let second = Place::new("moved-to");
+    let elsewhere = second.0.to_str().expect("text").to_owned();
+    end(written.storage(&[]));
+    work(&mut written.connection, &mut random, 300);
+    end(written.storage(&[]));
+    let (said, status) = run(&["storage", "--segment", &written.segment, "--dir", &elsewhere]);
+    assert!(status == 1 && said.contains("the log of this memory lies in") && said.contains("--dir"), "{said}");
+    // The folder itself may be moved, and another log may be begun where the first cannot be found. The first is not cut off by the second's note.
+    let (first, away) = (written.place.folder().path, written.place.0.join("away"));
+    std::fs::rename(&first, &away).expect("moved");
+    let begin = |dir: &str| {
+        let mut child = Command::new(polder())
+            .args(["storage", "--segment", &written.segment, "--dir", dir])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("polder storage");
+        let mut said = BufReader::new(child.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+        assert!(said.any(|line| line.contains("the log has another base") || line.contains("the log is written")), "it begins");
+        end(child);
+    };
+    begin(&elsewhere);
+    std::fs::remove_dir_all(second.folder().path).expect("removed");
+    std::fs::rename(&away, &first).expect("moved back");
+    let bytes = |folder: &Folder| {
+        let manifest = folder.load().expect("readable").expect("a manifest");
+        manifest.live().map(|entry| std::fs::metadata(folder.path_of(entry)).expect("a file").len()).sum::<u64>()
+    };
+    let before = bytes(&written.place.folder());
+    assert!(before > 1000, "{before}");
+    let sequence = |folder: &Folder| folder.load().expect("readable").expect("a manifest").base.expect("a base").sequence;
+    let base = sequence(&written.place.folder());
+    end(written.storage(&[]));
+    assert!(sequence(&written.place.folder()) > base, "the log was begun anew, with another base");
+    written.is_read_by_all();
+}
+
+#[test]
+fn logs_with_empty_and_missing_files_are_read_as_redis_reads_them_or_refused() {
+    let place = Place::new("edges");
+    let read = |files: &[(&str, char, &str)]| {
+        place.write(files);
+        let flaw = check(&place.folder()).expect("a log").flaw;
+        (read(&place.folder(), TornEnd::Refused).map(|(scratch, _)| ask(&scratch, "DBSIZE")), flaw.map(|flaw| flaw.why))
+    };
+    // An empty file of commands is no end inside a record, wherever it stands.
+    let files = [("a.1.base.aof", 'b', ""), ("a.1.incr.aof", 'i', ""), ("a.2.incr.aof", 'i', "SET k 1"), ("a.3.incr.aof", 'i', "")];
+    assert_eq!(read(&files), (Ok("(integer) 1".into()), None));
+    // Without a base the log begins with an empty memory.
+    assert_eq!(read(&[("a.1.incr.aof", 'i', "SET k 1"), ("a.2.incr.aof", 'i', "SET l 1")]), (Ok("(integer) 2".into()), None));
+    // A base that should be an RDB file and is empty has lost what was in it.
+    let (read_in, checked) = read(&[("a.1.base.rdb", 'b', ""), ("a.1.incr.aof", 'i', "SET k 1")]);
+    assert!(read_in.expect_err("no base").contains("a.1.base.rdb: the file is named as an RDB file and is empty"));
+    assert!(checked.expect("a flaw").contains("has lost what it held"));
 }

@@ -1,7 +1,9 @@
-//! RDB files, and the append-only file that there is not: the memory survives every process.
+//! RDB files, and the append-only log.
 use super::{Setting, Shape, base_name, choice, integer, memory, special, switch, text};
 
 const INT_MAX: i64 = i32::MAX as i64;
+/// What CONFIG SET replies if the log cannot be begun: Redis's text.
+const NO_LOG: &str = "Unable to turn on AOF. Check server logs.";
 
 pub(super) const SETTINGS: &[Setting] = &[
     special("save", Shape::Save, "").about(
@@ -32,16 +34,31 @@ pub(super) const SETTINGS: &[Setting] = &[
         .inert()
         .about("Every payload is always checked in full."),
     switch("stop-writes-on-bgsave-error", true).about("Whether writes are refused after a save that failed, if there are save points."),
-    switch("appendonly", false).refuses("a server writes no append-only file: 'polder storage' does, for all that change a segment"),
-    base_name("appendfilename", "appendonly.aof").at_start().inert(),
-    base_name("appenddirname", "appendonlydir").at_start().inert(),
-    choice("appendfsync", &["everysec", "always", "no"], 0).inert(),
-    switch("no-appendfsync-on-rewrite", false).inert(),
-    integer("auto-aof-rewrite-percentage", 0, INT_MAX, 100).inert(),
-    memory("auto-aof-rewrite-min-size", 0, i64::MAX, 64 << 20).inert(),
-    switch("aof-load-truncated", true).inert(),
-    switch("aof-use-rdb-preamble", true).inert(),
+    switch("appendonly", false).segment().acted_on(NO_LOG).about(
+        "Whether changes are written to an append-only log, in the files of Redis 7. One process writes it for all that change the segment: the first \
+         server that can, or `polder storage`; another server goes on when it dies.",
+    ),
+    base_name("appendfilename", "appendonly.aof").at_start().about("How the names of the log's files begin."),
+    base_name("appenddirname", "appendonlydir")
+        .at_start()
+        .about("The folder of the append-only log in `dir`. A log that is being written stays where it was begun."),
+    choice("appendfsync", &["everysec", "always", "no"], 0).segment().about(
+        "When what was written to the append-only log is synced: once a second, before a reply leaves, or whenever the system does.",
+    ),
+    switch("always-covers-reads", true).segment().about(
+        "Whether `appendfsync always` also holds back the replies to reads, so that no client sees what a power cut could take. Without it only those of \
+         calls that may write wait.",
+    ),
+    switch("no-appendfsync-on-rewrite", false).inert().about("A rewrite does not disturb the syncs."),
+    integer("auto-aof-rewrite-percentage", 0, INT_MAX, 100)
+        .segment()
+        .about("By how many percent the log must have grown over its base before another base is written; 0 is never."),
+    memory("auto-aof-rewrite-min-size", 0, i64::MAX, 64 << 20)
+        .segment()
+        .about("How large the log must be before another base is written by itself."),
+    switch("aof-load-truncated", true).about("Whether a log that ends inside a record is read at start; the end is cut off then."),
+    switch("aof-use-rdb-preamble", true).refuses("the base of the append-only log is always an RDB file"),
     switch("aof-rewrite-incremental-fsync", true).inert(),
-    switch("aof-timestamp-enabled", false).inert(),
+    switch("aof-timestamp-enabled", false).segment().about("Whether the log tells the time of its records."),
     switch("aof-disable-auto-gc", false).hidden().inert(),
 ];

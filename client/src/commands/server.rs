@@ -40,7 +40,7 @@ super::methods! {
     /// `ACL WHOAMI`: Returns the authenticated username of the current connection.
     acl_whoami("ACL" "WHOAMI");
 
-    /// `BGREWRITEAOF`: Refused: there is no append-only file, the memory survives every process.
+    /// `BGREWRITEAOF`: Has another base of the append-only log written in the background, by the process that writes the log.
     bgrewriteaof("BGREWRITEAOF");
 
     /// `BGSAVE [SCHEDULE|CANCEL]`: Writes the databases to the RDB file in the background. All keys are in it as they were at one instant.

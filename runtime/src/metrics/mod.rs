@@ -23,6 +23,7 @@ use polder_table::{Counter, Db, Expiries, Limits, Table, Usage};
 use crate::saves::keeper::Report;
 use crate::session::Host;
 pub use crate::statistics::Statistics;
+use crate::storage_process::LogReport;
 use machine::Machine;
 use polder_calls::settings::Settings;
 use rates::Rates;
@@ -38,6 +39,7 @@ pub struct Facts<'c> {
     pub limits: Limits,
     pub whole: Whole,
     pub saves: Report,
+    pub log: LogReport,
     pub machine: Machine,
     pub rates: Rates,
     /// Microseconds since the Unix epoch.
@@ -74,6 +76,7 @@ impl<'c> Facts<'c> {
             limits: table.limits(),
             whole: Whole::of(host),
             saves: host.keeper().report(table),
+            log: LogReport::of(table, host.settings()),
             machine: Machine::look(),
             rates: recorder.rates(),
             now_us,

@@ -23,6 +23,11 @@ fn seconds(took: Option<u64>) -> String {
     took.map_or("-1".into(), |took| took.to_string())
 }
 
+/// How something went the last time.
+fn status(has_failed: bool) -> String {
+    if has_failed { "err".into() } else { "ok".into() }
+}
+
 const fn section(title: &'static str, body: Body) -> Section {
     Section { title, usual: true, of_processes: false, body }
 }
@@ -175,7 +180,7 @@ const MEMORY: &[Metric] = &[
 ];
 
 const PERSISTENCE: &[Metric] = &[
-    none("loading"),
+    metric("loading", Count(|facts| facts.host.is_loading().into())),
     none("async_loading"),
     none("current_cow_peak"),
     none("current_cow_size"),
@@ -186,25 +191,33 @@ const PERSISTENCE: &[Metric] = &[
     metric("rdb_changes_since_last_save", Count(|facts| facts.saves.changes)),
     metric("rdb_bgsave_in_progress", Count(|facts| facts.saves.in_background.into())),
     metric("rdb_last_save_time", Count(|facts| facts.last_save_seconds())),
-    metric("rdb_last_bgsave_status", Text(|facts| if facts.saves.last_failed { "err" } else { "ok" }.into())),
+    metric("rdb_last_bgsave_status", Text(|facts| status(facts.saves.last_failed))),
     metric("rdb_last_bgsave_time_sec", Text(|facts| seconds(facts.saves.last_took))),
     metric("rdb_current_bgsave_time_sec", Text(|facts| seconds(facts.saves.current_took))),
     metric("rdb_saves", Count(|facts| facts.saves.saves)),
     none("rdb_last_cow_size"),
     metric("rdb_last_load_keys_expired", Count(|facts| facts.saves.loaded_expired)),
     metric("rdb_last_load_keys_loaded", Count(|facts| facts.saves.loaded_keys)),
-    none("aof_enabled"),
-    none("aof_rewrite_in_progress"),
-    none("aof_rewrite_scheduled"),
-    metric("aof_last_rewrite_time_sec", Always("-1")),
-    metric("aof_current_rewrite_time_sec", Always("-1")),
-    metric("aof_last_bgrewrite_status", Always("ok")),
-    none("aof_rewrites"),
-    none("aof_rewrites_consecutive_failures"),
-    metric("aof_last_write_status", Always("ok")),
+    metric("aof_enabled", Count(|facts| facts.log.is_enabled.into())),
+    metric("aof_rewrite_in_progress", Count(|facts| facts.log.is_rewriting.into())),
+    metric("aof_rewrite_scheduled", Count(|facts| facts.log.rewrite_is_scheduled.into())),
+    metric("aof_last_rewrite_time_sec", Text(|facts| seconds(facts.log.last_rewrite_seconds))),
+    metric("aof_current_rewrite_time_sec", Text(|facts| seconds(facts.log.current_rewrite_seconds))),
+    metric("aof_last_bgrewrite_status", Text(|facts| status(facts.log.last_rewrite_failed))),
+    metric("aof_rewrites", Count(|facts| facts.log.rewrites)),
+    metric("aof_rewrites_consecutive_failures", Count(|facts| facts.log.failures_in_row)),
+    metric("aof_last_write_status", Text(|facts| status(facts.log.is_failing))),
     none("aof_last_cow_size"),
     none("module_fork_in_progress"),
     none("module_fork_last_cow_size"),
+    metric("aof_current_size", Count(|facts| facts.log.bytes)),
+    metric("aof_base_size", Count(|facts| facts.log.base_bytes)),
+    none("aof_pending_rewrite"),
+    metric("aof_buffer_length", Count(|facts| facts.log.lag_bytes)),
+    none("aof_pending_bio_fsync"),
+    metric("aof_delayed_fsync", Count(|facts| facts.log.slow_syncs)),
+    metric("aof_storage_pid", Count(|facts| facts.log.process.into())),
+    metric("aof_durable_offset", Count(|facts| facts.log.durable_offset)),
 ];
 
 const STATS: &[Metric] = &[

@@ -8,6 +8,7 @@ use polder_table::Table;
 
 use super::load::Loaded;
 use super::save::{Plan, Progress, path};
+use crate::storage_process::Watch;
 use polder_calls::settings::{Settings, id};
 
 /// How long after a save that failed the save points wait, in milliseconds.
@@ -26,6 +27,9 @@ struct Shared {
     state: Mutex<State>,
     /// Writes are refused: save points are set, and the last save failed.
     failing: AtomicBool,
+    /// Writes are refused: the append-only log is not written; and why.
+    log_fails: AtomicBool,
+    log: Mutex<(Watch, Option<String>)>,
     /// A save was asked for by a call inside a transaction.
     scheduled: AtomicBool,
     /// The current save is to be replaced by a new one.
@@ -42,6 +46,8 @@ impl Default for Shared {
             started_seconds: now_ms() / 1000,
             state: Mutex::default(),
             failing: AtomicBool::new(false),
+            log_fails: AtomicBool::new(false),
+            log: Mutex::default(),
             scheduled: AtomicBool::new(false),
             anew: AtomicBool::new(false),
             saves: AtomicU64::new(0),
@@ -146,6 +152,30 @@ impl Keeper {
     #[inline]
     pub fn is_failing(&self) -> bool {
         self.0.failing.load(Ordering::Relaxed)
+    }
+
+    /// Whether the append-only log is not written, so that writes are refused.
+    #[inline]
+    pub fn lacks_log(&self) -> bool {
+        self.0.log_fails.load(Ordering::Relaxed)
+    }
+
+    /// Why the append-only log is not written, as a whole error text.
+    pub fn log_trouble(&self) -> Option<String> {
+        if self.lacks_log() { self.0.log.lock().unwrap_or_else(PoisonError::into_inner).1.clone() } else { None }
+    }
+
+    /// Looks whether the append-only log is written. To be called every now and then.
+    pub fn watch_log(&self, table: &Table, settings: &Settings) {
+        let mut log = self.0.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let trouble = log.0.look(table, settings);
+        match (&log.1, &trouble) {
+            (None, Some(why)) => tracing::error!("writes are refused: {why}"),
+            (Some(_), None) => tracing::info!("the append-only log is written again: writes are accepted"),
+            _ => {}
+        }
+        self.0.log_fails.store(trouble.is_some(), Ordering::Relaxed);
+        log.1 = trouble;
     }
 
     /// Saves at once, in this thread, to the file that the settings name.

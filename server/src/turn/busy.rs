@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use mio::Events;
 use polder_base::time::now_ms;
-use polder_calls::command::{RUNS_QUEUE, SCRIPTS};
+use polder_calls::command::{LOADING, RUNS_QUEUE, SCRIPTS};
 use polder_calls::settings::Id;
 use polder_engine::Outlook;
 use polder_hub::ask::Thread;
@@ -31,6 +31,15 @@ use crate::host::Process;
 
 /// How many events one look takes.
 const BUSY_EVENTS: usize = 256;
+
+/// Why calls are refused for a while, and which are not.
+pub struct TurnAway {
+    pub why: &'static str,
+    pub allows: fn(&[&[u8]]) -> bool,
+}
+
+/// Calls that need data which is being read: Redis's text.
+pub const LOADING_DATA: TurnAway = TurnAway { why: "LOADING Redis is loading the dataset in memory", allows: is_allowed_while_loading };
 
 /// The process, as a script of one thread sees it.
 struct ScriptHost<'l> {
@@ -93,6 +102,9 @@ impl Host for ScriptHost<'_> {
     }
     fn is_ending(&self) -> bool {
         self.process.is_ending()
+    }
+    fn is_loading(&self) -> bool {
+        self.process.is_loading()
     }
     fn apply(&self, changes: &[NewSetting], settle: &mut dyn FnMut()) -> Result<(), Id> {
         self.process.apply(changes, settle)
@@ -198,7 +210,7 @@ impl Service {
         loop {
             let left = connections.parse(slot, 0, &input, &mut at, &mut batch);
             for frame in &batch.frames {
-                connections.reply_busy_to(slot, frame, &batch, kind);
+                connections.turn_away(slot, frame, &batch, &TurnAway { why: kind.busy_text(), allows: is_allowed });
             }
             batch.clear();
             if left == Left::Nothing {
@@ -217,7 +229,8 @@ impl Service {
 }
 
 impl Connections {
-    fn reply_busy_to(&mut self, slot: usize, frame: &Frame, batch: &Batch<'_>, kind: Kind) {
+    /// Executes a request if it is allowed now, and else replies why it is not.
+    pub fn turn_away(&mut self, slot: usize, frame: &Frame, batch: &Batch<'_>, turn_away: &TurnAway) {
         let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.is_halted()) else { return };
         let Connection { session, output, protocol, taken, .. } = &mut **connection;
         let process = &*self.process;
@@ -249,17 +262,22 @@ impl Connections {
             return;
         }
         protocol.reply(output, frame.note, |reply| {
-            if is_allowed(&words) {
-                // A call that would wait for the script's locks is turned away, as others are.
+            if (turn_away.allows)(&words) {
+                // A call that would wait for a script's locks is turned away, as others are.
                 if process.memory.execute(session, process, &words, reply) != Progress::Answered {
                     session.caller.waiting = None;
-                    execute::turn_away(session, process, &words, kind.busy_text(), reply);
+                    execute::turn_away(session, process, &words, turn_away.why, reply);
                 }
             } else {
-                execute::turn_away(session, process, &words, kind.busy_text(), reply);
+                execute::turn_away(session, process, &words, turn_away.why, reply);
             }
         });
     }
+}
+
+/// Whether a request is executed while the data is being read.
+fn is_allowed_while_loading(args: &[&[u8]]) -> bool {
+    execute::resolve(args).is_ok_and(|command| command.has(LOADING))
 }
 
 /// Whether a request is executed while a script runs.

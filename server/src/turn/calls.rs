@@ -4,11 +4,12 @@
 //! **Invariant E2:** a message that was published before a call is written in front of that call's reply.
 use std::time::Duration;
 
-use polder_calls::command::{OWN_CONNECTION, PUBSUB, Run};
+use polder_calls::command::{Command, MAY_WRITE, OWN_CONNECTION, PUBSUB, RUNS_QUEUE, Run, SCRIPTS};
 use polder_engine::Outlook;
 use polder_hub::ears::has_mail;
 use polder_runtime::{Host, Progress};
 
+use super::busy::LOADING_DATA;
 use super::clocks::CROWD_MS;
 use super::connections::{Connections, TurnInputs};
 use super::frames::{calls_of, group, holds_back};
@@ -127,6 +128,11 @@ fn make_room_for(room_due_ms: &mut u64, connections: &Connections, slot: usize) 
     }
 }
 
+/// Whether a call may change something.
+fn may_write(command: &Command) -> bool {
+    command.is_write() || command.has(SCRIPTS | RUNS_QUEUE | MAY_WRITE)
+}
+
 impl Service {
     /// Runs the request `number` of the batch, and those behind it that share its transaction; returns how many are done.
     #[inline(always)]
@@ -141,6 +147,10 @@ impl Service {
         }
         let Some(connection) = &mut connections.slots[slot] else { return 1 };
         if connection.is_halted() {
+            return 1;
+        }
+        if connections.is_loading {
+            connections.turn_away(slot, frame, batch, &LOADING_DATA);
             return 1;
         }
         let pause = connections.waiters.pause;
@@ -194,7 +204,8 @@ impl Service {
                 }
             },
         };
-        connections.after_frame(slot, frames, done, progress)
+        let may_write = connections.disk.is_on && (0..done.max(1)).any(|at| outlook.command(number + at).is_none_or(may_write));
+        connections.after_frame(slot, frames, (done, may_write), progress)
     }
 
     /// Runs the first of `frames` if it runs scripts, which may take long, and those behind it that share its transaction; returns
@@ -216,7 +227,7 @@ impl Service {
             let connection = self.connections.slots[slot].as_ref().filter(|connection| connection.protocol.groups_replies());
             let many = connection.map_or(1, |connection| group(frames, args, (&connection.session, host, memory), hint));
             let (done, progress) = self.run_long(slot, frame.note, &calls_of(&frames[..many.max(1)], args), turn);
-            return Some(self.connections.after_frame(slot, frames, done, progress));
+            return Some(self.connections.after_frame(slot, frames, (done, true), progress));
         }
         if let Content::Odd(odd) = frame.content
             && let Odd::Words(words) = &odds[odd]
@@ -224,7 +235,7 @@ impl Service {
         {
             let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
             let (done, progress) = self.run_long(slot, frame.note, &[&args], turn);
-            return Some(self.connections.after_frame(slot, frames, done, progress));
+            return Some(self.connections.after_frame(slot, frames, (done, true), progress));
         }
         None
     }
@@ -233,8 +244,9 @@ impl Service {
 impl Connections {
     /// What follows from the progress of the first `done` of `frames`; returns how many of them are done.
     #[inline(always)]
-    fn after_frame(&mut self, slot: usize, frames: &[Frame], done: usize, progress: Progress) -> usize {
+    fn after_frame(&mut self, slot: usize, frames: &[Frame], (done, may_write): (usize, bool), progress: Progress) -> usize {
         let Some(connection) = &mut self.slots[slot] else { return 1 };
+        connection.may_have_written |= may_write;
         let Connection { session, output, taken, barred, door, .. } = &mut **connection;
         if let Some(last) = frames[..done].last() {
             *taken = last.end;

@@ -14,6 +14,7 @@ use polder_hub::ask;
 use polder_runtime::{Session, acl, blocking};
 use polder_wire::Output;
 
+use super::disk::DiskWaits;
 use super::waiters::Waiters;
 use crate::batch::{Batch, Left, Rejection};
 use crate::connection::Connection;
@@ -57,6 +58,9 @@ pub struct Connections {
     pub web_clients: usize,
     /// Whether the memory of clients is counted.
     pub weighs: bool,
+    /// The data is being read.
+    pub is_loading: bool,
+    pub disk: DiskWaits,
 }
 
 /// Messages on their way to clients.
@@ -113,6 +117,8 @@ impl Connections {
             traffic: Traffic::default(),
             web_clients: 0,
             weighs: false,
+            is_loading: false,
+            disk: DiskWaits::default(),
         }
     }
 
@@ -272,8 +278,23 @@ impl Connections {
         protocol.read(&self.limits, session, input, at, place, batch)
     }
 
-    /// Writes what waits to be sent, closes the connection if it is to be closed, and queues it if it has more to do.
+    /// Writes what waits to be sent, closes the connection if it is to be closed, and queues it if it has more to do. What must not be told before the
+    /// disk has it stays.
     pub fn send(&mut self, slot: usize) {
+        if !self.waits_for_disk(slot) {
+            return self.send_now(slot);
+        }
+        if self.is_over_output_limit(slot) {
+            return self.close(slot);
+        }
+        if let Some(connection) = &mut self.slots[slot] {
+            connection.beat(connection.output.waiting());
+            connection.settle(&mut self.pool);
+        }
+    }
+
+    /// As [`Connections::send`], without regard to the disk.
+    pub fn send_now(&mut self, slot: usize) {
         if self.is_over_output_limit(slot) {
             return self.close(slot);
         }
@@ -359,6 +380,7 @@ impl Connections {
         self.process.mailboxes[connection.record.thread].relieve();
         self.deliveries.told.retain(|told| *told != slot);
         self.waiters.forget(slot, connection.parked);
+        self.disk.forget(slot);
         if connection.queued {
             self.ready.retain(|ready| *ready != slot);
         }

@@ -91,7 +91,12 @@ impl Connections {
         let awaited = connection.session.caller.waiting.as_ref().map(|waiting| waiting.subject());
         let awaited = awaited.into_iter().flat_map(|(db, keys, or_its_end)| keys.iter().map(move |key| (db, key.clone(), or_its_end)));
         connection.record.begin_wait(awaited.collect());
-        let until_ms = connection.session.caller.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
+        let waiting = connection.session.caller.waiting.as_ref();
+        let until_ms = waiting.map_or(0, |waiting| waiting.until_ms);
+        if let Some(csn) = waiting.and_then(|waiting| waiting.awaits_disk()) {
+            self.disk.add_call(csn, connection.session.identity.id);
+            self.process.memory.table().segment().storage().want(csn);
+        }
         self.waiters.wait_for_key(connection.session.identity.id, until_ms);
         if connection.half_closed {
             connection.session.closing = true;
@@ -167,6 +172,7 @@ impl Connections {
     fn end_wait(&mut self, slot: usize, until_ms: u64) {
         let Some(connection) = &mut self.slots[slot] else { return };
         connection.record.end_wait();
+        connection.may_have_written = true;
         self.waiters.end_wait(slot, connection.session.identity.id, until_ms);
         self.tell(slot);
     }

@@ -1,0 +1,195 @@
+//! What a server reads into a memory before it serves clients.
+//!
+//! | the segment is | appendonly | there is | what happens |
+//! |---|---|---|---|
+//! | in use | | | nothing is read: the data is there |
+//! | new | no | an RDB file | it is loaded |
+//! | new | yes | a log | it is loaded, and the memory goes on with it |
+//! | new | yes | an RDB file only | it is loaded; the log begins with a base |
+//! | in use | yes | the log of another memory | refused |
+//!
+//! - **A1** A log is read into an empty memory only. A process that dies meanwhile leaves a mark by which the next one begins again, from nothing.
+//! - **A2** The change log is off while a log is read, and on before the memory is open. So what is committed afterwards follows in the files.
+//! - **A3** The folder is locked from before the first byte is read until the server's storage process has taken it over.
+use std::path::PathBuf;
+use std::time::Duration;
+
+use polder_calls::settings::id;
+use polder_storage::{Folder, Lock, Manifest};
+use polder_table::{Mode, Table};
+
+use crate::configuration::Configuration;
+use crate::persistence::{self, claim_new, confirm_loaded, disclaim_new, is_being_loaded};
+use crate::replay::{self, Replayed, TornEnd};
+use crate::retry::retry;
+use crate::saves::load::{Loaded, Present};
+use crate::scripting::Scripting;
+use crate::scripts::clear_codes;
+use crate::storage_process;
+
+/// How often a server looks whether another one has loaded the memory.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// What is to be read.
+pub enum Reading {
+    /// Nothing, or it has been read.
+    Done(Loaded),
+    Log(Box<LogReading>),
+}
+
+/// A log that is to be read. The memory is not open until [`LogReading::read`] has returned.
+pub struct LogReading {
+    folder: Folder,
+    manifest: Manifest,
+    lock: Lock,
+}
+
+/// Decides what is to be read, and reads an RDB file. Waits while another server reads.
+///
+/// # Errors
+/// Why the server must not start, and what to do.
+pub fn begin(table: &Table, settings: &Configuration) -> Result<Reading, String> {
+    let unread = |stop: polder_table::Stop| format!("the segment cannot be read: {stop}");
+    let mut told = false;
+    while is_being_loaded(table).map_err(unread)? {
+        if !std::mem::replace(&mut told, true) {
+            tracing::info!("another server reads the data of this segment: waiting for its end");
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    let logs = settings.is_on(const { id("appendonly") });
+    let load = settings.string(const { id("load-rdb") });
+    if !logs && load == "no" {
+        return Ok(Reading::Done(Loaded::default()));
+    }
+    let is_new = (logs || load != "always") && claim_new(table).map_err(unread)?;
+    if logs && is_new {
+        let read = begin_log(table, settings).inspect_err(|_| give_up(table))?;
+        if let Some(read) = read {
+            return Ok(Reading::Log(Box::new(read)));
+        }
+    }
+    if logs && !is_new {
+        storage_process::check_folder(table, settings)?;
+    }
+    match load.as_str() {
+        "always" => {}
+        "no" if is_new => {
+            confirm_loaded(table).map_err(|stop| format!("the segment cannot be written: {stop}"))?;
+            return Ok(Reading::Done(Loaded::default()));
+        }
+        _ if is_new => {}
+        _ => return Ok(Reading::Done(Loaded::default())),
+    }
+    load_rdb(table, settings, load == "always").map(Reading::Done)
+}
+
+/// The segment is new again. Where that fails, the mark of this thread stays, and the next server begins anew.
+fn give_up(table: &Table) {
+    if let Err(stop) = disclaim_new(table) {
+        tracing::error!(%stop, "what was read stays in the segment: remove it before the next start");
+    }
+}
+
+fn load_rdb(table: &Table, settings: &Configuration, always: bool) -> Result<Loaded, String> {
+    let loaded = persistence::load_file(table, settings, Present::Kept).map_err(|why| {
+        // A damaged file must not leave half a segment that the next start takes for a whole one.
+        let undone = always || disclaim_new(table).is_ok();
+        let advice = if undone { "put it right or move it away" } else { "remove the segment before the next start" };
+        format!("the RDB file cannot be read: {why}; {advice}, or start with '--load-rdb no'")
+    })?;
+    confirm_loaded(table).map_err(|stop| format!("the segment cannot be written: {stop}"))?;
+    if let Some(loaded) = &loaded {
+        let Loaded { keys, expired, kept, foreign_count, .. } = loaded;
+        tracing::info!(keys, expired, kept, "the RDB file was read");
+        if *foreign_count > 0 {
+            tracing::warn!(keys = foreign_count, first = ?loaded.foreign, "keys of modules were left out");
+        }
+    }
+    Ok(loaded.unwrap_or_default())
+}
+
+/// The log in the folder that the settings name, if there is one.
+fn begin_log(table: &Table, settings: &Configuration) -> Result<Option<LogReading>, String> {
+    let folder = replay::folder(settings);
+    let told = |error: std::io::Error| format!("{}: {error}", folder.path.display());
+    if !folder.path.try_exists().map_err(told)? {
+        return Ok(None);
+    }
+    let lock = Lock::take(&folder.path).map_err(told)?;
+    let lock = lock
+        .ok_or_else(|| format!("{}: another process writes this log: choose another --dir, or end that process", folder.path.display()))?;
+    let Some(manifest) = folder.load().map_err(|error| error.to_string())? else { return Ok(None) };
+    // A1.
+    empty(table)?;
+    Ok(Some(LogReading { folder, manifest, lock }))
+}
+
+/// Removes what a process has read that died before it was done, and turns the change log off that it may have turned on.
+fn empty(table: &Table) -> Result<(), String> {
+    if table.log().is_on() {
+        table.log().turn_off().map_err(|fault| fault.to_string())?;
+    }
+    let flush = || {
+        let txn = table.begin(Mode::Write)?;
+        retry(&txn, || txn.flush(None).map(|()| txn.tell_flush()))?;
+        drop(txn);
+        let txn = table.begin(Mode::Write)?;
+        retry(&txn, || clear_codes(&txn))
+    };
+    if replay::is_empty(table) { Ok(()) } else { flush().map_err(|stop| stop.to_string()) }
+}
+
+impl LogReading {
+    /// Where the log lies.
+    pub fn folder(&self) -> &std::path::Path {
+        &self.folder.path
+    }
+
+    /// Reads the log, takes it over, and opens the memory. Returns the folder's lock for the storage process.
+    ///
+    /// # Errors
+    /// What went wrong, with file and byte, and what to do. The segment is new again then.
+    pub fn read(self, table: &Table, settings: &Configuration, scripting: Scripting) -> Result<(Lock, Loaded), String> {
+        let LogReading { folder, manifest, lock } = self;
+        let opened = read_and_open(table, settings, scripting, (&folder, manifest));
+        match opened {
+            Ok(loaded) => Ok((lock, loaded)),
+            Err(why) => {
+                // A2: what is emptied is not told.
+                let _ = table.log().turn_off();
+                give_up(table);
+                Err(format!(
+                    "the append-only log cannot be read: {why}; put it right ('polder log check --fix {path}'), or move {path} away",
+                    path = folder.path.display()
+                ))
+            }
+        }
+    }
+}
+
+fn read_and_open(
+    table: &Table,
+    settings: &Configuration,
+    scripting: Scripting,
+    (folder, manifest): (&Folder, Manifest),
+) -> Result<Loaded, String> {
+    let torn_end = if settings.is_on(const { id("aof-load-truncated") }) { TornEnd::CutOff } else { TornEnd::Refused };
+    let replayed = replay::replay(table, settings, scripting, (folder, manifest.clone()), torn_end, &mut |_| ())?;
+    storage_process::adopt(table, folder, manifest)?;
+    confirm_loaded(table).map_err(|stop| format!("the segment cannot be written: {stop}"))?;
+    tell(&replayed);
+    let keys = (0..polder_table::SYSTEM).map(|db| table.keys(db).0).sum();
+    Ok(Loaded { keys, ..replayed.base })
+}
+
+fn tell(replayed: &Replayed) {
+    let Replayed { commands, refused, first_refused, torn, base, .. } = replayed;
+    tracing::info!(keys = base.keys, commands, "the append-only log was read");
+    if let Some((path, valid)) = torn as &Option<(PathBuf, u64)> {
+        tracing::warn!(file = %path.display(), "the log ended inside a record: what stood behind byte {valid} was cut off");
+    }
+    if let Some(first) = first_refused {
+        tracing::warn!(refused, first, "commands of the log were refused, as they must have been before");
+    }
+}

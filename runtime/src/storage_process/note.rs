@@ -1,0 +1,148 @@
+//! The note of the storage process in the hidden database: which log it writes, and how far the change log was copied into it.
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use polder_base::words::{quote, split};
+use polder_storage::{Folder, Noted, Position};
+use polder_table::{Mode, New, Replaces, SYSTEM, Stop, Table};
+use polder_values::{Kind, Value, string};
+
+use crate::retry::retry;
+
+/// The key of the note.
+const NOTE: &[u8] = b"persistence:log";
+
+/// Which log is written, and how far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The id of the log, which its manifest has, too.
+    pub log: String,
+    /// The boot of the machine in which the files were written. After another one the disk may have less than was noted.
+    pub boot: String,
+    /// The stream whose offsets these are.
+    pub stream: String,
+    pub position: Position,
+    /// The change log was off before the storage process turned it on.
+    pub has_turned_on: bool,
+    /// The folder's absolute path, and how the names of the files begin.
+    pub path: PathBuf,
+    pub name: String,
+}
+
+impl Note {
+    /// Where the log lies.
+    pub fn folder(&self, like: &Folder) -> Folder {
+        Folder { medium: like.medium.clone(), path: self.path.clone(), name: self.name.clone() }
+    }
+
+    fn text(&self) -> String {
+        let Position { noted: Noted { sequence, length }, offset } = self.position;
+        let (path, name) = (quote(self.path.as_os_str().as_bytes()), quote(self.name.as_bytes()));
+        let on = u8::from(self.has_turned_on);
+        format!("{} {} {} {sequence} {length} {offset} {on} {path} {name}", self.log, self.boot, self.stream)
+    }
+
+    fn parse(text: &[u8]) -> Option<Note> {
+        let words = split(text)?;
+        let [log, boot, stream, sequence, length, offset, on, path, name] = &words[..] else { return None };
+        let text = |word: &Vec<u8>| String::from_utf8(word.clone()).ok();
+        let number = |word: &Vec<u8>| text(word)?.parse().ok();
+        Some(Note {
+            log: text(log)?,
+            boot: text(boot)?,
+            stream: text(stream)?,
+            position: Position { noted: Noted { sequence: number(sequence)?, length: number(length)? }, offset: number(offset)? },
+            has_turned_on: on == b"1",
+            path: PathBuf::from(std::ffi::OsString::from_vec(path.clone())),
+            name: text(name)?,
+        })
+    }
+
+    /// Writes the note, in one transaction.
+    ///
+    /// # Errors
+    /// What the memory says.
+    pub fn store(&self, table: &Table) -> Result<(), Stop> {
+        let text = self.text();
+        let txn = table.begin(Mode::Write)?;
+        retry(&txn, || {
+            txn.declare(&[(SYSTEM, NOTE)])?;
+            txn.write(SYSTEM, NOTE, &New::of(Kind::String, Value::Packed(text.as_bytes())), Replaces::Whole)
+        })
+    }
+
+    /// Reads what the process before has noted; `None` where there is nothing that this version understands.
+    ///
+    /// # Errors
+    /// What the memory says.
+    pub fn load(table: &Table) -> Result<Option<Note>, Stop> {
+        let txn = table.begin(Mode::Read)?;
+        let mut found = None;
+        retry(&txn, || {
+            let note = txn.peek(SYSTEM, NOTE)?;
+            found = note.map(|note| string::contiguous(&txn, &note.value).map(|text| text.into_owned())).transpose()?;
+            Ok(())
+        })?;
+        Ok(found.and_then(|text| Note::parse(&text)))
+    }
+
+    /// Removes the note: no log is continued.
+    ///
+    /// # Errors
+    /// What the memory says.
+    pub fn remove(table: &Table) -> Result<(), Stop> {
+        let txn = table.begin(Mode::Write)?;
+        retry(&txn, || {
+            txn.declare(&[(SYSTEM, NOTE)])?;
+            txn.remove(SYSTEM, NOTE, Replaces::Whole).map(|_| ())
+        })
+    }
+}
+
+/// What tells a memory from every other, as its log's manifest names it.
+pub fn memory_id(table: &Table) -> String {
+    format!("{:x}", table.segment().created_ms())
+}
+
+/// The id of a new log: 32 random hexadecimal digits.
+pub fn new_log_id() -> String {
+    let random = || std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id());
+    format!("{:016x}{:016x}", random(), random())
+}
+
+/// The boot of this machine, as 32 hexadecimal digits.
+///
+/// # Errors
+/// What the system says.
+pub fn boot_id() -> Result<String, String> {
+    let id = polder_shm::machine::boot_id().map_err(|fault| fault.to_string())?;
+    Ok(id.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Whether a folder holds the log with this id.
+pub fn holds_log(folder: &Folder, log: &str) -> bool {
+    let manifest = folder.load().ok().flatten();
+    manifest.and_then(|manifest| manifest.identity).is_some_and(|identity| identity.log == log)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_read_as_it_was_written() {
+        let position = Position { noted: Noted { sequence: 3, length: 77 }, offset: 1 << 40 };
+        let note = Note {
+            log: new_log_id(),
+            boot: boot_id().expect("an id"),
+            stream: "0123".into(),
+            position,
+            has_turned_on: true,
+            path: "/a folder/with \"quotes\"".into(),
+            name: "appendonly.aof".into(),
+        };
+        assert_eq!(Note::parse(note.text().as_bytes()), Some(note));
+        assert_eq!(Note::parse(b"0123 1 77 1000"), None, "that of an earlier version");
+        assert_ne!(new_log_id(), new_log_id());
+    }
+}

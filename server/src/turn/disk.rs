@@ -1,0 +1,139 @@
+//! Replies that wait until the disk has what they tell (`appendfsync always`), and calls that wait for the disk (WAITAOF).
+//!
+//! ```text
+//!   end of the turn:  seen := number of commits     the disk has it? -> send
+//!                                                   else: the connection is held, its output stays, nothing more of it is read
+//!   next turns:       the disk has it -> send, read on
+//! ```
+//!
+//! The other connections are executed meanwhile, and all that end a turn during one sync are set free by the next.
+//!
+//! - **K1** A reply leaves when the disk has everything that was committed before the end of its turn: the number is read after the turn's last call
+//!   (`shm/src/storage.rs`, W3).
+//! - **K2** A thread sleeps only after its seat's bit is set, and after it has looked at the disk once more behind its note that it sleeps (W5).
+use polder_engine::Table;
+use polder_runtime::storage_process::holds_replies;
+
+use super::connections::Connections;
+
+/// How long a thread sleeps at most that waits for the disk: a process that dies wakes no thread.
+pub const LOOK_MS: u64 = 20;
+
+/// What of a thread waits for the disk.
+#[derive(Default)]
+pub struct DiskWaits {
+    /// Replies wait in this turn; those to reads, too.
+    pub is_on: bool,
+    pub covers_reads: bool,
+    /// Connections that are held.
+    held: Vec<usize>,
+    /// Numbers that calls wait for, and the clients that have made them.
+    calls: Vec<(u64, u64)>,
+}
+
+impl DiskWaits {
+    /// Whether anything waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.calls.is_empty()
+    }
+
+    /// Adds a client whose call waits for a number.
+    pub fn add_call(&mut self, csn: u64, client: u64) {
+        self.calls.push((csn, client));
+    }
+
+    /// Forgets a connection that is closed.
+    pub fn forget(&mut self, slot: usize) {
+        self.held.retain(|held| *held != slot);
+    }
+}
+
+impl Connections {
+    /// Whether replies wait for the disk in this turn.
+    #[inline]
+    pub fn look_at_disk(&mut self) {
+        let limits = &self.limits;
+        let is_on = limits.waits_for_disk && holds_replies(self.process.memory.table());
+        (self.disk.is_on, self.disk.covers_reads) = (is_on, limits.reads_wait_for_disk);
+    }
+
+    /// Whether a connection must keep what it has to send (K1).
+    #[inline]
+    pub fn waits_for_disk(&mut self, slot: usize) -> bool {
+        let Some(connection) = &mut self.slots[slot] else { return false };
+        if connection.held_for != 0 {
+            // The only call that ends meanwhile is one that had waited for a key.
+            if std::mem::take(&mut connection.may_have_written) {
+                let words = self.process.memory.table().segment().storage();
+                connection.held_for = words.seen();
+                words.want(connection.held_for);
+            }
+            return true;
+        }
+        self.disk.is_on && connection.has_output() && self.holds(slot)
+    }
+
+    #[cold]
+    fn holds(&mut self, slot: usize) -> bool {
+        let Some(connection) = &mut self.slots[slot] else { return false };
+        let may_have_written = std::mem::take(&mut connection.may_have_written);
+        if !may_have_written && !self.disk.covers_reads {
+            return false;
+        }
+        let words = self.process.memory.table().segment().storage();
+        let seen = words.seen();
+        if words.is_durable(seen) {
+            return false;
+        }
+        connection.held_for = seen;
+        self.disk.held.push(slot);
+        words.want(seen);
+        true
+    }
+
+    /// Sends to the connections for which the disk has waited long enough, and runs the calls again that have waited for it.
+    #[inline]
+    pub fn release_durable(&mut self) {
+        if !self.disk.is_empty() {
+            self.release();
+        }
+    }
+
+    #[cold]
+    fn release(&mut self) {
+        let durable = self.process.memory.table().segment().storage().durable();
+        let ends = !self.limits.waits_for_disk;
+        let slots = &self.slots;
+        let held_for = |slot: usize| slots[slot].as_ref().map_or(0, |connection| connection.held_for);
+        let free: Vec<usize> = self.disk.held.extract_if(.., |slot| ends || held_for(*slot) <= durable).collect();
+        for slot in free {
+            if let Some(connection) = &mut self.slots[slot] {
+                connection.held_for = 0;
+            }
+            self.send_now(slot);
+            if self.slots[slot].as_ref().is_some_and(|connection| !connection.input.is_empty()) {
+                self.queue(slot);
+            }
+        }
+        let is_promised = self.process.memory.table().segment().storage().is_promised();
+        let ready: Vec<(u64, u64)> = self.disk.calls.extract_if(.., |(csn, _)| is_promised && *csn <= durable).collect();
+        for (_, client) in ready {
+            self.retry_waiting(client);
+        }
+    }
+
+    /// Has the thread woken when the disk has more. Returns whether it has already what is waited for, so that the thread must not sleep. Called
+    /// after the thread's note that it sleeps (K2).
+    pub fn has_durable(&self) -> bool {
+        let table: &Table = self.process.memory.table();
+        let words = table.segment().storage();
+        if let Ok(seat) = table.seat() {
+            words.await_more(seat.index());
+        }
+        let durable = words.durable();
+        let held = self.disk.held.iter().filter_map(|slot| self.slots[*slot].as_ref()).map(|connection| connection.held_for);
+        let calls = self.disk.calls.iter().map(|(csn, _)| *csn).filter(|_| words.is_promised());
+        held.chain(calls).any(|csn| csn <= durable)
+    }
+}

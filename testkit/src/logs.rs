@@ -1,0 +1,179 @@
+//! What tests of append-only logs share: folders, work for a server, and what came of it.
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use polder_storage::{Disk, Folder};
+
+use crate::answer::Answer;
+use crate::process::Server;
+use crate::random::Random;
+use crate::resp::Connection;
+
+/// A folder of its own, which goes with it.
+pub struct Place(pub PathBuf);
+
+impl Place {
+    pub fn new(name: &str) -> Place {
+        let path = std::env::temp_dir().join(format!("polder-aof-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(path.join("appendonlydir")).expect("a folder");
+        Place(path)
+    }
+
+    pub fn folder(&self) -> Folder {
+        Folder { medium: Arc::new(Disk), path: self.0.join("appendonlydir"), name: "appendonly.aof".into() }
+    }
+
+    /// Writes files of a log by hand, the last one being that which may be torn.
+    pub fn write(&self, files: &[(&str, char, &str)]) {
+        let mut manifest = String::new();
+        for (number, (name, role, text)) in files.iter().enumerate() {
+            std::fs::write(self.folder().path.join(name), lines(text)).expect("a file");
+            manifest.push_str(&format!("file {name} seq {} type {role}\n", number + 1));
+        }
+        std::fs::write(self.folder().manifest_path(), manifest).expect("a manifest");
+    }
+
+    pub fn start(&self, program: &Path, more: &[&str]) -> (Server, Connection) {
+        let mut flags = vec!["--port", "{port}", "--bind", "127.0.0.1", "--save", "", "--enable-debug-command", "yes"];
+        flags.extend(["--dir", self.0.to_str().expect("text"), "--appendonly", "yes", "--appendfsync", "always"]);
+        flags.extend(more);
+        let server = Server::start(program, &flags).expect("a server");
+        let connection = Connection::open(&server.address()).expect("a connection");
+        (server, connection)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Each line as a command; a line that begins with `#` or ends in `...` stands as it is, the latter without its dots.
+pub fn lines(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        if let Some(torn) = line.strip_suffix("...") {
+            bytes.extend_from_slice(torn.replace("\\r\\n", "\r\n").as_bytes());
+        } else if line.starts_with('#') {
+            bytes.extend_from_slice(format!("{line}\r\n").as_bytes());
+        } else {
+            let words: Vec<&str> = line.split(' ').collect();
+            bytes.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+            words.iter().for_each(|word| bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes()));
+        }
+    }
+    bytes
+}
+
+/// Commands of all types, in transactions, scripts and alone; what is random in them the server has to write as it came out.
+pub fn work(server: &mut Connection, random: &mut Random, count: usize) {
+    for _ in 0..count {
+        let key = |name: &str, random: &mut Random| format!("{name}:{}", random.below(20));
+        let number = random.below(1000).to_string();
+        let (text, longer) = (format!("text-{number}"), format!("{number}-").repeat(random.below(60)));
+        let call: Vec<String> = match random.below(26) {
+            0 => vec!["SET".into(), key("s", random), longer],
+            1 => vec!["SET".into(), key("s", random), text, "EX".into(), "100000".into()],
+            2 => vec!["INCRBY".into(), key("n", random), number],
+            3 => vec!["INCRBYFLOAT".into(), key("f", random), "0.1".into()],
+            4 => vec!["APPEND".into(), key("s", random), text],
+            5 => vec!["RPUSH".into(), key("l", random), text, longer],
+            6 => vec!["LPOP".into(), key("l", random)],
+            7 => vec!["LINSERT".into(), key("l", random), "BEFORE".into(), text, number],
+            8 => vec!["HSET".into(), key("h", random), text, longer],
+            9 => vec!["HINCRBY".into(), key("h", random), "count".into(), number],
+            10 => vec!["SADD".into(), key("t", random), number, text],
+            11 => vec!["SPOP".into(), key("t", random), "2".into()],
+            12 => vec!["ZADD".into(), key("z", random), number, text],
+            13 => vec!["ZINCRBY".into(), key("z", random), "2".into(), text],
+            14 => vec!["ZPOPMIN".into(), key("z", random)],
+            15 => vec!["XADD".into(), key("x", random), "MAXLEN".into(), "~".into(), "50".into(), "*".into(), "field".into(), longer],
+            16 => vec!["XTRIM".into(), key("x", random), "MAXLEN".into(), "10".into()],
+            17 => vec!["PFADD".into(), key("p", random), number, text],
+            18 => vec!["SETRANGE".into(), key("s", random), "7".into(), text],
+            19 => vec!["DEL".into(), key("s", random), key("h", random)],
+            20 => vec!["EXPIRE".into(), key("h", random), "100000".into()],
+            21 => vec!["SELECT".into(), random.below(3).to_string()],
+            22 => vec!["SUNIONSTORE".into(), key("t", random), key("t", random), key("t", random)],
+            23 => vec!["EVAL".into(), "redis.call('INCR', KEYS[1]) redis.call('RPUSH', KEYS[2], ARGV[1])".into(), "2".into()]
+                .into_iter()
+                .chain([key("n", random), key("l", random), text])
+                .collect(),
+            24 => vec!["PEXPIRE".into(), key("s", random), "1".into()],
+            _ => vec!["RENAME".into(), key("s", random), key("s", random)],
+        };
+        let together = random.chance(10);
+        if together {
+            server.call(&["MULTI"]).expect("a reply");
+            server.call(&["SADD", "several", &random.below(100).to_string()]).expect("a reply");
+        }
+        server.call(&call).expect("a reply");
+        if together {
+            server.call(&["EXEC"]).expect("a reply");
+        }
+    }
+}
+
+pub fn info(server: &mut Connection, line: &str) -> bool {
+    server.call(&["INFO", "persistence"]).expect("a reply").shown().contains(line)
+}
+
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub fn rewrite(server: &mut Connection) {
+    server.call(&["BGREWRITEAOF"]).expect("a reply");
+    until("the rewrite ends", || info(server, "aof_rewrite_in_progress:0") && info(server, "aof_rewrite_scheduled:0"));
+}
+
+/// What has a short expiry is gone, and has been written as gone.
+pub fn settle(server: &mut Connection) {
+    for db in ["0", "1", "2"] {
+        server.call(&["SELECT", db]).expect("a reply");
+        let Answer::Array(keys) = server.call(&["KEYS", "*"]).expect("a reply") else { panic!("KEYS replies an array") };
+        for key in keys {
+            let Answer::Bulk(key) = key else { panic!("a key is a string") };
+            until("what expires soon is gone", || {
+                !matches!(server.call(&[&b"PTTL"[..], &key]).expect("a reply"), Answer::Integer(0..=60_000))
+            });
+        }
+    }
+}
+
+/// What each key holds, with its expiry.
+pub fn state(mut call: impl FnMut(&[&str]) -> Answer) -> Vec<String> {
+    let mut found = Vec::new();
+    for db in ["0", "1", "2"] {
+        call(&["SELECT", db]);
+        let keys = match call(&["KEYS", "*"]) {
+            Answer::Array(keys) => keys,
+            other => panic!("KEYS replies {other:?}"),
+        };
+        let mut keys: Vec<String> = keys.iter().map(|key| key.shown().trim().trim_matches('"').to_owned()).collect();
+        keys.sort();
+        for key in keys {
+            // Valkey 8 digests scores as it prints them.
+            let value = if key.starts_with("z:") {
+                call(&["ZRANGE", &key, "0", "-1", "WITHSCORES"])
+            } else {
+                call(&["DEBUG", "DIGEST-VALUE", &key])
+            };
+            found.push(format!("{db} {key} {} {}", call(&["PEXPIRETIME", &key]).shown().trim(), value.shown().trim()));
+        }
+    }
+    found
+}
+
+pub fn same(found: &[String], expected: &[String]) {
+    for (found, expected) in found.iter().zip(expected) {
+        assert_eq!(found, expected);
+    }
+    assert_eq!(found.len(), expected.len());
+}

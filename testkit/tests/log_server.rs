@@ -1,0 +1,396 @@
+//! Servers that write an append-only log: what is there after the server and the segment are gone, who goes on when the writer dies, what clients
+//! are told meanwhile, and what they see of it.
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use polder_engine::Memory;
+use polder_runtime::configuration::Configuration;
+use polder_runtime::storage_process::note::Note;
+use polder_runtime::storage_process::{Elected, StorageProcess};
+use polder_storage::check::check;
+use polder_testkit::answer::Answer;
+use polder_testkit::logs::{Place, info, rewrite, same, settle, state, until, work};
+use polder_testkit::process::{Server, free_port, on_path, polder};
+use polder_testkit::random::Random;
+use polder_testkit::resp::Connection;
+use polder_testkit::scratch::Scratch;
+
+/// A segment and a folder for its log.
+struct World {
+    place: Place,
+    segment: String,
+}
+
+impl World {
+    fn new(name: &str) -> World {
+        let place = Place::new(&format!("server-{name}"));
+        std::fs::remove_dir(place.folder().path).expect("the server makes it");
+        World { place, segment: format!("shm:polder-test-{}-log-{name}", std::process::id()) }
+    }
+
+    fn dir(&self) -> &str {
+        self.place.0.to_str().expect("text")
+    }
+
+    fn flags<'f>(&'f self, more: &[&'f str]) -> Vec<&'f str> {
+        let mut flags = vec!["--segment-size", "256mb", "--save", "", "--dir", self.dir()];
+        flags.extend(more);
+        flags
+    }
+
+    fn serve(&self, more: &[&str]) -> (Server, Connection) {
+        let server = Server::start_polder(&polder(), &self.segment, &self.flags(more)).expect("a server");
+        let mut connection = Connection::open(&server.address()).expect("a connection");
+        until("the data is there", || !matches!(connection.call(&["DBSIZE"]).expect("a reply"), Answer::Error(_)));
+        (server, connection)
+    }
+
+    fn with_log(&self) -> (Server, Connection) {
+        self.serve(&["--appendonly", "yes"])
+    }
+
+    /// A server that does not start; what it says.
+    fn refused(&self, more: &[&str]) -> String {
+        let port = free_port().expect("a port").to_string();
+        let mut flags = vec!["serve", "--port", &port, "--segment", &self.segment];
+        flags.extend(self.flags(more));
+        let mut child = Command::new(polder()).args(&flags).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("polder");
+        let begun = Instant::now();
+        while child.try_wait().expect("a status").is_none() && begun.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // It has ended, or never does.
+        let _ = child.kill();
+        let output = child.wait_with_output().expect("what it said");
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    }
+
+    fn storage(&self, more: &[&str]) -> Child {
+        let mut child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL"])
+            .arg(polder())
+            .args(["storage", "--segment", &self.segment, "--dir", self.dir()])
+            .args(more)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("polder storage");
+        let mut said = BufReader::new(child.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+        assert!(said.any(|line| line.contains("the log has another base")), "it begins");
+        std::thread::spawn(move || said.for_each(drop));
+        child
+    }
+
+    fn lose_segment(&self) {
+        Memory::remove(&self.segment).expect("removed");
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = Memory::remove(&self.segment);
+    }
+}
+
+fn ask(connection: &mut Connection, line: &str) -> String {
+    let words: Vec<&str> = line.split(' ').collect();
+    connection.call(&words).expect("a reply").shown().trim_end().to_owned()
+}
+
+fn signal(name: &str, process: u32) {
+    assert!(Command::new("kill").args([name, &process.to_string()]).status().is_ok_and(|status| status.success()));
+}
+
+/// Waits until all that was written is on the disk.
+fn synced(connection: &mut Connection) {
+    assert_eq!(ask(connection, "WAITAOF 1 0 20000"), "1) (integer) 1\n2) (integer) 0");
+}
+
+#[test]
+fn the_data_is_back_after_server_and_segment_are_gone() {
+    let world = World::new("back");
+    let (mut server, mut connection) = world.with_log();
+    let mut random = Random::new(31);
+    for round in 0..3 {
+        work(&mut connection, &mut random, 400);
+        if round == 1 {
+            rewrite(&mut connection);
+        }
+        settle(&mut connection);
+        let expected = state(|words| connection.call(words).expect("a reply"));
+        synced(&mut connection);
+        server.kill();
+        world.lose_segment();
+        (server, connection) = world.with_log();
+        same(&state(|words| connection.call(words).expect("a reply")), &expected);
+    }
+    settle(&mut connection);
+    let expected = state(|words| connection.call(words).expect("a reply"));
+    synced(&mut connection);
+    server.kill();
+    assert_eq!(check(&world.place.folder()).expect("a log").flaw, None);
+    let Some(program) = on_path("redis-server") else { return println!("left out: there is no redis-server") };
+    let (redis, mut connection) = world.place.start(&program, &[]);
+    until("it has loaded the log", || !matches!(connection.call(&["DBSIZE"]).expect("a reply"), Answer::Error(_)));
+    same(&state(|words| connection.call(words).expect("a reply")), &expected);
+    // And back: what a Redis has written goes on here.
+    work(&mut connection, &mut random, 200);
+    settle(&mut connection);
+    let expected = state(|words| connection.call(words).expect("a reply"));
+    drop(redis);
+    world.lose_segment();
+    let (_server, mut connection) = world.with_log();
+    same(&state(|words| connection.call(words).expect("a reply")), &expected);
+}
+
+#[test]
+fn another_server_goes_on_within_moments_and_each_record_is_there_once() {
+    let world = World::new("takeover");
+    let (first, mut connection) = world.with_log();
+    let mut servers = vec![first];
+    let mut count = 0;
+    for _ in 0..4 {
+        let (next, mut other) = world.with_log();
+        let mut dying = servers.pop().expect("a server");
+        until("the first writes", || info(&mut other, &format!("aof_storage_pid:{}", dying.pid())));
+        for _ in 0..300 {
+            count += 1;
+            ask(&mut connection, &format!("RPUSH l {count}"));
+        }
+        dying.kill();
+        let killed = Instant::now();
+        for _ in 0..300 {
+            count += 1;
+            ask(&mut other, &format!("RPUSH l {count}"));
+        }
+        until("the second writes", || info(&mut other, &format!("aof_storage_pid:{}", next.pid())));
+        let took = killed.elapsed();
+        println!("another server writes after {took:?}");
+        assert!(took < Duration::from_secs(2), "{took:?}; 200 ms on a machine with nothing else to do");
+        synced(&mut other);
+        (connection, servers) = (other, vec![next]);
+    }
+    servers.clear();
+    world.lose_segment();
+    let (_server, mut connection) = world.with_log();
+    let Answer::Array(found) = connection.call(&["LRANGE", "l", "0", "-1"]).expect("a reply") else { panic!("a list") };
+    let expected: Vec<Answer> = (1..=count).map(|number: u32| Answer::Bulk(number.to_string().into_bytes())).collect();
+    assert!(found == expected, "{} of {count} records are there", found.len());
+}
+
+#[test]
+fn a_log_is_turned_on_and_off() {
+    let world = World::new("switch");
+    let (server, mut connection) = world.serve(&[]);
+    assert_eq!(
+        ask(&mut connection, "WAITAOF 1 0 0"),
+        "(error) ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."
+    );
+    assert!(ask(&mut connection, "BGREWRITEAOF").contains("CONFIG SET appendonly yes"));
+    ask(&mut connection, "SET before 1");
+    assert_eq!(ask(&mut connection, "CONFIG SET appendonly yes"), "OK");
+    assert!(info(&mut connection, "aof_enabled:1"));
+    ask(&mut connection, "SET after 1");
+    synced(&mut connection);
+    rewrite(&mut connection);
+    until("it is rewritten", || info(&mut connection, "aof_rewrites:2"));
+    assert_eq!(ask(&mut connection, "CONFIG SET appendonly no"), "OK");
+    until("it ends", || info(&mut connection, "aof_enabled:0"));
+    ask(&mut connection, "SET off 1");
+    assert_eq!(ask(&mut connection, "CONFIG SET appendonly yes"), "OK");
+    ask(&mut connection, "SET on 1");
+    synced(&mut connection);
+    drop(server);
+    world.lose_segment();
+    let (server, mut connection) = world.with_log();
+    assert_eq!(ask(&mut connection, "EXISTS before after off on"), "(integer) 4");
+    drop(server);
+    // Another memory's log is left alone.
+    let other = World::new("switch-other");
+    let (_server, mut connection) = other.serve(&[]);
+    ask(&mut connection, "SET k 1");
+    let folder = other.place.folder();
+    std::fs::create_dir(&folder.path).expect("a folder");
+    for entry in std::fs::read_dir(world.place.folder().path).expect("a folder").flatten() {
+        std::fs::copy(entry.path(), folder.path.join(entry.file_name())).expect("copied");
+    }
+    assert!(ask(&mut connection, "CONFIG SET appendonly yes").contains("Unable to turn on AOF. Check server logs."));
+    assert_eq!(ask(&mut connection, "CONFIG GET appendonly"), "1) \"appendonly\"\n2) \"no\"");
+    let said = other.refused(&["--appendonly", "yes"]);
+    assert!(said.contains("this is the log of another memory") && said.contains("--dir"), "{said}");
+}
+
+#[test]
+fn a_log_with_a_torn_end_is_read_if_the_settings_say_so() {
+    let world = World::new("torn");
+    std::fs::create_dir(world.place.folder().path).expect("a folder");
+    world.place.write(&[
+        ("appendonly.aof.1.base.aof", 'b', "SET k 1"),
+        ("appendonly.aof.1.incr.aof", 'i', "SET k 2\nSET l 1\n*3\\r\\n$3\\r\\nSET..."),
+    ]);
+    let said = world.refused(&["--appendonly", "yes", "--aof-load-truncated", "no"]);
+    assert!(
+        said.contains("the file ends inside a record") && said.contains("'aof-load-truncated yes'") && said.contains("polder log check"),
+        "{said}"
+    );
+    let (server, mut connection) = world.with_log();
+    assert_eq!(ask(&mut connection, "MGET k l"), "1) \"2\"\n2) \"1\"");
+    ask(&mut connection, "SET m 1");
+    synced(&mut connection);
+    drop(server);
+    assert_eq!(check(&world.place.folder()).expect("a log").flaw, None);
+    // Damage in the middle is no torn end.
+    world.lose_segment();
+    let file = world.place.folder().path.join("appendonly.aof.1.incr.aof");
+    let mut bytes = std::fs::read(&file).expect("a file");
+    bytes[0] = b'x';
+    std::fs::write(&file, bytes).expect("written");
+    let said = world.refused(&["--appendonly", "yes"]);
+    assert!(said.contains("appendonly.aof.1.incr.aof: at byte 0"), "{said}");
+    assert!(Memory::attach(&polder_engine::Options { segment: world.segment.clone(), create: false, ..Default::default() }).is_err());
+}
+
+#[test]
+fn clients_that_come_while_the_log_is_read_are_told_so() {
+    let world = World::new("loading");
+    std::fs::create_dir(world.place.folder().path).expect("a folder");
+    let slow = "EVAL for\ti=1,2e7\tdo\tend\treturn\tredis.call('INCR',KEYS[1]) 1 n\n".repeat(10);
+    world.place.write(&[("appendonly.aof.1.base.aof", 'b', "SET k 1"), ("appendonly.aof.1.incr.aof", 'i', &slow)]);
+    let server = Server::start_polder(&polder(), &world.segment, &world.flags(&["--appendonly", "yes"])).expect("a server");
+    let mut connection = Connection::open(&server.address()).expect("a connection");
+    assert_eq!(ask(&mut connection, "GET k"), "(error) LOADING Redis is loading the dataset in memory");
+    assert_eq!(ask(&mut connection, "SET k 2"), "(error) LOADING Redis is loading the dataset in memory");
+    assert!(info(&mut connection, "loading:1"));
+    until("it is loaded", || !info(&mut connection, "loading:1"));
+    assert_eq!(ask(&mut connection, "GET k"), "\"1\"");
+    assert_eq!(ask(&mut connection, "GET n"), "\"10\"");
+}
+
+#[test]
+fn replies_wait_for_the_disk_while_calls_are_executed() {
+    let world = World::new("always");
+    let (server, mut connection) = world.serve(&["--appendfsync", "always"]);
+    let storage = world.storage(&[]);
+    ask(&mut connection, "SET k 1");
+    signal("-STOP", storage.id());
+    let mut other = Connection::open(&server.address()).expect("a connection");
+    connection.send(&["INCR", "k"]).expect("sent");
+    std::thread::sleep(Duration::from_millis(300));
+    // It has been executed; the reply to it is held back, and so is one that would tell of it.
+    let attached = Memory::attach(&polder_engine::Options { segment: world.segment.clone(), create: false, ..Default::default() });
+    assert_eq!(attached.expect("the memory").database(0).get(b"k").expect("a value").as_deref(), Some(&b"2"[..]));
+    other.send(&["GET", "k"]).expect("sent");
+    let begun = Instant::now();
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(700));
+        signal("-CONT", storage.id());
+        storage
+    });
+    assert_eq!(connection.receive().expect("a reply"), Answer::Integer(2));
+    assert!(begun.elapsed() >= Duration::from_millis(600), "{:?}", begun.elapsed());
+    assert_eq!(other.receive().expect("a reply"), Answer::Bulk(b"2".to_vec()));
+    // Reads need not wait.
+    assert_eq!(ask(&mut connection, "CONFIG SET always-covers-reads no"), "OK");
+    assert_eq!(ask(&mut other, "GET k"), "\"2\"");
+    // Many at once share syncs, in order.
+    let mut pipelined = Connection::open(&server.address()).expect("a connection");
+    for _ in 0..2000 {
+        pipelined.send(&["INCR", "n"]).expect("sent");
+    }
+    for number in 1..=2000 {
+        assert_eq!(pipelined.receive().expect("a reply"), Answer::Integer(number));
+    }
+}
+
+#[test]
+fn writes_are_refused_while_the_writer_of_the_log_is_stopped_or_dead() {
+    let world = World::new("stopped");
+    let (_server, mut connection) = world.serve(&[]);
+    let mut storage = world.storage(&[]);
+    assert_eq!(ask(&mut connection, "SET k 1"), "OK");
+    signal("-STOP", storage.id());
+    let stopped = Instant::now();
+    until("writes are refused", || ask(&mut connection, "SET k 2").starts_with("(error) MISCONF"));
+    assert!(stopped.elapsed() > Duration::from_millis(1500), "{:?}", stopped.elapsed());
+    let said = ask(&mut connection, "SET k 2");
+    assert!(said.contains(&format!("process {}, which writes it, is stopped", storage.id())), "{said}");
+    assert!(ask(&mut connection, "PING").contains("MISCONF"));
+    assert_ne!(ask(&mut connection, "GET k"), "(nil)");
+    signal("-CONT", storage.id());
+    until("writes are accepted", || ask(&mut connection, "SET k 3") == "OK");
+    storage.kill().expect("killed");
+    storage.wait().expect("an end");
+    until("writes are refused", || ask(&mut connection, "SET k 4").contains("has died"));
+    let mut storage =
+        Command::new(polder()).args(["storage", "--segment", &world.segment, "--dir", world.dir()]).spawn().expect("polder storage");
+    until("writes are accepted", || ask(&mut connection, "SET k 5") == "OK");
+    signal("-TERM", storage.id());
+    assert!(storage.wait().expect("an end").success());
+    assert_eq!(ask(&mut connection, "SET k 6"), "OK", "a log that has ended in order is missed by no write");
+}
+
+#[test]
+fn a_disk_that_refuses_is_told_and_nothing_is_lost() {
+    let world = World::new("disk");
+    let (_server, mut connection) = world.serve(&[]);
+    let mut storage = world.storage(&[]);
+    let limit = |bytes: &str| {
+        let pid = storage.id().to_string();
+        assert!(Command::new("prlimit").args(["--pid", &pid, &format!("--fsize={bytes}")]).status().is_ok_and(|status| status.success()));
+    };
+    limit("60000:unlimited");
+    let long = "x".repeat(1000);
+    for number in 0..100 {
+        connection.call(&["SET", &format!("k:{number}"), &long]).expect("a reply");
+    }
+    until("writes are refused", || ask(&mut connection, "SET k 2").starts_with("(error) MISCONF"));
+    let said = ask(&mut connection, "SET k 2");
+    assert!(said.contains("File too large") && said.contains(world.dir()), "{said}");
+    assert!(info(&mut connection, "aof_last_write_status:err"));
+    // What was not written is not claimed to be.
+    signal("-TERM", storage.id());
+    let status = storage.wait().expect("an end");
+    assert!(!status.success(), "it says that something is missing");
+    let mut storage =
+        Command::new(polder()).args(["storage", "--segment", &world.segment, "--dir", world.dir()]).spawn().expect("polder storage");
+    until("writes are accepted", || ask(&mut connection, "SET last 1") == "OK");
+    synced(&mut connection);
+    let expected = state(|words| connection.call(words).expect("a reply"));
+    storage.kill().expect("killed");
+    storage.wait().expect("an end");
+    world.lose_segment();
+    drop(connection);
+    let (_server, mut connection) = world.with_log();
+    same(&state(|words| connection.call(words).expect("a reply")), &expected);
+}
+
+#[test]
+fn a_note_of_another_boot_does_not_count() {
+    let scratch = Scratch::new();
+    let place = Place::new("boot");
+    let table = scratch.embedder.memory.table();
+    let settings = Configuration::default();
+    let dir = polder_calls::settings::id("dir");
+    settings.set(dir, polder_calls::settings::value::Parsed { number: 0, text: place.0.as_os_str().as_encoded_bytes().to_vec() });
+    let elect = || match StorageProcess::elect(table, &settings, None, true).expect("a folder") {
+        Elected::Ours(process) => process,
+        Elected::Another(why) => panic!("{why}"),
+    };
+    let turn_until_durable = |mut process: Box<StorageProcess<'_>>| {
+        while process.durable().is_none() {
+            process.turn();
+        }
+        process.end().expect("all is in the log");
+    };
+    scratch.embedder.memory.database(0).set(b"k", b"1").expect("set");
+    turn_until_durable(elect());
+    let note = Note::load(table).expect("the memory").expect("a note");
+    let process = elect();
+    assert!(process.durable().is_some(), "it goes on where the last one was");
+    process.end().expect("all is in the log");
+    Note { boot: "0".repeat(32), ..note }.store(table).expect("stored");
+    let process = elect();
+    assert_eq!(process.durable(), None, "the disk may have less than was noted: another base is needed");
+    turn_until_durable(process);
+    assert_ne!(Note::load(table).expect("the memory").expect("a note").boot, "0".repeat(32));
+}
