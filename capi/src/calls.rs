@@ -12,7 +12,7 @@ use crate::status::{Done, Failure, guarded, misuse};
 use crate::text::{give, polder_text, words};
 use crate::threads::{self, lend};
 
-/// Where a function writes the reply of a command.
+/// Where a function writes its reply.
 type Out = *mut *const polder_reply;
 
 fn arguments<'c>(count: usize, args: *const polder_text, more_count: usize, more: *const polder_text) -> Done<Vec<&'c [u8]>> {
