@@ -54,6 +54,8 @@ step "the feed's build" cc $warn examples/feed.c -o "$place/feed" $shared
 step "the build of the first calls" cc $warn examples/quick_start.c -o "$place/quick_start" $shared
 step "the sanitized build of the client's test" cc $warn -fsanitize=address,undefined -fno-sanitize-recover=undefined tests/client.c -o "$place/client-asan" $shared
 step "the static build of the client's test" cc $warn tests/client.c -o "$place/client-static" $static
+step "the sanitized build of hostile input to the client" cc $warn -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined \
+    tests/hostile_client.c -o "$place/hostile-client-asan" $shared
 step "the build of the jobs" cc $warn -fsanitize=address examples/jobs.c -o "$place/jobs" $shared
 step "the leaderboard's build" cc $warn -fsanitize=address examples/leaderboard.c -o "$place/leaderboard" $shared
 # As a program that knows the one header and links what pkg-config says.
@@ -109,6 +111,8 @@ redis-server --port 0 --unixsocket "$socket.redis" --save '' --dir "$place" >"$p
 redis=$!
 for _ in $(seq 100); do redis-cli -s "$socket.redis" ping >/dev/null 2>&1 && break; sleep 0.1; done
 expect "the client beside redis-server" "checks hold" "$place/client-asan" "unix:$socket.redis" "$redis"
+expect "hostile input to the client" "calls submitted" "$place/hostile-client-asan" "unix:$socket.redis" "$$" 20000
+expect "hostile input to the client of shared memory" "calls submitted" "$place/hostile-client-asan" "polder://shm:$name-client?create=yes" "$$" 20000
 expect "the jobs" "1000 of 1000 jobs" "$place/jobs" "unix:$socket.redis" 1000
 if command -v valgrind >/dev/null; then
     expect "the client under valgrind" "checks hold" valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite --child-silent-after-fork=yes \
