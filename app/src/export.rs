@@ -12,6 +12,8 @@ use indicatif::ProgressBar;
 use polder_base::time::now_ms;
 use polder_engine::Memory;
 use polder_runtime::persistence::save::{Plan, Progress};
+use polder_runtime::saves::ITEM;
+use polder_table::ItemExtras;
 use polder_wire::rdb::{Form, Thresholds, Writer, open};
 use polder_wire::resp::Value;
 
@@ -111,6 +113,7 @@ struct Export<'e> {
     file: File,
     bar: ProgressBar,
     keys: u64,
+    has_items: bool,
     /// The file's version, and the highest of what the server has dumped.
     version: u32,
     newest: u32,
@@ -153,7 +156,8 @@ fn write_as(link: &mut Link, path: &Path, version: u32, functions_only: bool) ->
     let told = |error: std::io::Error| format!("{}: {error}", path.display());
     let file = File::create(path).map_err(told)?;
     let writer = Writer::new(Form::Fixed(version), true, Thresholds::default());
-    let mut export = Export { link, writer, file, bar: peer::bar(0, "keys"), keys: 0, version, newest: version };
+    let has_items = peer::has_items(link);
+    let mut export = Export { has_items, link, writer, file, bar: peer::bar(0, "keys"), keys: 0, version, newest: version };
     export.writer.begin_file(true);
     export.writer.aux(b"ctime", (now_ms() / 1000).to_string().as_bytes());
     if let Ok(Value::Bulk(functions)) = call(export.link, &["FUNCTION", "DUMP"]) {
@@ -185,6 +189,17 @@ fn probe_version(link: &mut Link) -> Result<u32, String> {
         Value::Bulk(payload) => Ok(of(&payload).unwrap_or(12)),
         _ => Ok(12),
     }
+}
+
+/// What ITEM.GET says of a string beside its value and its expiry, as it stands in the file; `None` if it has nothing else. The marks of
+/// memcached's meta commands and a CAS that a client has chosen are not kept.
+fn item_of(reply: &Value) -> Option<Vec<u8>> {
+    let Value::Array(words) = reply else { return None };
+    let of = |name: &[u8]| words.chunks_exact(2).find_map(|pair| matches!(&pair[0], Value::Bulk(word) if word == name).then_some(&pair[1]));
+    let flags = if let Some(Value::Integer(flags)) = of(b"flags") { *flags as u32 } else { 0 };
+    let content_type: &[u8] = if let Some(Value::Bulk(content_type)) = of(b"type") { content_type } else { b"" };
+    let extras = ItemExtras { content_type, ..ItemExtras::default() }.encode();
+    (flags != 0 || !content_type.is_empty()).then(|| [&flags.to_le_bytes()[..], &extras].concat())
 }
 
 impl Export<'_> {
@@ -228,10 +243,15 @@ impl Export<'_> {
         for key in keys {
             self.link.send(&[b"PTTL", *key]).map_err(failed)?;
             self.link.send(&[b"DUMP", *key]).map_err(failed)?;
+            if self.has_items {
+                self.link.send(&[b"ITEM.GET", *key, b"PEEK", b"HEAD"]).map_err(failed)?;
+            }
         }
         for key in keys {
             let left = self.link.receive().map_err(failed)?;
-            let payload = match self.link.receive().map_err(failed)? {
+            let payload = self.link.receive().map_err(failed)?;
+            let item = if self.has_items { item_of(&self.link.receive().map_err(failed)?) } else { None };
+            let payload = match payload {
                 Value::Bulk(payload) => payload,
                 Value::Error(text) => return Err(format!("DUMP '{}': {}", key.escape_ascii(), String::from_utf8_lossy(&text))),
                 // Gone since SCAN showed it.
@@ -240,6 +260,9 @@ impl Export<'_> {
             let expiry_ms = if let Value::Integer(left @ 0..) = left { Some(now_ms() + left as u64) } else { None };
             let payload = open(&payload, true).map_err(|why| format!("DUMP '{}': {why}", key.escape_ascii()))?;
             self.newest = self.newest.max(payload.version);
+            if let Some(item) = item {
+                self.writer.aux(ITEM, &item);
+            }
             self.writer.key(key, expiry_ms, None, None);
             self.writer.payload(payload.body);
             self.keys += 1;

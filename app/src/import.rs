@@ -1,4 +1,4 @@
-//! `polder import`: the keys of an RDB file into a segment, or into a server (whose keys are made by RESTORE); an append-only log into a
+//! `polder import`: the keys of an RDB file into a segment, or into a server (whose keys are made by RESTORE, items by ITEM.SET); an append-only log into a
 //! segment.
 use std::fs::File;
 use std::io::Read;
@@ -9,6 +9,8 @@ use std::process::ExitCode;
 use polder_base::time::now_ms;
 use polder_runtime::persistence::load::{Cut, Loaded, Present, load};
 use polder_runtime::replay::{self, TornEnd};
+use polder_runtime::saves::ITEM;
+use polder_table::ItemExtras;
 use polder_wire::rdb::{Begin, Item, Kind, Reader, seal};
 use polder_wire::resp::Value;
 
@@ -111,8 +113,8 @@ fn import(arguments: &Arguments) -> Result<Loaded, Failed> {
             })
         }
         Opened::Server(mut link) => {
-            let mut sender =
-                Sender { link: &mut link, file: &arguments.file, replaces: arguments.replace, sent: 0, loaded: Loaded::default() };
+            let has_items = peer::has_items(&mut link);
+            let mut sender = Sender::new(&mut link, arguments, has_items);
             let sent = sender.send_all(file, arguments, &mut |taken| bar.set_position(taken));
             sent.map_err(|why| cut(&why, &sender.loaded, "they stay")).map(|()| sender.loaded)
         }
@@ -166,6 +168,8 @@ fn cut(why: &str, loaded: &Loaded, stays: &str) -> String {
 /// What an item means to a sender.
 enum Heard {
     Key(Waiting),
+    /// The value of an item.
+    Text(Vec<u8>),
     Element,
     End,
     Nothing,
@@ -176,8 +180,13 @@ struct Sender<'s> {
     link: &'s mut Link,
     file: &'s Path,
     replaces: bool,
-    /// RESTOREs that have not been answered.
+    /// Calls whose replies have not come.
     sent: usize,
+    /// The server knows items, and what the file says of the next key as one.
+    has_items: bool,
+    item: Vec<u8>,
+    /// The present key is one.
+    reads_item: bool,
     loaded: Loaded,
 }
 
@@ -188,6 +197,16 @@ struct Waiting {
     /// The number of its type, and where in the file the rest of its value begins.
     value: (u8, u64),
     is_empty: bool,
+    /// What the file says of it as an item, and then its value.
+    item: Vec<u8>,
+    text: Vec<u8>,
+}
+
+impl<'s> Sender<'s> {
+    fn new(link: &'s mut Link, arguments: &'s Arguments, has_items: bool) -> Sender<'s> {
+        let (file, replaces) = (&*arguments.file, arguments.replace);
+        Sender { link, file, replaces, sent: 0, has_items, item: Vec::new(), reads_item: false, loaded: Loaded::default() }
+    }
 }
 
 impl Sender<'_> {
@@ -200,6 +219,7 @@ impl Sender<'_> {
             match (item.map(|item| self.hear(item)).transpose()?, &mut waiting) {
                 (Some(Heard::Key(key)), waiting) => *waiting = Some(Waiting { value: reader.value_place(), ..key }),
                 (Some(Heard::Element), Some(waiting)) => waiting.is_empty = false,
+                (Some(Heard::Text(text)), Some(waiting)) => waiting.text = text,
                 (Some(Heard::End), waiting) => {
                     if let Some(waiting) = waiting.take() {
                         self.restore(&again, &waiting, reader.taken(), reader.version())?;
@@ -224,7 +244,10 @@ impl Sender<'_> {
         match item {
             Item::Begin(begin) => {
                 let is_empty = !matches!(begin.kind, Kind::String | Kind::Stream);
-                return Ok(Heard::Key(Waiting { key: begin.key.to_vec(), begin: Begin { key: b"", ..begin }, value: (0, 0), is_empty }));
+                let item = std::mem::take(&mut self.item);
+                self.reads_item = !item.is_empty();
+                let (key, begin) = (begin.key.to_vec(), Begin { key: b"", ..begin });
+                return Ok(Heard::Key(Waiting { key, begin, value: (0, 0), is_empty, item, text: Vec::new() }));
             }
             Item::End => return Ok(Heard::End),
             Item::Database(number) => {
@@ -241,7 +264,9 @@ impl Sender<'_> {
                 self.loaded.foreign_count += 1;
                 self.loaded.foreign.push((key.to_vec(), String::from_utf8_lossy(&module).into_owned()));
             }
+            Item::Aux { name, value } if name == ITEM && self.has_items => self.item = value.to_vec(),
             Item::Aux { .. } | Item::Sizes { .. } | Item::Eof => {}
+            Item::Text(text) if self.reads_item => return Ok(Heard::Text(text.to_vec())),
             _ => return Ok(Heard::Element),
         }
         Ok(Heard::Nothing)
@@ -249,7 +274,7 @@ impl Sender<'_> {
 
     /// Sends a value as it stands in the file.
     fn restore(&mut self, file: &File, waiting: &Waiting, end: u64, version: u32) -> Result<(), String> {
-        let Waiting { key, begin, value: (number, start), is_empty } = waiting;
+        let Waiting { key, begin, value: (number, start), is_empty, .. } = waiting;
         if *is_empty {
             self.loaded.empty += 1;
             return Ok(());
@@ -257,6 +282,9 @@ impl Sender<'_> {
         if begin.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms()) {
             self.loaded.expired += 1;
             return Ok(());
+        }
+        if let Some(words) = self.item_words(waiting) {
+            return self.send(&words);
         }
         let mut payload = vec![*number];
         payload.resize(1 + (end - start) as usize, 0);
@@ -272,7 +300,33 @@ impl Sender<'_> {
             (None, Some(frequency)) => words.extend([b"FREQ".to_vec(), frequency.to_string().into_bytes()]),
             (None, None) => {}
         }
-        self.link.send(&words).map_err(|error| reason(&error))?;
+        self.send(&words)
+    }
+
+    /// The call that makes an item.
+    fn item_words(&self, waiting: &Waiting) -> Option<Vec<Vec<u8>>> {
+        let (flags, extras) = waiting.item.split_first_chunk()?;
+        let ItemExtras { content_type, cas, .. } = ItemExtras::decode(extras);
+        let mut words: Vec<Vec<u8>> = vec![b"ITEM.SET".to_vec(), waiting.key.clone(), waiting.text.clone()];
+        if !self.replaces {
+            words.push(b"ADD".to_vec());
+        }
+        let mut option = |name: &str, value: Vec<u8>| words.extend([name.as_bytes().to_vec(), value]);
+        option("FLAGS", u32::from_le_bytes(*flags).to_string().into_bytes());
+        if !content_type.is_empty() {
+            option("TYPE", content_type.to_vec());
+        }
+        if let Some(cas) = cas {
+            option("NEWCAS", cas.to_string().into_bytes());
+        }
+        if let Some(expiry_ms) = waiting.begin.expiry_ms {
+            option("PXAT", expiry_ms.to_string().into_bytes());
+        }
+        Some(words)
+    }
+
+    fn send(&mut self, words: &[Vec<u8>]) -> Result<(), String> {
+        self.link.send(words).map_err(|error| reason(&error))?;
         self.sent += 1;
         if self.sent == WINDOW { self.settle() } else { Ok(()) }
     }
@@ -283,6 +337,7 @@ impl Sender<'_> {
             self.sent -= 1;
             match self.link.receive().map_err(|error| reason(&error))? {
                 Value::Error(text) if text.starts_with(b"BUSYKEY") => self.loaded.kept += 1,
+                Value::Status(text) if text == b"NOT_STORED" => self.loaded.kept += 1,
                 Value::Error(text) => return Err(format!("the server says: {}", String::from_utf8_lossy(&text))),
                 _ => self.loaded.keys += 1,
             }

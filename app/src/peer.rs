@@ -77,6 +77,12 @@ pub fn call(link: &mut Link, args: &[impl AsRef<[u8]>]) -> Result<Value, String>
     }
 }
 
+/// Whether a server knows items: strings with flags and content types. Other servers than Polder do not, and then none are lost.
+pub fn has_items(link: &mut Link) -> bool {
+    let rows = call(link, &["COMMAND", "INFO", "ITEM.GET"]);
+    matches!(rows, Ok(Value::Array(rows)) if matches!(rows.first(), Some(Value::Array(_))))
+}
+
 /// Settings out of flags.
 ///
 /// # Errors

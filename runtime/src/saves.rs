@@ -9,7 +9,7 @@ pub use keeper::Keeper;
 
 /// The auxiliary field of an RDB file that stands in front of a string with flags or what else items have: the flags (4, little-endian), then the
 /// bytes of `polder_table::ItemExtras`. Redis skips fields that it does not know.
-const ITEM: &[u8] = b"polder-item";
+pub const ITEM: &[u8] = b"polder-item";
 
 /// Whether save points are set, so that the process saves when it ends, too.
 pub fn has_save_points(settings: &Settings) -> bool {

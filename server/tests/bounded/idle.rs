@@ -1,9 +1,9 @@
 //! Ten thousand clients that do nothing, at each door: what the server keeps for one of them.
 //!
 //! The clients live in a process of their own, this program again: one process may have too few descriptors for both ends.
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use polder_testkit::process::free_port;
@@ -50,15 +50,21 @@ fn clients_of_another_process() {
     let _ = std::io::stdin().read(&mut [0]);
 }
 
+/// The second process. It can say more as long as its output is read.
+struct Crowd {
+    child: Child,
+    _said: Lines<BufReader<ChildStdout>>,
+}
+
 /// Starts the second process, and waits until its clients are there.
-fn connect(port: u16, count: usize, request: &str) -> Child {
+fn connect(port: u16, count: usize, request: &str) -> Crowd {
     let program = std::env::current_exe().expect("this program");
     let mut command = Command::new(program);
     command.args([NAME, "--exact", "--nocapture"]).env(ORDER, format!("{port} {count} {}", request.replace("\r\n", "\\r\\n")));
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a process");
     let mut said = BufReader::new(child.stdout.take().expect("its output")).lines();
     assert!(said.any(|line| line.is_ok_and(|line| line.contains(CONNECTED))), "the clients do not connect");
-    child
+    Crowd { child, _said: said }
 }
 
 #[test]
@@ -80,7 +86,7 @@ fn ten_thousand_idle_clients_take_little_memory_at_each_door() {
         ("HTTP", ports[1], "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"),
     ] {
         let before = resident();
-        let mut child = connect(port, count, request);
+        let mut crowd = connect(port, count, request);
         assert_eq!(connected(&mut admin), count + 1, "{name}");
         let bytes = resident().saturating_sub(before) / count as u64;
         println!("{name}: {count} idle clients, {bytes} bytes each");
@@ -89,8 +95,8 @@ fn ten_thousand_idle_clients_take_little_memory_at_each_door() {
         let began = Instant::now();
         (0..1000).for_each(|_| assert_eq!(admin.ask("PING"), "+PONG"));
         assert!(began.elapsed() < Duration::from_secs(5), "{name}: {:?}", began.elapsed());
-        drop(child.stdin.take());
-        assert!(child.wait().expect("its end").success(), "{name}");
+        drop(crowd.child.stdin.take());
+        assert!(crowd.child.wait().expect("its end").success(), "{name}");
         let until = Instant::now() + PATIENCE;
         while connected(&mut admin) != 1 {
             assert!(Instant::now() < until, "{name}: {} are left", connected(&mut admin));
