@@ -4,7 +4,7 @@
 //! an exponent, and zero is `0`.
 use dec::{Context, Decimal128};
 
-use crate::number::Literal;
+use crate::literal::Literal;
 
 /// A decimal number, finite or infinite, never NaN.
 #[derive(Clone, Copy, Debug)]

@@ -4,6 +4,7 @@
 pub mod bytes;
 mod decimal;
 pub mod glob;
+mod literal;
 mod long_double;
 mod natural;
 pub mod number;

@@ -2,8 +2,8 @@
 //!
 //! A number is `mantissa * 2^exponent` with 64 bits of mantissa, rounded to the nearest, ties to even. Text is converted
 //! exactly. What the setting `number-mode redis` shows is what C's `%.17Lf` prints, without its trailing zeros.
+use crate::literal::Literal;
 use crate::natural::Natural;
-use crate::number::Literal;
 
 /// The power of two of the first bit of the largest number, and of the smallest one (subnormals included).
 const ORDER_MAX: i32 = 16_383;

@@ -29,6 +29,7 @@ mod near;
 mod packed;
 mod run;
 mod search;
+mod size;
 mod tree;
 mod walk;
 

@@ -31,6 +31,7 @@
 //! - **R3** What was not taken can be offered again: a step changes the reader's state only when it was whole.
 mod crc;
 mod cursor;
+mod found;
 mod lzf;
 mod pack;
 mod packed;
@@ -48,7 +49,20 @@ pub use crc::Checksum;
 pub use pack::Thresholds;
 pub use payload::{Payload, open, open_as, seal};
 pub use read::{Mark, Reader};
-pub use write::{Form, ListPlan, Pairs, StreamFacts, StreamPlan, Writer};
+pub use write::{Form, ListPlan, Pairs, StreamPlan, Writer};
+
+/// What there is to know of a stream besides its entries and groups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StreamFacts {
+    pub length: u64,
+    pub last: Id,
+    /// The first entry's, where the input says it.
+    pub first: Option<Id>,
+    /// The greatest id that was ever deleted.
+    pub deleted: Id,
+    /// How many entries were ever added.
+    pub added: u64,
+}
 
 /// The input is not what it says it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

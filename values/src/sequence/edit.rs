@@ -8,7 +8,8 @@ use polder_base::{Fault, Ref};
 use smallvec::{SmallVec, smallvec};
 
 use super::run::{self, Patch, Run};
-use super::tree::{self, Child, FANOUT, Inner, LEAF_MAX, Leaves};
+use super::size::{self, LEAF_MAX};
+use super::tree::{self, Child, FANOUT, Inner, Leaves};
 use super::{Element, RUN_MAX, Rule, SHORT_MAX, Sequence, Tree};
 use crate::{Nodes, string};
 
@@ -358,7 +359,7 @@ impl Change<'_> {
         // It has been lent for writing: nothing that was read before is looked at again.
         let run = if ours { tree::leaf(self.nodes, child.node)? } else { run };
         let refs = run.refs().len() - lost.len() + new_tree.is_some() as usize;
-        let size = length + tree::refs_size(refs);
+        let size = length + size::refs_size(refs);
         if size > LEAF_MAX && gone == 0 && (self.append && edges.right || self.prepend && edges.left) {
             let alone = self.alone()?;
             return Ok(if self.append && edges.right { smallvec![child, alone] } else { smallvec![alone, child] });

@@ -8,7 +8,8 @@ use smallvec::SmallVec;
 
 use super::edit::{build, sorted, splice};
 use super::run::{self, Run};
-use super::tree::{self, FANOUT, Inner, LEAF_MAX, Leaves};
+use super::size::{self, LEAF_MAX};
+use super::tree::{self, FANOUT, Inner, Leaves};
 use super::{Draft, Form, RUN_MAX, Rule, SHORT_MAX, Sequence, Tree};
 use crate::Nodes;
 
@@ -159,7 +160,7 @@ fn starts_from_the_right(elements: &[&[u8]], run: &Run<'_>) -> Vec<usize> {
     let mut add = |index: usize, length: usize, long: bool| {
         bytes += run::ENTRY + length;
         refs += usize::from(long);
-        if bytes + tree::refs_size(refs) > LEAF_MAX {
+        if bytes + size::refs_size(refs) > LEAF_MAX {
             starts.push(index + 1);
             (bytes, refs) = (run::HEAD + run::ENTRY + length, usize::from(long));
         }

@@ -15,7 +15,7 @@ use polder_base::{Fault, Ref};
 use smallvec::SmallVec;
 
 use super::Element;
-use super::tree::{LEAF_MAX, NODE_HEAD, refs_size};
+use super::size::{LEAF_MAX, NODE_HEAD, refs_size};
 use crate::Root;
 
 /// Bytes of a stub.

@@ -5,20 +5,16 @@ use polder_base::{Fault, Ref};
 use smallvec::SmallVec;
 
 use super::run::{self, Run};
+use super::size::{LEAF_MAX, NODE_HEAD, REFS_HEAD, refs_size};
 use super::{Element, Rule, SHORT_MAX, Tree};
 use crate::{Nodes, string};
 
-/// Bytes that a leaf carries at most, references of long elements included: with its header it is a node of 1 KiB.
-pub const LEAF_MAX: usize = 1016;
 /// Children of an inner node at most: a node of 2 KiB.
 pub const FANOUT: usize = 84;
 /// A leaf with fewer bytes, or an inner node with fewer children, is joined with a sibling, but for those along the edges. A little less
 /// than a quarter: what halves of uneven elements can be.
 pub const LEAF_MIN: usize = 240;
 pub const INNER_MIN: usize = FANOUT / 4;
-/// Bytes of a node before its payload, and in that before its references: only hints of what is to be looked at depend on them.
-pub const NODE_HEAD: usize = 8;
-const REFS_HEAD: usize = 8;
 /// No tree is higher (S5).
 pub const HEIGHT_MAX: u8 = 16;
 
@@ -206,11 +202,6 @@ pub fn set_child(refs: &mut [Ref], data: &mut [u8], at: usize, new: Child) {
     refs[at] = new.node;
     words[at] = new.count.to_le_bytes();
     words[many + at] = new.word.to_le_bytes();
-}
-
-/// What references cost a leaf, in bytes.
-pub fn refs_size(refs: usize) -> usize {
-    if refs == 0 { 0 } else { 8 + refs * 8 }
 }
 
 /// A leaf (S5: it is a run, not empty, and not too long).

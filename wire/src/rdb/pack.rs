@@ -1,7 +1,7 @@
 //! Small collections on their way out: held back until it is known that they are small, then written in one string.
 use super::cursor::Piece;
+use super::found::piece;
 use super::packed::{Form, Listpack, Walk, integer_of};
-use super::read::piece;
 
 /// Up to which sizes collections are written packed: Redis's settings of these names.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,10 @@
 //! Reading: a file or a payload, as a sequence of items.
 use super::crc::Checksum;
 use super::cursor::{Cursor, Piece, Short, Step};
+use super::found::{Found, piece};
 use super::packed::{Entry, Form, Walk};
 use super::stream::StreamWalk;
-use super::{Begin, Id, Item, Kind, Malformed, VALKEY, VERSION_MAX, code, kind};
+use super::{Begin, Item, Kind, Malformed, VALKEY, VERSION_MAX, code, kind};
 
 /// What elements are made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -163,30 +164,6 @@ impl Mark {
     pub fn taken(&self) -> u64 {
         self.taken
     }
-}
-
-/// An item whose bytes are still named by where they are.
-pub(super) enum Found {
-    Aux(Piece, Piece),
-    Functions(Piece),
-    Begin {
-        key: Piece,
-        kind: Kind,
-        count: Option<u64>,
-    },
-    Text(Piece),
-    Element(Piece),
-    Member(Piece),
-    Scored(Piece, f64, Option<Piece>),
-    Field(Piece, Piece, Option<u64>),
-    Pair(Piece, Piece),
-    Group(Piece, Id, Option<u64>),
-    Consumer(Piece, u64, Option<u64>),
-    Foreign(Piece, [u8; 9]),
-    /// One without any.
-    Plain(Item<'static>),
-    /// Nothing to tell; go on.
-    Nothing,
 }
 
 impl Reader {
@@ -520,18 +497,6 @@ impl Reader {
         let node = Some(self.load(cursor, string, form)?);
         self.state = State::Nodes { left: rest, plain: has_containers, node };
         Ok(Found::Nothing)
-    }
-}
-
-/// Where an entry's bytes are; an integer's are written to `text`, which is number `slot`.
-pub(super) fn piece(entry: Entry, text: &mut Vec<u8>, slot: usize) -> Piece {
-    match entry {
-        Entry::Bytes(range) => Piece::Blob(range),
-        Entry::Integer(number) => {
-            text.clear();
-            text.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-            Piece::Text(slot)
-        }
     }
 }
 

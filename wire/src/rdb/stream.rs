@@ -12,10 +12,9 @@
 //! ```
 //! 2 and 3 are the versions from which on there is such a thing.
 use super::cursor::{Cursor, Piece, Step};
+use super::found::{Found, piece};
 use super::packed::{Entry, Form, Walk};
-use super::read::{Found, piece};
-use super::write::StreamFacts;
-use super::{Id, Item, Malformed};
+use super::{Id, Item, Malformed, StreamFacts};
 
 const BAD_NODE: &str = "a node of a stream is damaged";
 

@@ -9,7 +9,7 @@ use super::crc::Checksum;
 use super::lzf::Compressor;
 use super::pack::{Held, Thresholds};
 use super::packed::{Listpack, entry_bytes};
-use super::{Id, VALKEY, code, kind, payload};
+use super::{Id, StreamFacts, VALKEY, code, kind, payload};
 
 /// Which version is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -23,19 +23,6 @@ pub enum Form {
 
 /// The pairs of a stream's entry.
 pub type Pairs<'a> = &'a [(&'a [u8], &'a [u8])];
-
-/// What there is to know of a stream besides its entries and groups.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct StreamFacts {
-    pub length: u64,
-    pub last: Id,
-    /// The first entry's, where the input says it.
-    pub first: Option<Id>,
-    /// The greatest id that was ever deleted.
-    pub deleted: Id,
-    /// How many entries were ever added.
-    pub added: u64,
-}
 
 /// Bytes of one node of a list, and of a stream.
 const LIST_NODE: usize = 8 << 10;
