@@ -1,8 +1,8 @@
 //! `bit`: whole numbers of 32 bits.
 use mlua::{Lua, Table};
 
+use crate::args::{Args, Results, function};
 use crate::complaint::Complaint;
-use crate::native::{Args, Results, function};
 
 /// The last 32 bits of a number: adding this leaves them in the low half of the double.
 const MAGIC: f64 = 6_755_399_441_055_744.0;

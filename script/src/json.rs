@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use mlua::{Lua, Table, Value};
 
+use crate::args::{Args, Results, function, kind};
 use crate::buffer::Buffer;
 use crate::complaint::Complaint;
-use crate::native::{Args, Results, function, kind};
 use crate::number;
 
 /// Deeper than this a thread's stack does not reach, whatever a script allows.

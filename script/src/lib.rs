@@ -17,9 +17,11 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod args;
 mod bits;
 mod buffer;
 mod complaint;
+mod desk;
 mod drand;
 mod interpreter;
 mod json;
@@ -31,6 +33,7 @@ mod pattern;
 mod register;
 mod sink;
 mod straight;
+mod thrown;
 
 use std::cell::RefCell;
 use std::rc::Rc;

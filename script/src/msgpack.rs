@@ -1,9 +1,9 @@
 //! `cmsgpack`: MessagePack, as Redis's library writes and reads it.
 use mlua::{Table, Value};
 
+use crate::args::{Args, Results, Variadic};
 use crate::buffer::Buffer;
 use crate::complaint::Complaint;
-use crate::native::{Args, Results, Variadic};
 use crate::number;
 
 pub const FUNCTIONS: &[(&str, Variadic)] =

@@ -1,35 +1,20 @@
 //! The functions that the prelude builds on.
 use std::rc::Rc;
 
-use bstr::BStr;
-use mlua::{BorrowedBytes, Either, IntoLua, Lua, MultiValue, Table, Value};
+use mlua::{Lua, MultiValue, Table, Value};
 use polder_base::Protocol;
 use sha1::{Digest, Sha1};
 
+use crate::args::{Args, as_number, function, functions, text};
 use crate::complaint::Complaint;
+use crate::desk::{Desk, gate, gate_of_many, goes_on, may};
 use crate::drand::Drand;
-use crate::interpreter::{Desk, gate, gate_of_many, goes_on, may};
+use crate::thrown::{complain, raise, translate, whereabouts};
 use crate::{bits, json, msgpack, number, pack, pattern};
 
 /// Forty hexadecimal digits.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// A string, or a number as its text.
-pub fn text(value: &Value) -> Option<Vec<u8>> {
-    match value {
-        Value::String(text) => Some(text.as_bytes().to_vec()),
-        // Lua has but one kind of numbers.
-        Value::Integer(value) => Some(number::text(*value as f64).into_bytes()),
-        Value::Number(value) => Some(number::text(*value).into_bytes()),
-        _ => None,
-    }
-}
-
-/// Bytes on their way into Lua; most are text, which mlua puts on the stack at once.
-pub fn pushable(bytes: &[u8]) -> Either<&str, &BStr> {
-    std::str::from_utf8(bytes).map_or_else(|_| Either::Right(BStr::new(bytes)), Either::Left)
 }
 
 /// The text of an error as `redis.error_reply` makes it: a code and a message.
@@ -47,87 +32,6 @@ fn error_text(given: &[u8]) -> Vec<u8> {
     [code, b" ", &message[begin..end]].concat()
 }
 
-/// Where the function stands that is at fault for an error: the first one that is not ours, or its caller if that is C.
-pub fn whereabouts(lua: &Lua, first: usize) -> Option<(String, i64)> {
-    let mut seen_c = false;
-    for level in first.. {
-        let frame = lua.inspect_stack(level, |frame| {
-            let source = frame.source();
-            let name = source.source.map(|name| name.into_owned()).unwrap_or_default();
-            (source.what == "C", name, frame.current_line().map_or(-1, |line| line as i64))
-        });
-        let (is_c, source, line) = frame?;
-        if source == "=polder" || (is_c && !std::mem::replace(&mut seen_c, true)) {
-            seen_c |= source == "=polder";
-            continue;
-        }
-        return Some((source, line));
-    }
-    None
-}
-
-/// What a native raises: see the prelude's `translate`.
-#[derive(Debug)]
-pub struct Thrown {
-    pub text: String,
-    /// A table with the text as `err` (and whether it has been counted), or the text itself.
-    pub table: Option<bool>,
-}
-
-impl std::fmt::Display for Thrown {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str(&self.text)
-    }
-}
-
-impl std::error::Error for Thrown {}
-
-/// An error as commands give it: a table.
-pub fn raise<T>(text: impl Into<std::borrow::Cow<'static, str>>, counted: bool) -> mlua::Result<T> {
-    Err(mlua::Error::external(Thrown { text: text.into().into_owned(), table: Some(counted) }))
-}
-
-/// What is wrong with a call of a native, with where the call stands.
-fn complain<T>(lua: &Lua, complaint: Complaint) -> mlua::Result<T> {
-    // What the prelude calls for a script is the script's own call.
-    let place = (1..).find_map(|level| {
-        let place = lua.inspect_stack(level, |frame| {
-            let source = frame.source();
-            let line = frame.current_line().map(|line| format!("{}:{line}: ", source.short_src.unwrap_or_default()));
-            (source.source.as_deref() != Some("=polder")).then(|| line.unwrap_or_default())
-        });
-        place.unwrap_or_else(|| Some(String::new()))
-    });
-    let text = place.unwrap_or_default() + &complaint.0;
-    Err(mlua::Error::external(Thrown { text, table: None }))
-}
-
-fn thrown(error: &mlua::Error) -> Option<&Thrown> {
-    match error {
-        mlua::Error::CallbackError { cause, .. } => thrown(cause),
-        mlua::Error::ExternalError(inner) => inner.downcast_ref(),
-        _ => None,
-    }
-}
-
-/// What a script is to see of an error of ours.
-fn translate(lua: &Lua, value: Value, unwind: &Table) -> mlua::Result<Value> {
-    let Value::Error(error) = &value else { return Ok(value) };
-    match thrown(error) {
-        Some(Thrown { text, table: None }) => Ok(Value::String(lua.create_string(text)?)),
-        Some(Thrown { text, .. }) if text.is_empty() => Ok(Value::Table(unwind.clone())),
-        Some(Thrown { text, table: Some(counted) }) => {
-            let table = lua.create_table_with_capacity(0, 4)?;
-            table.raw_set("err", text.as_str())?;
-            if *counted {
-                table.raw_set("ignore_error_stats_update", true)?;
-            }
-            Ok(Value::Table(table))
-        }
-        None => Ok(Value::String(lua.create_string(crate::interpreter::message(error))?)),
-    }
-}
-
 fn log(args: &MultiValue) -> mlua::Result<()> {
     if args.len() < 2 {
         return raise("ERR redis.log() requires two arguments or more.", false);
@@ -143,16 +47,6 @@ fn log(args: &MultiValue) -> mlua::Result<()> {
         _ => return raise("ERR Invalid debug level.", false),
     }
     Ok(())
-}
-
-/// A number, or a string that is one.
-pub fn as_number(value: &Value) -> Option<f64> {
-    match value {
-        Value::Integer(value) => Some(*value as f64),
-        Value::Number(value) => Some(*value),
-        Value::String(text) => number::parse(&text.as_bytes()),
-        _ => None,
-    }
 }
 
 /// A table of one field: the reply that a script asks to have made.
@@ -265,124 +159,4 @@ pub fn table(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Table> {
     }
     natives.set("pattern", patterns)?;
     Ok(natives)
-}
-
-/// More values than these cannot be answered at once, since Lua bounds how many of them can be held.
-const RESULTS_MAX: usize = 7000;
-
-/// What a native returns.
-pub struct Results<'l> {
-    pub lua: &'l Lua,
-    pub values: Vec<Value>,
-}
-
-impl Results<'_> {
-    /// One more value.
-    pub fn add(&mut self, value: impl IntoLua) -> Result<(), Complaint> {
-        if self.values.len() >= RESULTS_MAX {
-            return Err("stack overflow (too many results)".into());
-        }
-        self.values.push(value.into_lua(self.lua)?);
-        Ok(())
-    }
-}
-
-/// A string, or a number's text.
-pub enum Text<'v> {
-    Bytes(BorrowedBytes<'v>),
-    Number(String),
-}
-
-impl std::ops::Deref for Text<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Text::Bytes(bytes) => bytes,
-            Text::Number(text) => text.as_bytes(),
-        }
-    }
-}
-
-/// The arguments of a native.
-pub struct Args(pub MultiValue);
-
-impl Args {
-    pub fn count(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Argument `at`, from 1 on.
-    pub fn get(&self, at: usize) -> &Value {
-        at.checked_sub(1).and_then(|at| self.0.get(at)).unwrap_or(&Value::Nil)
-    }
-
-    /// A string argument, or a number as its text.
-    pub fn string(&self, at: usize, function: &str) -> Result<Vec<u8>, Complaint> {
-        text(self.get(at)).ok_or_else(|| self.bad(at, function, &format!("string expected, got {}", self.kind(at))))
-    }
-
-    /// As [`Args::string`], where it lies.
-    pub fn text(&self, at: usize, function: &str) -> Result<Text<'_>, Complaint> {
-        match self.get(at) {
-            Value::String(text) => Ok(Text::Bytes(text.as_bytes())),
-            _ => self.string(at, function).map(|text| Text::Number(String::from_utf8_lossy(&text).into_owned())),
-        }
-    }
-
-    /// A number argument, or a string that is one.
-    pub fn number(&self, at: usize, function: &str) -> Result<f64, Complaint> {
-        as_number(self.get(at)).ok_or_else(|| self.bad(at, function, &format!("number expected, got {}", self.kind(at))))
-    }
-
-    /// A number argument without its fraction.
-    pub fn whole(&self, at: usize, function: &str) -> Result<i64, Complaint> {
-        self.number(at, function).map(number::whole)
-    }
-
-    fn kind(&self, at: usize) -> &'static str {
-        if at > self.count() { "no value" } else { kind(self.get(at)) }
-    }
-
-    /// What Lua says of an argument that does not do.
-    pub fn bad(&self, at: usize, function: &str, why: &str) -> Complaint {
-        Complaint(format!("bad argument #{at} to '{function}' ({why})"))
-    }
-}
-
-/// Lua's name of a value's type.
-pub fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Nil => "nil",
-        Value::Boolean(_) => "boolean",
-        Value::Integer(_) | Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Table(_) => "table",
-        Value::Function(_) => "function",
-        Value::Thread(_) => "thread",
-        _ => "userdata",
-    }
-}
-
-/// A native that returns any number of values or a complaint.
-pub type Variadic = fn(&Args, &mut Results) -> Result<(), Complaint>;
-
-/// A function that scripts can call.
-pub fn function(lua: &Lua, native: impl Fn(&Args, &mut Results) -> Result<(), Complaint> + 'static) -> mlua::Result<mlua::Function> {
-    lua.create_function(move |lua, args: MultiValue| {
-        let mut results = Results { lua, values: Vec::new() };
-        match native(&Args(args), &mut results) {
-            Ok(()) => Ok(MultiValue::from_vec(results.values)),
-            Err(complaint) => complain(lua, complaint),
-        }
-    })
-}
-
-/// A table of such functions, under their names.
-pub fn functions(lua: &Lua, rows: &[(&str, Variadic)]) -> mlua::Result<Table> {
-    let table = lua.create_table()?;
-    for (name, native) in rows {
-        table.set(*name, function(lua, *native)?)?;
-    }
-    Ok(table)
 }

@@ -5,9 +5,9 @@
 //!   b B 1 byte, h H 2, l L T 8, i I 4, in In n bytes up to 32 (small letters are signed)     f float   d double
 //!   s string and a zero     c one byte of a string, cn n of them, c0 all of it: unpacking, as many as the number before it says
 //! ```
+use crate::args::{Args, Results, Variadic};
 use crate::buffer::Buffer;
 use crate::complaint::Complaint;
-use crate::native::{Args, Results, Variadic};
 use crate::number;
 
 pub const FUNCTIONS: &[(&str, Variadic)] = &[("pack", pack), ("unpack", unpack), ("size", size)];

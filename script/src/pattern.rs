@@ -9,9 +9,9 @@
 //! What matches is Lua 5.1's to the letter: a zero ends a pattern, and texts have a zero behind their end.
 use mlua::{Lua, Value};
 
+use crate::args::{Args, Results};
 use crate::buffer::Buffer;
 use crate::complaint::Complaint;
-use crate::native::{Args, Results};
 
 const CAPTURES_MAX: usize = 32;
 /// Ways to come back to at most: some megabytes of them.

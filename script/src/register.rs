@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use mlua::{MultiValue, Table, Value};
 use polder_base::script::{FLAG_NAMES, Flags, Function};
 
-use crate::native::text;
+use crate::args::text;
 
 /// What has been registered so far.
 #[derive(Default)]

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use mlua::{Either, IntoLua, Lua, Table, Value};
 use polder_base::{Protocol, Reply, number};
 
-use crate::native::pushable;
+use crate::args::pushable;
 
 /// A container that is being filled.
 struct Frame {

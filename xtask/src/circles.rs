@@ -14,14 +14,10 @@ use std::path::Path;
 
 /// The crates that still have a circle, and how many rooms are in one.
 const CIRCLES: &[(&str, usize)] = &[
-    ("base", 3),
     ("shm", 16),
-    ("values", 2),
-    ("wire", 4),
     ("table", 20),
     ("hub", 8),
     ("calls", 3),
-    ("script", 10),
     ("engine", 2),
     ("client", 8),
     ("app", 5),
