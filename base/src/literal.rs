@@ -1,4 +1,4 @@
-//! A number as C's `strtod` reads it, before anybody has said what it is worth.
+//! A number as C's `strtod` reads it: its parts, without its value.
 
 /// The longest text that is read as a number, in bytes (Redis's `MAX_LONG_DOUBLE_CHARS`).
 const TEXT_MAX: usize = 5 * 1024 - 1;

@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use rustls::ServerConfig;
 use socket2::Socket;
 
-pub use self::datagrams::{Datagrams, GuestRules};
+pub use self::datagrams::Datagrams;
 pub use self::framed::Framed;
 use self::secure::Secure;
 pub use self::secure::tell_failure;

@@ -18,6 +18,7 @@
 //! | `transfer` | the buffers that reads and writes of connections share, and how one went |
 //! | `listener`, `listener_set` | binding addresses and paths, admitting clients; what a process listens on |
 //! | `clients` | the clients of this process, as CLIENT LIST and KILL see them |
+//! | `guest_rules` | what clients over UDP may do |
 //! | `host` | what commands may ask of this process |
 //! | `storage` | the thread that writes the append-only log, or stands by |
 //! | `thread_stats` | the counts of each thread, for INFO |
@@ -34,6 +35,7 @@ mod connection;
 mod doors;
 mod failure;
 mod filter;
+mod guest_rules;
 mod host;
 mod limits;
 mod listener;

@@ -6,7 +6,7 @@ use polder_calls::settings::{Id, Settings, id};
 use polder_runtime::Session;
 
 use crate::doors::{DOORS, Door};
-use crate::filter::GuestRules;
+use crate::guest_rules::GuestRules;
 use crate::web_rules::WebRules;
 
 const MAXCLIENTS: Id = id("maxclients");

@@ -1,42 +1,8 @@
 //! What a call takes from the heap while nothing listens: a change log that is off costs no text and no list of words.
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use polder_engine::{Progress, Session};
 use polder_testkit::arguments::split;
 use polder_testkit::caller::Quiet;
 use polder_testkit::scratch::Scratch;
-
-thread_local! {
-    /// Allocations of this thread.
-    static TAKEN: Cell<u64> = const { Cell::new(0) };
-}
-
-/// Counts allocations.
-struct Counting;
-
-// SAFETY: passes all on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        TAKEN.set(TAKEN.get() + 1);
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(place, layout) }
-    }
-
-    unsafe fn realloc(&self, place: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        TAKEN.set(TAKEN.get() + 1);
-        // SAFETY: as the caller promises.
-        unsafe { System.realloc(place, layout, bytes) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 /// Allocations of the cheapest of many calls.
 fn least(scratch: &Scratch, line: &str) -> u64 {
@@ -45,9 +11,11 @@ fn least(scratch: &Scratch, line: &str) -> u64 {
     let mut session = Session::default();
     let mut reply = Quiet::default();
     let once = |session: &mut Session, reply: &mut Quiet| {
-        let before = TAKEN.get();
-        assert_eq!(scratch.embedder.memory.execute(session, &scratch.embedder.host, &args, reply), Progress::Answered);
-        TAKEN.get() - before
+        let mut progress = None;
+        let taken =
+            allocation_counter::measure(|| progress = Some(scratch.embedder.memory.execute(session, &scratch.embedder.host, &args, reply)));
+        assert_eq!(progress, Some(Progress::Answered));
+        taken.count_total
     };
     (0..20).map(|_| once(&mut session, &mut reply)).min().expect("some")
 }

@@ -30,6 +30,7 @@ use polder_wire::Output;
 use polder_wire::memcached::datagram::{HEADER_BYTES, piece, pieces, request};
 use socket2::Socket;
 
+use crate::guest_rules::GuestRules;
 use crate::listener::is_foreign;
 use crate::transfer::Flow;
 
@@ -39,19 +40,6 @@ const BATCH: usize = 32;
 const DATAGRAM_BYTES_MAX: usize = 64 << 10;
 /// Short, so that U4 lets it pass for the shortest request.
 const TOO_LONG: &[u8] = b"SERVER_ERROR too long for UDP\r\n";
-
-/// What guests may do at present.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct GuestRules {
-    /// Whether guests are served: the default user needs no password.
-    pub is_open: bool,
-    /// Whether other hosts are not.
-    pub is_protected: bool,
-    /// The longest reply, in bytes.
-    pub reply_bytes_max: usize,
-    /// How many times the bytes of a request a reply to another host may have; 0 for no limit.
-    pub amplification: usize,
-}
 
 /// One request.
 #[derive(Debug)]
