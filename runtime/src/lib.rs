@@ -50,6 +50,8 @@ pub mod scripts;
 pub mod server;
 pub mod session;
 pub mod statistics;
+mod storage_figures;
+pub mod storage_note;
 pub mod storage_process;
 pub mod tickets;
 pub mod together;

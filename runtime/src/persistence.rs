@@ -13,7 +13,7 @@ use crate::row::{Row, SessionCall, session};
 use crate::run::begin;
 use crate::saves::load::{Loaded, Present, load as read_file};
 use crate::scripts::clear_codes;
-use crate::storage_process::LogReport;
+use crate::storage_figures::LogReport;
 use polder_calls::call::{Outcome, SYNTAX, is};
 use polder_calls::command::{ADMIN, DANGEROUS, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE};
 use polder_calls::settings::Settings;

@@ -9,9 +9,9 @@
 //! | file | what it is |
 //! |---|---|
 //! | `storage_process.rs` | election, one turn of the work, the end |
-//! | `storage_process/note.rs` | the note in the hidden database: which log, how far |
+//! | `storage_note.rs` | the note in the hidden database: which log, how far |
 //! | `storage_process/base.rs` | the thread that writes a base |
-//! | `storage_process/figures.rs` | what it tells in the segment, for INFO and for those that refuse writes |
+//! | `storage_figures.rs` | what it tells in the segment, for INFO and for those that refuse writes |
 //!
 //! - **P1** One thread copies: the one that has the words of the segment (`polder_shm::storage`) and the lock of the folder. The words tell that the
 //!   thread is alive, the lock that its process has no file open any more. A successor takes both.
@@ -36,13 +36,11 @@ use crate::configuration::Configuration;
 use polder_calls::settings::id;
 
 mod base;
-mod figures;
-pub mod note;
 
+use crate::storage_figures::{Figure, tell, told};
+pub use crate::storage_figures::{LogReport, PATIENCE_MS, Watch, holds_replies};
+use crate::storage_note::{Note, boot_id, holds_log, memory_id, new_log_id};
 use base::Base;
-use figures::{Figure, tell, told};
-pub use figures::{LogReport, PATIENCE_MS, Watch, holds_replies};
-use note::{Note, boot_id, holds_log, memory_id, new_log_id};
 
 /// The slot of the log that holds what has not been copied yet.
 const SLOT: u64 = 0;
@@ -146,7 +144,7 @@ impl<'t> StorageProcess<'t> {
             let process = words.owner().map_or(0, |owner| owner.process);
             return Ok(Elected::Another(format!("process {process} writes the log of this memory")));
         }
-        figures::reset(words);
+        crate::storage_figures::reset(words);
         let begun = begin(table, settings, (lock, is_explicit), seat);
         if !matches!(begun, Ok(Elected::Ours(_))) {
             words.release(seat.0, seat.1);

@@ -30,6 +30,7 @@ mod clocks;
 mod connections;
 mod delivery;
 mod disk;
+mod disk_waits;
 mod frames;
 mod hearing;
 mod holding;

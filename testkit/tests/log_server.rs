@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use polder_engine::Memory;
 use polder_runtime::configuration::Configuration;
-use polder_runtime::storage_process::note::Note;
+use polder_runtime::storage_note::Note;
 use polder_runtime::storage_process::{Elected, StorageProcess};
 use polder_storage::check::check;
 use polder_testkit::answer::Answer;

@@ -23,7 +23,7 @@ use polder_table::{Counter, Db, Expiries, Limits, Table, Usage};
 use crate::saves::keeper::Report;
 use crate::session::Host;
 pub use crate::statistics::Statistics;
-use crate::storage_process::LogReport;
+use crate::storage_figures::LogReport;
 use machine::Machine;
 use polder_calls::settings::Settings;
 use rates::Rates;

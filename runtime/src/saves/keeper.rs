@@ -8,7 +8,7 @@ use polder_table::Table;
 
 use super::load::Loaded;
 use super::save::{Plan, Progress, path};
-use crate::storage_process::Watch;
+use crate::storage_figures::Watch;
 use polder_calls::settings::{Settings, id};
 
 /// How long after a save that failed the save points wait, in milliseconds.

@@ -63,6 +63,12 @@ impl Clock {
     pub fn since(now_ms: u64) -> Clock {
         Clock { created_ms: now_ms, active_ms: now_ms, ..Clock::default() }
     }
+
+    /// A call begins in the turn of this time.
+    #[inline]
+    pub fn begin_call(&mut self, turn_ms: u64, patience_us: u64) {
+        *self = Clock { turn_ms, patience_us, active_ms: turn_ms, ..*self };
+    }
 }
 
 /// What a client is told of without asking.

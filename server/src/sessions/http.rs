@@ -88,12 +88,7 @@ impl Http {
             }
             return Left::Nothing;
         }
-        if let Some((calls, length)) = self.work.as_ref().and_then(|work| work.following(BATCH - batch.frames.len().min(BATCH - 1))) {
-            if calls.is_empty() {
-                *at += length;
-                push_own(batch, place, *at);
-            }
-            calls.into_iter().for_each(|words| batch.push_noted(place, OF_WORK, Odd::Words(words), *at));
+        if self.goes_on(at, place, batch) {
             return Left::Perhaps;
         }
         let body_limits = Limits { body_bytes_max: limits.bulk_bytes_max };
@@ -152,6 +147,18 @@ impl Http {
             return Left::Perhaps;
         }
         Left::Perhaps
+    }
+
+    /// Adds the next calls of a body that has many. Returns false if there is none.
+    fn goes_on(&self, at: &mut usize, place: u32, batch: &mut Batch<'_>) -> bool {
+        let room = BATCH - batch.frames.len().min(BATCH - 1);
+        let Some((calls, length)) = self.work.as_ref().and_then(|work| work.following(room)) else { return false };
+        if calls.is_empty() {
+            *at += length;
+            push_own(batch, place, *at);
+        }
+        calls.into_iter().for_each(|words| batch.push_noted(place, OF_WORK, Odd::Words(words), *at));
+        true
     }
 
     /// As [`Protocol::reply`](super::Protocol::reply).

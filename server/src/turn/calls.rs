@@ -168,9 +168,7 @@ impl Service {
         let Connection { session, output, door, .. } = &mut **connection;
         output.lend(|| connections.pool.take());
         output.limit(connections.limits.hard_output_of(door, session) as usize);
-        session.clock.turn_ms = connections.now_ms;
-        session.clock.patience_us = connections.waiters.patience_us;
-        session.clock.active_ms = connections.now_ms;
+        session.clock.begin_call(connections.now_ms, connections.waiters.patience_us);
         if outlook.command(number).is_some_and(|command| command.has(OWN_CONNECTION)) {
             let last = frames.iter().take_while(|other| other.place == frame.place).last().unwrap_or(frame);
             connection.show_call(last.end - connection.taken);

@@ -14,7 +14,7 @@ use polder_hub::ask;
 use polder_runtime::{Session, acl, blocking};
 use polder_wire::Output;
 
-use super::disk::DiskWaits;
+use super::disk_waits::DiskWaits;
 use super::waiters::Waiters;
 use crate::batch::{Batch, Left, Rejection};
 use crate::connection::Connection;

@@ -5,12 +5,12 @@ use polder_shm::StorageWords;
 use polder_shm::storage::Owner;
 use polder_table::Table;
 
-use super::note::Note;
+use crate::storage_note::Note;
 
 /// The figures, by their number among [`StorageWords::figure`].
 #[derive(Clone, Copy)]
 #[repr(u64)]
-pub(super) enum Figure {
+pub(crate) enum Figure {
     /// When it was last at work, in milliseconds since the Unix epoch.
     Beat,
     /// 1: the files are a log. 0: a base is missing.
@@ -44,16 +44,16 @@ const FIGURES: u64 = Figure::SlowSyncs as u64 + 1;
 /// How long the storage process may be silent, or unable to write, before writes are refused.
 pub const PATIENCE_MS: u64 = 2000;
 
-pub(super) fn tell(words: StorageWords<'_>, figure: Figure, value: u64) {
+pub(crate) fn tell(words: StorageWords<'_>, figure: Figure, value: u64) {
     words.tell(figure as u64, value);
 }
 
-pub(super) fn told(words: StorageWords<'_>, figure: Figure) -> u64 {
+pub(crate) fn told(words: StorageWords<'_>, figure: Figure) -> u64 {
     words.figure(figure as u64)
 }
 
 /// Forgets what the process before has told; how often bases were asked for and made stays.
-pub(super) fn reset(words: StorageWords<'_>) {
+pub(crate) fn reset(words: StorageWords<'_>) {
     let stays = [Figure::Rewrites as u64, Figure::RewritesServed as u64, Figure::RewriteTook as u64, Figure::RewriteFailed as u64];
     (0..FIGURES).filter(|number| !stays.contains(number)).for_each(|number| words.tell(number, 0));
     tell(words, Figure::Beat, now_ms());
