@@ -1,6 +1,7 @@
 //! The note of the storage process in the hidden database: which log it writes, and how far the change log was copied into it.
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use polder_base::words::{quote, split};
 use polder_storage::{Folder, Noted, Position};
@@ -8,6 +9,9 @@ use polder_table::{Mode, New, Replaces, SYSTEM, Stop, Table};
 use polder_values::{Kind, Value, string};
 
 use crate::retry::retry;
+
+/// How long a note waits for locks: who writes the log must not stop behind a stopped thread.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// The key of the note.
 const NOTE: &[u8] = b"persistence:log";
@@ -61,10 +65,11 @@ impl Note {
     /// Writes the note, in one transaction.
     ///
     /// # Errors
-    /// What the memory says.
+    /// What the memory says; [`Stop::Busy`] where another thread has had the lock for too long.
     pub fn store(&self, table: &Table) -> Result<(), Stop> {
         let text = self.text();
         let txn = table.begin(Mode::Write)?;
+        txn.limit_patience(PATIENCE);
         retry(&txn, || {
             txn.declare(&[(SYSTEM, NOTE)])?;
             txn.write(SYSTEM, NOTE, &New::of(Kind::String, Value::Packed(text.as_bytes())), Replaces::Whole)

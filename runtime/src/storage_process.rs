@@ -24,12 +24,13 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use polder_base::Fault;
 use polder_base::time::now_ms;
 use polder_shm::StorageWords;
 pub use polder_storage::Lock;
 use polder_storage::follower::Failure;
 use polder_storage::{Entry, Folder, Follower, Fsync, Identity, Log, Position, Stream, Terms};
-use polder_table::{Db, Table};
+use polder_table::{Db, Stop, Table};
 use polder_wire::resp::command;
 
 use crate::configuration::Configuration;
@@ -104,8 +105,12 @@ impl Stream for Tail<'_> {
     }
 
     fn note(&self, position: Position) -> Result<(), String> {
-        Note { position, ..self.note.clone() }.store(self.table).map_err(|stop| stop.to_string())?;
-        self.table.log().hold(SLOT, Some(position.offset));
+        match (Note { position, ..self.note.clone() }).store(self.table) {
+            // No memory for it, or a stopped thread has the lock. A process that goes on after our death with the note before copies these bytes again,
+            // or begins anew where the memory does not have them any more.
+            Ok(()) | Err(Stop::Busy | Stop::Fault(Fault::Full(_))) => self.table.log().hold(SLOT, Some(position.offset)),
+            Err(stop) => return Err(stop.to_string()),
+        }
         Ok(())
     }
 }
@@ -448,7 +453,11 @@ impl Draws {
             self.quiet_at = is_quiet.then_some(drawn + 1);
             drawn + u64::from(is_quiet)
         });
-        let merged = table.log().merge_before().map_err(|fault| fault.to_string())?;
+        let merged = match table.log().merge_before() {
+            // What is copied now is not needed in the memory any more: the next merge frees it.
+            Err(Fault::Full(_)) => false,
+            merged => merged.map_err(|fault| fault.to_string())?,
+        };
         match drawn {
             Some(csn) if merged => {
                 if self.waiting.len() >= DRAWS_MAX {

@@ -183,7 +183,9 @@ impl Log<'_> {
             match self.with_seat(|seat| seat.merge_outboxes(&mut Resp::default()))? {
                 // A batch that has not reached its limit has taken all that it found.
                 Merged::Some if self.range().1 - end >= BATCH_BYTES as u64 => {}
-                Merged::Some | Merged::Nothing | Merged::Trimmed => return Ok(self.era_without_cut() == Some(era)),
+                // Records may be left, for which there was no memory before.
+                Merged::Trimmed => {}
+                Merged::Some | Merged::Nothing => return Ok(self.era_without_cut() == Some(era)),
                 Merged::Busy if Instant::now() >= patience => return Ok(false),
                 Merged::Busy => std::thread::yield_now(),
             }
