@@ -59,11 +59,9 @@ pub(crate) fn reset(words: StorageWords<'_>) {
     tell(words, Figure::Beat, now_ms());
 }
 
-/// Whether replies wait until the disk has what they tell (`appendfsync always`): the log is whole, or was. While the disk refuses, new replies do not
-/// wait, since writes are refused.
+/// Whether replies wait until the disk has what they tell (`appendfsync always`): the log is whole, or was.
 pub fn holds_replies(table: &Table) -> bool {
-    let words = table.segment().storage();
-    words.is_promised() && told(words, Figure::FailingSince) == 0 && table.log().is_on()
+    table.segment().storage().is_promised() && table.log().is_on()
 }
 
 /// What keeps the append-only log from being written, as a process has seen it.

@@ -206,16 +206,25 @@ impl<'t> StorageProcess<'t> {
     ///
     /// # Errors
     /// As [`StorageProcess::end`]; what the memory says.
-    pub fn end_for_good(self) -> Result<(), String> {
-        let (table, has_turned_on) = (self.table, self.note.has_turned_on);
-        let drained = self.end();
-        Note::remove(table).map_err(|stop| stop.to_string())?;
-        table.log().hold(SLOT, None);
-        let is_followed = (0..polder_shm::layout::log::HOLD_SLOTS).any(|slot| table.log().held(slot).is_some());
-        if has_turned_on && !is_followed {
-            table.log().turn_off().map_err(|fault| fault.to_string())?;
+    pub fn end_for_good(mut self) -> Result<(), String> {
+        let drained = self.drain();
+        self.drop_base();
+        let forgotten = self.forget();
+        self.words().promise(false);
+        // Last: a process that is elected from here on has a log of its own.
+        self.words().release(self.seat.0, self.seat.1);
+        forgotten.and(drained)
+    }
+
+    /// Leaves nothing that a successor could go on with, and turns the change log off if nobody else follows it.
+    fn forget(&self) -> Result<(), String> {
+        Note::remove(self.table).map_err(|stop| stop.to_string())?;
+        self.table.log().hold(SLOT, None);
+        let is_followed = (0..polder_shm::layout::log::HOLD_SLOTS).any(|slot| self.table.log().held(slot).is_some());
+        if self.note.has_turned_on && !is_followed {
+            self.table.log().turn_off().map_err(|fault| fault.to_string())?;
         }
-        drained
+        Ok(())
     }
 
     /// Copies and syncs until all that was committed before this call is on the disk.
@@ -326,6 +335,11 @@ impl<'t> StorageProcess<'t> {
         match turned {
             Ok(copied) => Ok(copied),
             Err(Failure::Disk(error)) => {
+                if self.follower.log().is_spoiled() {
+                    // The system tells of a failed sync once. A process that went on with this file would take it for whole: it is to begin anew,
+                    // as after a restart of the machine. The next file's note says otherwise again.
+                    let _ = Note { boot: "spoiled".into(), ..self.note.clone() }.store(self.table);
+                }
                 let number = error.raw_os_error().map_or(0, |number| number as u64);
                 Err(Failed { why: format!("{}: {error}", self.folder.path.display()), number })
             }
@@ -346,6 +360,8 @@ impl<'t> StorageProcess<'t> {
     /// The stream has lost something for us: the log begins anew, with another base. The files that are there count until it is written.
     fn restart(&mut self) -> Result<(), String> {
         self.table.log().turn_on().map_err(|fault| fault.to_string())?;
+        // Commits while the log was off drew no number: from now on nothing counts as on the disk before the base is.
+        self.words().draw();
         self.drop_base();
         self.draws = Draws::default();
         (self.follower, self.note) = begin_anew(self.table, &self.folder, self.note.has_turned_on)?;

@@ -27,6 +27,8 @@ use crate::tls::Tls;
 use crate::watch::Watch;
 
 const MAXCLIENTS: Id = id("maxclients");
+/// After so many milliseconds a database that could not be emptied is tried again.
+const FLUSH_AGAIN_MS: u64 = 100;
 const APPENDONLY: Id = id("appendonly");
 
 /// A letter from one thread of the process to another.
@@ -304,18 +306,18 @@ impl Process {
     /// Empties the databases whose moment has come, and learns when the next one comes.
     #[cold]
     pub fn flush_due(&self, now_ms: u64) {
-        // A thread that finds no moment here leaves it to the one that is at work.
-        if self.flush_due_ms.swap(u64::MAX, Ordering::AcqRel) != u64::MAX {
-            self.learn_flushes(now_ms);
-        }
+        // Each thread whose turn begins behind the moment does so: what its clients store in this turn must not be emptied by another one (F1).
+        self.learn_flushes(now_ms);
     }
 
     /// As [`Process::flush_due`], in any case: another process may have named a moment.
     pub fn learn_flushes(&self, now_ms: u64) {
         match run_due(self.memory.table(), now_ms) {
             Ok(next) => self.flush_due_ms.store(next.unwrap_or(u64::MAX), Ordering::Release),
-            // The next maintenance tries again.
-            Err(stop) => tracing::warn!(%stop, "a database that is to be emptied now cannot be"),
+            Err(stop) => {
+                self.flush_due_ms.store(now_ms + FLUSH_AGAIN_MS, Ordering::Release);
+                tracing::warn!(%stop, "a database that is to be emptied now cannot be; it is tried again");
+            }
         }
     }
 

@@ -102,7 +102,17 @@ pub struct Follower {
 impl Follower {
     /// Goes on with a log from a place in the stream.
     pub fn new(log: Log, offset: u64, now: Instant) -> Follower {
-        Follower { log, offset, durable: 0, at_boundary: true, cut: None, opening: Vec::new(), synced: now, told_second: 0, retry_at: None }
+        Follower {
+            log,
+            offset,
+            durable: 0,
+            at_boundary: false,
+            cut: None,
+            opening: Vec::new(),
+            synced: now,
+            told_second: 0,
+            retry_at: None,
+        }
     }
 
     /// Copies what the stream has, and syncs where the terms ask for it. Returns whether something was copied.

@@ -330,6 +330,26 @@ fn writes_are_refused_while_the_writer_of_the_log_is_stopped_or_dead() {
 }
 
 #[test]
+fn with_always_a_stopped_writer_keeps_back_only_what_was_written_before() {
+    let world = World::new("always-stopped");
+    let (server, mut writer) = world.serve(&[]);
+    assert_eq!(ask(&mut writer, "CONFIG SET appendfsync always"), "OK");
+    let storage = world.storage(&[]);
+    assert_eq!(ask(&mut writer, "SET k 1"), "OK");
+    signal("-STOP", storage.id());
+    let waiting = std::thread::spawn(move || ask(&mut writer, "SET k 2"));
+    // Until writes are refused, whoever makes a call waits.
+    std::thread::sleep(Duration::from_millis(4000));
+    let mut other = Connection::open(&server.address()).expect("a connection");
+    assert!(ask(&mut other, "SET k 3").starts_with("(error) MISCONF"));
+    assert_ne!(ask(&mut other, "GET k"), "(nil)", "reads go on");
+    assert!(!waiting.is_finished(), "what was written before is not on the disk");
+    signal("-CONT", storage.id());
+    assert_eq!(waiting.join().expect("a reply"), "OK");
+    until("writes are accepted", || ask(&mut other, "SET k 4") == "OK");
+}
+
+#[test]
 fn a_disk_that_refuses_is_told_and_nothing_is_lost() {
     let world = World::new("disk");
     let (_server, mut connection) = world.serve(&[]);

@@ -389,7 +389,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_refused_with_the_reason() {
-        let row = find(b"appendonly").unwrap().row();
+        let row = find(b"activedefrag").unwrap().row();
         assert_eq!(parse(row, &[b"yes"], b"no"), Err(row.refusal.into()));
         assert!(parse(row, &[b"no"], b"no").is_ok());
     }

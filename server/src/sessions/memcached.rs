@@ -365,7 +365,7 @@ impl Memcached {
                 binary::answer((asked, *answer), &self.text, session, host, output);
             }
             Some(Own::Dump(dump)) => {
-                self.dumped = dump::write_page(*dump, self.dumped.take(), session, host, output);
+                self.dumped = dump::write_page((*dump, self.is_udp), self.dumped.take(), session, host, output);
                 if self.dumped.is_some() {
                     // The request is executed again in one of the next turns, behind other clients.
                     return Progress::Busy;

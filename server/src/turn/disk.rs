@@ -11,7 +11,10 @@
 //! - **K1** A reply leaves when the disk has everything that was committed before the end of its turn: the number is read after the turn's last call
 //!   (`shm/src/storage.rs`, W3).
 //! - **K2** A thread sleeps only after its seat's bit is set, and after it has looked at the disk once more behind its note that it sleeps (W5).
+//! - **K3** While writes are refused, since the log is not written, new replies do not wait: a turn at whose beginning and end they are refused has
+//!   written nothing. Replies that wait already go on waiting: what they tell may not be on the disk.
 use polder_engine::Table;
+use polder_runtime::Host;
 use polder_runtime::storage_process::holds_replies;
 
 use super::connections::Connections;
@@ -26,6 +29,7 @@ impl Connections {
         let limits = &self.limits;
         let is_on = limits.waits_for_disk && holds_replies(self.process.memory.table());
         (self.disk.is_on, self.disk.covers_reads) = (is_on, limits.reads_wait_for_disk);
+        self.disk.refuses_writes = is_on && self.process.keeper().lacks_log();
     }
 
     /// Whether a connection must keep what it has to send (K1).
@@ -46,6 +50,10 @@ impl Connections {
 
     #[cold]
     fn holds(&mut self, slot: usize) -> bool {
+        // K3.
+        if self.disk.refuses_writes && self.process.keeper().lacks_log() {
+            return false;
+        }
         let Some(connection) = &mut self.slots[slot] else { return false };
         let may_have_written = std::mem::take(&mut connection.may_have_written);
         if !may_have_written && !self.disk.covers_reads {
@@ -72,7 +80,16 @@ impl Connections {
 
     #[cold]
     fn release(&mut self) {
-        let durable = self.process.memory.table().segment().storage().durable();
+        let words = self.process.memory.table().segment().storage();
+        // K1: a call that had waited may have written since, and its reply stands behind the one that is held.
+        for slot in &self.disk.held {
+            let Some(connection) = &mut self.slots[*slot] else { continue };
+            if std::mem::take(&mut connection.may_have_written) {
+                connection.held_for = words.seen();
+                words.want(connection.held_for);
+            }
+        }
+        let durable = words.durable();
         let ends = !self.limits.waits_for_disk;
         let slots = &self.slots;
         let held_for = |slot: usize| slots[slot].as_ref().map_or(0, |connection| connection.held_for);

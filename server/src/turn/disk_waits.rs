@@ -6,6 +6,8 @@ pub struct DiskWaits {
     /// Replies wait in this turn; those to reads, too.
     pub is_on: bool,
     pub covers_reads: bool,
+    /// Writes were refused when the turn began, since the log is not written.
+    pub refuses_writes: bool,
     /// Connections that are held.
     pub held: Vec<usize>,
     /// Numbers that calls wait for, and the clients that have made them.

@@ -116,6 +116,20 @@ fn a_datagram_is_a_request_and_has_its_own_reply() {
 }
 
 #[test]
+fn nobody_can_log_in_over_udp() {
+    let house = House::open("");
+    let (mut one, mut other, mut admin) = (house.guest(), house.guest(), house.door.client());
+    assert_eq!(admin.ask("ACL SETUSER alice on >pw ~* +@all"), "+OK");
+    assert_eq!(admin.ask("ACL SETUSER default resetkeys ~a*"), "+OK");
+    // SASL_AUTH, PLAIN, as alice.
+    one.send(b"\x80\x21\0\x05\0\0\0\0\0\0\0\x0eopaq\0\0\0\0\0\0\0\0PLAIN\0alice\0pw");
+    assert_eq!(one.reply()[6..8], [0, 0x81], "an unknown command");
+    assert_eq!(other.ask("set a1 0 0 1\r\n1\r\n"), "STORED\r\n");
+    assert!(other.ask("set b1 0 0 1\r\n1\r\n").contains("NOPERM"), "the right of the default user");
+    assert!(admin.ask("CLIENT LIST").contains("user=default"));
+}
+
+#[test]
 fn a_long_reply_comes_in_several_datagrams() {
     let house = House::open("");
     let (mut guest, mut client) = (house.guest(), house.door.client());

@@ -13,6 +13,9 @@ pub enum Commands {
     List(Vec<Command>),
 }
 
+/// Words and calls of a body at most, together.
+pub const WORDS_MAX: usize = 1 << 20;
+const TOO_MANY: &str = "a body may have 1,048,576 words at most: send several";
 const NOT_UTF8: &str = "the body is not UTF-8; bytes that are no text are {\"base64\":\"...\"}";
 const NO_ARRAY: &str = "the body is a JSON array: [\"GET\",\"key\"], or a list of such arrays";
 const NO_WORD: &str = "a word of a command is a string, a number, or {\"base64\":\"...\"}";
@@ -25,7 +28,7 @@ const MORE: &str = "the body has more after its JSON array";
 /// What is wrong with it.
 pub fn read(body: &[u8]) -> Result<Commands, &'static str> {
     let text = std::str::from_utf8(body).map_err(|_| NOT_UTF8)?;
-    let mut reader = Reader { rest: text.as_bytes() };
+    let mut reader = Reader { rest: text.as_bytes(), left: WORDS_MAX };
     reader.take(b'[').ok_or(NO_ARRAY)?;
     let commands = if reader.is_next(b'[') {
         Commands::List(reader.elements(Reader::command)?)
@@ -39,6 +42,8 @@ pub fn read(body: &[u8]) -> Result<Commands, &'static str> {
 /// What is left of a body.
 struct Reader<'b> {
     rest: &'b [u8],
+    /// How many more words and calls it may have.
+    left: usize,
 }
 
 impl Reader<'_> {
@@ -64,6 +69,7 @@ impl Reader<'_> {
             return Ok(elements);
         }
         loop {
+            self.left = self.left.checked_sub(1).ok_or(TOO_MANY)?;
             elements.push(element(self)?);
             if self.take(b']').is_some() {
                 return Ok(elements);

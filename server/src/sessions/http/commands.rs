@@ -131,14 +131,27 @@ impl Bodies {
     }
 }
 
+/// Words and calls of a body at most, together: each takes much more memory than its bytes, before anybody's rights are looked at.
+const WORDS_MAX: usize = polder_wire::http::words::WORDS_MAX;
+
 /// The requests of a body in RESP.
 fn requests(body: &[u8]) -> Result<Vec<Vec<Vec<u8>>>, Answer> {
     let (mut rest, mut calls, mut requests) = (body, Vec::new(), Requests::default());
+    let mut words = 0;
     loop {
+        if words > WORDS_MAX {
+            return Err(Answer::error(413, "a body may have 1,048,576 words at most: send several"));
+        }
         let mut args = Vec::new();
         match requests.read(&mut rest, &Limits::default(), &mut args) {
-            Ok(Some(Request::Bulks(_))) => calls.push(args.into_iter().map(<[u8]>::to_vec).collect()),
-            Ok(Some(Request::Inline(words))) => calls.push(words),
+            Ok(Some(Request::Bulks(_))) => {
+                words += args.len() + 1;
+                calls.push(args.into_iter().map(<[u8]>::to_vec).collect());
+            }
+            Ok(Some(Request::Inline(inline))) => {
+                words += inline.len() + 1;
+                calls.push(inline);
+            }
             Ok(None) if rest.is_empty() => return Ok(calls),
             Ok(None) => return Err(Answer::error(400, "the body ends inside a request of RESP")),
             Err(malformed) => return Err(Answer::of_call(&malformed.0)),

@@ -79,7 +79,8 @@ pub fn stored(content_type: &[u8]) -> Option<(&str, bool)> {
     let text =
         std::str::from_utf8(content_type).ok().filter(|text| !text.is_empty() && text.bytes().all(|byte| matches!(byte, b' '..=b'~')))?;
     let is_known = |media: &&Media| essence(media.content_type.as_bytes()).eq_ignore_ascii_case(essence(content_type));
-    Some((text, MEDIA.iter().find(is_known).is_none_or(|media| media.is_active)))
+    // Of several types in one field browsers may take the last one.
+    Some((text, text.contains(',') || MEDIA.iter().find(is_known).is_none_or(|media| media.is_active)))
 }
 
 /// Whether the number is that of a compressed file, whatever is in it.

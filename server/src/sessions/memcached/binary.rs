@@ -77,6 +77,11 @@ impl<'b> Reader<'_, 'b> {
             return self.refuse_binary(Asked { skips: value_bytes, ..asked }, key, (at, end));
         }
         *at = end;
+        // U3: the port has one session for all who send to it, so nobody can log in.
+        if self.own.is_udp && matches!(opcode, op::SASL_LIST | op::SASL_AUTH | op::SASL_STEP) {
+            self.push_answer(asked, Answer::Status(Status::UnknownCommand), end);
+            return Step::Done;
+        }
         if !self.session.identity.authenticated && !matches!(opcode, op::SASL_LIST | op::SASL_AUTH | op::SASL_STEP | op::VERSION | op::QUIT)
         {
             self.push_answer(asked, Answer::Status(Status::NotLoggedIn), end);
