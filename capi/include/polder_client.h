@@ -205,7 +205,8 @@ polder_status polder_client_connect(const char *url, struct polder_client *clien
 
 /**
  * Closes a client. The callbacks of its calls in flight run before this returns, with POLDER_CLOSED: the server may have run
- * these calls. Calls that were fired are still sent, in the background; a program that ends now waits for them by
+ * these calls. A callback that another thread has begun in `polder_client_process` or `polder_client_wait`, or begins at this
+ * moment, is not waited for: join that thread before you free what its callbacks use. Calls that were fired are still sent, in the background; a program that ends now waits for them by
  * `polder_client_run` of PING before it closes. In a forked child, this gives up the parent's client and runs no callback.
  */
 polder_status polder_client_close(struct polder_client client);

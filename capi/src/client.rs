@@ -134,6 +134,9 @@ struct Remote {
     is_closed: AtomicBool,
 }
 
+/// How long a thread sleeps at most in `polder_client_wait` before it looks again whether there is anything to wait for.
+const LOOK: Duration = Duration::from_millis(50);
+
 static CLIENTS: Shelter<BTreeMap<u64, Arc<Remote>>> = Shelter::new(BTreeMap::new());
 static HANDLES: AtomicU64 = AtomicU64::new(1);
 
@@ -269,7 +272,8 @@ pub extern "C" fn polder_client_connect(url: *const c_char, client: *mut polder_
 }
 
 /// Closes a client. The callbacks of its calls in flight run before this returns, with POLDER_CLOSED: the server may have run
-/// these calls. Calls that were fired are still sent, in the background; a program that ends now waits for them by
+/// these calls. A callback that another thread has begun in `polder_client_process` or `polder_client_wait`, or begins at this
+/// moment, is not waited for: join that thread before you free what its callbacks use. Calls that were fired are still sent, in the background; a program that ends now waits for them by
 /// `polder_client_run` of PING before it closes. In a forked child, this gives up the parent's client and runs no callback.
 #[unsafe(no_mangle)]
 pub extern "C" fn polder_client_close(client: polder_client) -> polder_status {
@@ -443,8 +447,10 @@ pub extern "C" fn polder_client_wait(client: polder_client, timeout_ms: i64, pro
             if count > 0 || is_idle || left == Some(Duration::ZERO) {
                 return Ok(());
             }
-            let left = left.map(|left| Timespec::try_from(left).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 }));
-            match poll(&mut [PollFd::new(&remote.completions, PollFlags::IN)], left.as_ref()) {
+            // Another thread may take the completion that would wake this one, or close the client.
+            let most = left.map_or(LOOK, |left| left.min(LOOK));
+            let most = Timespec { tv_sec: 0, tv_nsec: most.subsec_nanos().into() };
+            match poll(&mut [PollFd::new(&remote.completions, PollFlags::IN)], Some(&most)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(Failure(POLDER_FAULT, format!("ERR the client's descriptor cannot be polled: {error}"))),
             }
