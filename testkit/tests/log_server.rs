@@ -334,7 +334,7 @@ fn with_always_a_stopped_writer_keeps_back_only_what_was_written_before() {
     let world = World::new("always-stopped");
     let (server, mut writer) = world.serve(&[]);
     assert_eq!(ask(&mut writer, "CONFIG SET appendfsync always"), "OK");
-    let storage = world.storage(&[]);
+    let mut storage = world.storage(&[]);
     assert_eq!(ask(&mut writer, "SET k 1"), "OK");
     signal("-STOP", storage.id());
     let waiting = std::thread::spawn(move || ask(&mut writer, "SET k 2"));
@@ -347,6 +347,8 @@ fn with_always_a_stopped_writer_keeps_back_only_what_was_written_before() {
     signal("-CONT", storage.id());
     assert_eq!(waiting.join().expect("a reply"), "OK");
     until("writes are accepted", || ask(&mut other, "SET k 4") == "OK");
+    signal("-TERM", storage.id());
+    assert!(storage.wait().expect("an end").success());
 }
 
 #[test]
