@@ -216,7 +216,7 @@ impl<'t> StorageProcess<'t> {
         forgotten.and(drained)
     }
 
-    /// Leaves nothing that a successor could go on with, and turns the change log off if nobody else follows it.
+    /// Leaves nothing that a successor could go on with, and turns the change log off if no other process follows it.
     fn forget(&self) -> Result<(), String> {
         Note::remove(self.table).map_err(|stop| stop.to_string())?;
         self.table.log().hold(SLOT, None);
@@ -426,6 +426,8 @@ impl<'t> StorageProcess<'t> {
         tell(words, Figure::RewriteFailed, installed.is_err().into());
         match installed {
             Ok(keys) => {
+                // A reader of the line may rely on the log from now on.
+                self.tell_figures();
                 tracing::info!(keys, base = name, "the log has another base");
                 tell(words, Figure::Rewrites, told(words, Figure::Rewrites) + 1);
                 tell(words, Figure::FailuresInRow, 0);

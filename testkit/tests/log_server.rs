@@ -330,7 +330,6 @@ fn writes_are_refused_while_the_writer_of_the_log_is_stopped_or_dead() {
 }
 
 #[test]
-#[ignore = "in one of three runs the reply that must wait had come: see PLAN.md, the change log"]
 fn with_always_a_stopped_writer_keeps_back_only_what_was_written_before() {
     let world = World::new("always-stopped");
     let (server, mut writer) = world.serve(&[]);
