@@ -193,7 +193,7 @@ fn who_is_unblocked_while_something_comes_gets_one_or_the_other() {
         over.store(true, Ordering::Relaxed);
         let begun = Instant::now();
         while !(in_process.is_finished() && by_server.is_finished()) {
-            assert!(begun.elapsed() < PATIENCE, "somebody waits for ever");
+            assert!(begun.elapsed() < PATIENCE, "a thread waits for ever");
             ids.iter().for_each(|id| drop(ask(&mut orders[0], &format!("CLIENT UNBLOCK {id}"))));
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -73,7 +73,7 @@ fn calls_of_one_turn_are_written_together_and_each_comes_out_once() {
 fn a_call_that_was_taken_back_has_no_outcome() {
     let (url, _server) = server(&[]);
     let (client, completions) = Completions::connect(url.parse().expect("a URL")).expect("a client");
-    let Added::InFlight(number) = completions.add(|| client.call(("GET", "k")), 7) else { panic!("nobody has replied") };
+    let Added::InFlight(number) = completions.add(|| client.call(("GET", "k")), 7) else { panic!("no reply has come") };
     assert_eq!(completions.cancel(number), Some(7));
     assert_eq!(completions.cancel(number), None);
     assert!(completions.is_empty());

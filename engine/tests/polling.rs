@@ -54,7 +54,7 @@ fn poll_only(segment: &str) -> ! {
             let descriptor = caller.descriptor().expect("a bell");
             let mut answer = caller.start(&["BLPOP", "q", "0"]).expect("begun");
             println!("thread {number} waits");
-            told.send(()).expect("somebody waits");
+            told.send(()).expect("a thread waits");
             while answer.is_none() {
                 poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], None).expect("a poll");
                 answer = caller.resume().expect("it waits");

@@ -47,7 +47,7 @@ impl Memory {
             let mut heard = Heard::default();
             for job in received {
                 job(&table, &mut heard);
-                tell.send(()).expect("somebody waits");
+                tell.send(()).expect("a thread waits");
             }
         });
         Thread { jobs: Some(jobs), done, handle: Some(handle) }
@@ -121,7 +121,7 @@ struct Thread {
 impl Thread {
     fn run<R: Send + 'static>(&self, work: impl FnOnce(&Table, &mut Heard) -> R + Send + 'static) -> R {
         let (tell, told) = channel();
-        let job: Job = Box::new(move |table, heard| tell.send(work(table, heard)).expect("somebody waits"));
+        let job: Job = Box::new(move |table, heard| tell.send(work(table, heard)).expect("a thread waits"));
         self.jobs.as_ref().expect("it has not ended").send(job).expect("it lives");
         self.done.recv().expect("it has not panicked");
         told.recv().expect("it has answered")
@@ -177,7 +177,7 @@ impl Thread {
         let job: Job = Box::new(move |table, _| {
             let txn = table.begin(Mode::Write).expect("a seat");
             txn.peek(SYSTEM, &key).expect("nobody is in the way");
-            locked.send(()).expect("somebody waits");
+            locked.send(()).expect("a thread waits");
             released.recv().expect("an end");
         });
         self.jobs.as_ref().expect("it lives").send(job).expect("it lives");
@@ -740,7 +740,7 @@ impl ChangeSink for Slow {
         SINK.tell(txn, changes)?;
         let gate = GATE.lock().expect("sound").take();
         if let Some((told, go)) = gate {
-            told.send(()).expect("somebody waits");
+            told.send(()).expect("a thread waits");
             go.recv().expect("somebody lets us go on");
         }
         Ok(())

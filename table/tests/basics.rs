@@ -348,7 +348,7 @@ fn a_transaction_without_declared_keys_waits_for_a_key_met_out_of_order() {
             scope.spawn(move || {
                 let txn = table.begin(Mode::Write).expect("a seat");
                 txn.declare(&[(0, second)]).expect("nobody holds it");
-                held.send(()).expect("somebody waits");
+                held.send(()).expect("a thread waits");
                 std::thread::sleep(Duration::from_millis(50));
             });
             is_held.recv().expect("it is held");

@@ -91,10 +91,10 @@ fn a_writer_merges_a_little_of_what_waits() {
         scope.spawn(move || {
             let seat = table.seat().expect("a seat");
             assert!(matches!(seat.lock(MERGE_LOCK, None), Ok(Locked::Ours(_))));
-            held.0.send(()).expect("somebody waits");
-            free.1.recv().expect("somebody goes on");
+            held.0.send(()).expect("the other thread waits");
+            free.1.recv().expect("the other thread goes on");
             seat.rollback();
-            held.0.send(()).expect("somebody waits");
+            held.0.send(()).expect("the other thread waits");
         });
         held.1.recv().expect("locked");
         (0..WRITES).for_each(|_| place.run(|txn| told_put(txn, b"a", &value)));

@@ -96,7 +96,7 @@ fn a_function_that_runs_keeps_nobody_from_changing_libraries() {
         while !ask(3, &["FUNCTION", "STATS"]).contains("endless") {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        scope.spawn(|| tell.send(ask(4, &["FUNCTION", "LOAD", &code(1)])).expect("somebody waits"));
+        scope.spawn(|| tell.send(ask(4, &["FUNCTION", "LOAD", &code(1)])).expect("a thread waits"));
         let loaded = told.recv_timeout(std::time::Duration::from_secs(10));
         assert_eq!(ask(3, &["FUNCTION", "KILL"]), "OK");
         (loaded, running.join().expect("it has ended"))
@@ -156,7 +156,7 @@ fn a_function_is_found_while_others_change_libraries() {
         scope.spawn(move || {
             let mut caller = Caller::new(2, Protocol::Resp3);
             for words in [&["FCALL", "f1", "0"][..], &["FCALL", "f2", "0"], &["EVAL", "return 3", "0"]] {
-                tell.send(caller.call(embedder, words).expect("one reply").shown()).expect("somebody waits");
+                tell.send(caller.call(embedder, words).expect("one reply").shown()).expect("a thread waits");
             }
         });
         let answers = [(); 3].map(|()| told.recv_timeout(std::time::Duration::from_secs(10)));

@@ -251,7 +251,7 @@ fn a_call_that_cannot_even_be_put_down_as_waiting_does_not_wait() {
             let txn = memory.table().begin(Mode::Write).expect("a seat");
             let key = waiters_key(Kind::List, 0, b"k");
             record::edit(&txn, &key, |_| true).expect("nobody else has it");
-            held.send(()).expect("somebody waits for that");
+            held.send(()).expect("a thread waits");
             // Ends with the other side, also where that fails.
             let _ = is_done.recv();
         });

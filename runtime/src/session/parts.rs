@@ -7,7 +7,7 @@ use polder_calls::command::Command;
 use super::{Counted, Read, Subscriptions, Tracking};
 use crate::users::Rights;
 
-/// Who a client is, and what it may do.
+/// How a client is known, and what it may do.
 #[derive(Clone)]
 pub struct Identity {
     /// Never used twice while a process lives; 0 for an embedder that does not care.

@@ -77,7 +77,7 @@ impl<'b> Reader<'_, 'b> {
             return self.refuse_binary(Asked { skips: value_bytes, ..asked }, key, (at, end));
         }
         *at = end;
-        // U3: the port has one session for all who send to it, so nobody can log in.
+        // U3: the port has one session for all clients that send to it, so no client can log in.
         if self.own.is_udp && matches!(opcode, op::SASL_LIST | op::SASL_AUTH | op::SASL_STEP) {
             self.push_answer(asked, Answer::Status(Status::UnknownCommand), end);
             return Step::Done;
