@@ -16,7 +16,8 @@
 //! - **P1** One thread copies: the one that has the words of the segment (`polder_shm::storage`) and the lock of the folder. The words tell that the
 //!   thread is alive, the lock that its process has no file open any more. A successor takes both.
 //! - **P2** A note counts only for the log whose id it has, in the stream that it names, in the boot in which it was made. Else the files are no
-//!   prefix of what the segment holds, and another base is written: the files that are there count until then.
+//!   prefix of what the segment holds, and another base is written: the files that are there count until then. After a failed sync the note names
+//!   no boot: the system tells of such a failure once, so a successor would take the file for whole.
 //! - **P3** All that was committed before a number was drawn from the counter of commits is on the disk when DURABLE has reached that number
 //!   (`shm/src/storage.rs`, W3, W4): it is drawn before the merge, and DURABLE is moved after the sync of what was merged.
 use std::collections::VecDeque;
@@ -336,8 +337,7 @@ impl<'t> StorageProcess<'t> {
             Ok(copied) => Ok(copied),
             Err(Failure::Disk(error)) => {
                 if self.follower.log().is_spoiled() {
-                    // The system tells of a failed sync once. A process that went on with this file would take it for whole: it is to begin anew,
-                    // as after a restart of the machine. The next file's note says otherwise again.
+                    // P2. The next file's note names the boot again.
                     let _ = Note { boot: "spoiled".into(), ..self.note.clone() }.store(self.table);
                 }
                 let number = error.raw_os_error().map_or(0, |number| number as u64);
