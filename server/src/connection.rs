@@ -16,8 +16,6 @@ use polder_engine::Memory;
 use polder_runtime::{Host, Progress, Session};
 use polder_wire::Output;
 use polder_wire::web_socket::Shape;
-use rustix::buffer::spare_capacity;
-use rustix::io::Errno;
 use socket2::Socket;
 
 use crate::clients::{Activity, Record};
@@ -127,14 +125,9 @@ impl Connection {
         if missing == 0 && spare < READ_BYTES / 4 {
             self.input.reserve(READ_BYTES);
         }
-        let room = self.input.capacity() - self.input.len();
-        match rustix::io::read(&self.socket, spare_capacity(&mut self.input)) {
-            Ok(0) => self.note_end(),
-            Ok(count) if count < room => Flow::Last(count),
-            Ok(count) => Flow::Some(count),
-            Err(Errno::AGAIN) => Flow::Last(0),
-            Err(Errno::INTR) => Flow::Some(0),
-            Err(_) => Flow::Gone,
+        match transfer::receive(&self.socket, &mut self.input) {
+            Some(flow) => flow,
+            None => self.note_end(),
         }
     }
 

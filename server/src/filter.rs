@@ -17,8 +17,6 @@ use std::sync::Arc;
 
 use polder_wire::Output;
 use polder_wire::web_socket::{GOING_AWAY, NORMAL};
-use rustix::buffer::spare_capacity;
-use rustix::io::Errno;
 use rustls::ServerConfig;
 use socket2::Socket;
 
@@ -172,16 +170,8 @@ impl Filter {
 
 /// Reads frames that come without TLS.
 fn read(socket: &Socket, frames: &mut Vec<u8>, framed: &mut Framed) -> Flow {
-    let room = frames.capacity();
-    match rustix::io::read(socket, spare_capacity(frames)) {
-        Ok(0) => {
-            framed.end();
-            Flow::Last(0)
-        }
-        Ok(count) if count < room => Flow::Last(count),
-        Ok(count) => Flow::Some(count),
-        Err(Errno::AGAIN) => Flow::Last(0),
-        Err(Errno::INTR) => Flow::Some(0),
-        Err(_) => Flow::Gone,
-    }
+    transfer::receive(socket, frames).unwrap_or_else(|| {
+        framed.end();
+        Flow::Last(0)
+    })
 }

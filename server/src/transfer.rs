@@ -2,6 +2,7 @@
 use std::io::IoSlice;
 
 use polder_wire::Output;
+use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use socket2::Socket;
 
@@ -54,6 +55,20 @@ pub enum Flow {
 
 /// Pieces of one gathered write.
 const PIECES_MAX: usize = 64;
+
+/// Reads once behind what the buffer has, as much as it has room for; `None`: the peer sends nothing more.
+#[inline]
+pub fn receive(socket: &Socket, into: &mut Vec<u8>) -> Option<Flow> {
+    let room = into.capacity() - into.len();
+    Some(match rustix::io::read(socket, spare_capacity(into)) {
+        Ok(0) => return None,
+        Ok(count) if count < room => Flow::Last(count),
+        Ok(count) => Flow::Some(count),
+        Err(Errno::AGAIN) => Flow::Last(0),
+        Err(Errno::INTR) => Flow::Some(0),
+        Err(_) => Flow::Gone,
+    })
+}
 
 /// Writes once, all that fits.
 #[inline]

@@ -15,12 +15,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use polder_base::time::now_ms;
 use polder_wire::Output;
-use rustix::buffer::spare_capacity;
-use rustix::io::Errno;
 use rustls::{ServerConfig, ServerConnection};
 use socket2::Socket;
 
-use crate::transfer::{Flow, Pool};
+use crate::transfer::{self, Flow, Pool};
 
 /// Lines about failed handshakes that are written to the log in a minute. A peer that sends rubbish must not fill the disk.
 const LINES_MAX: u64 = 10;
@@ -80,19 +78,10 @@ impl Secure {
             return Ok(Flow::Last(0));
         }
         let mut records = pool.take();
-        let room = records.capacity();
-        let read = rustix::io::read(socket, spare_capacity(&mut records));
-        let flow = match read {
-            Ok(0) => {
-                self.ended = true;
-                Flow::Last(0)
-            }
-            Ok(count) if count < room => Flow::Last(count),
-            Ok(count) => Flow::Some(count),
-            Err(Errno::AGAIN) => Flow::Last(0),
-            Err(Errno::INTR) => Flow::Some(0),
-            Err(_) => Flow::Gone,
-        };
+        let flow = transfer::receive(socket, &mut records).unwrap_or_else(|| {
+            self.ended = true;
+            Flow::Last(0)
+        });
         let opened = self.open(&records, input);
         pool.give(records);
         opened.inspect_err(|_| drop(self.flush(socket)))?;
