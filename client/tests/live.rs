@@ -585,33 +585,6 @@ async fn a_client_counts_what_became_of_its_calls() {
 }
 
 #[tokio::test]
-async fn a_consumer_gets_each_entry_and_first_what_it_did_not_acknowledge() {
-    let Some(server) = Server::start() else { return };
-    let client = Client::connect(&format!("{}?timeout_ms=1000", server.url())).expect("connects");
-    let db = client.db(5);
-    let mut consumer = db.consumer("jobs", "workers", "a").count(2);
-    consumer.create_group("0").await.expect("makes the group");
-    consumer.create_group("0").await.expect("it is there");
-    for n in 1..=3 {
-        db.call::<String>(("XADD", "jobs", format!("{n}-0"), "n", n)).await.expect("adds");
-    }
-    let first = consumer.next().await.expect("reads");
-    assert_eq!(first.iter().map(|entry| &entry.id[..]).collect::<Vec<_>>(), ["1-0", "2-0"]);
-    assert_eq!(first[0].fields, [(b"n".to_vec(), b"1".to_vec())]);
-    assert_eq!(consumer.acknowledge(&first[0].id).await.expect("acknowledges"), 1);
-    // The program begins anew.
-    let mut again = db.consumer("jobs", "workers", "a");
-    assert_eq!(again.next().await.expect("reads")[0].id, "2-0");
-    assert_eq!(again.next().await.expect("reads")[0].id, "3-0");
-    // A future that is dropped loses nothing.
-    assert!(tokio::time::timeout(Duration::from_millis(50), again.next()).await.is_err());
-    let waiting = tokio::spawn(async move { again.next().await });
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    db.call::<String>(("XADD", "jobs", "4-0", "n", 4)).await.expect("adds");
-    assert_eq!(waiting.await.expect("ends").expect("reads")[0].id, "4-0");
-}
-
-#[tokio::test]
 async fn an_entry_that_was_given_to_a_call_that_was_given_up_is_returned() {
     let Some(server) = Server::start() else { return };
     let client = Client::connect(&format!("{}?timeout_ms=20000", server.url())).expect("connects");

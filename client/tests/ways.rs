@@ -407,6 +407,8 @@ async fn consumers(way: &Way) {
     let mut again = db.consumer("jobs", "workers", "a");
     assert_eq!(again.next().await.expect("reads")[0].id, "2-0");
     assert_eq!(again.next().await.expect("reads")[0].id, "3-0");
+    // A future that is dropped loses nothing.
+    assert!(tokio::time::timeout(Duration::from_millis(50), again.next()).await.is_err());
     let waiting = tokio::spawn(async move { again.next().await });
     tokio::time::sleep(Duration::from_millis(50)).await;
     db.call::<String>(("XADD", "jobs", "4-0", "n", 4)).await.expect("adds");
