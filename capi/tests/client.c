@@ -9,20 +9,11 @@
 #include <unistd.h>
 
 #include "polder_client.h"
+#include "check.h"
 
-static int checks;
 static const char *url;
 static pid_t server;
 static polder_client client;
-
-#define CHECK(truth)                                                                                        \
-    do {                                                                                                    \
-        checks++;                                                                                           \
-        if (!(truth)) {                                                                                     \
-            fprintf(stderr, "%s:%d: %s (last message: %s)\n", __FILE__, __LINE__, #truth, polder_message()); \
-            exit(1);                                                                                        \
-        }                                                                                                   \
-    } while (0)
 
 #define WORDS(...) (sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *)), words_of(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *), (const char *[]){__VA_ARGS__})
 

@@ -8,18 +8,9 @@
 #include <unistd.h>
 
 #include "polder_commands.h"
+#include "check.h"
 
-static int checks;
 static polder_memory memory;
-
-#define CHECK(truth)                                                                                        \
-    do {                                                                                                    \
-        checks++;                                                                                           \
-        if (!(truth)) {                                                                                     \
-            fprintf(stderr, "%s:%d: %s (last message: %s)\n", __FILE__, __LINE__, #truth, polder_message()); \
-            exit(1);                                                                                        \
-        }                                                                                                   \
-    } while (0)
 
 static int says(const polder_reply *reply, const char *text)
 {
