@@ -145,6 +145,20 @@ fn a_long_reply_comes_in_several_datagrams() {
 }
 
 #[test]
+fn a_list_of_all_keys_leaves_the_port_to_others() {
+    let house = House::open("");
+    let mut client = house.door.client();
+    for thousand in 0..30 {
+        let keys: Vec<String> = (0..1000).map(|key| format!("key:{thousand}:{key} v")).collect();
+        assert_eq!(client.ask(&format!("MSET {}", keys.join(" "))), "+OK");
+    }
+    // Longer than what may wait to be sent by a connection; over UDP all of it waits for the end.
+    assert_eq!(client.ask("CONFIG SET memcache-udp-reply-max 4mb"), "+OK");
+    house.guest().send(b"lru_crawler metadump all\r\n");
+    assert_eq!(house.guest().ask("mn\r\n"), "MN\r\n");
+}
+
+#[test]
 fn what_is_no_whole_request_is_dropped() {
     let house = House::open("");
     let mut guest = house.guest();

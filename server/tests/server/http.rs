@@ -437,6 +437,7 @@ fn a_body_has_one_command_or_many() {
     assert_eq!(web.ask("POST /resp", "", "*2\r\n$3\r\nGET\r\n$1\r\nn\r\nPING\r\n"), (200, "$1\r\n4\r\n+PONG\r\n".into()));
     assert_eq!(web.ask("POST /resp?protocol=3", "", "GET none\r\n"), (200, "_\r\n".into()));
     assert_eq!(web.ask("POST /resp", "", "*1\r\n$9").0, 400);
+    assert_eq!(web.ask("POST /resp", "", &"a\n".repeat(600_000)).0, 413);
     // A hundred commands are more than one batch.
     let hundred = format!("[{}]", vec![r#"["INCR","n"]"#; 100].join(","));
     assert!(web.ask("POST /js", "", &hundred).1.ends_with(",103,104]\n"));

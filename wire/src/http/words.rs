@@ -183,6 +183,14 @@ mod tests {
     }
 
     #[test]
+    fn a_body_has_so_many_words_at_most() {
+        let body = |words: usize| [b"[", "1,".repeat(words - 1).as_bytes(), b"1]"].concat();
+        assert!(read(&body(WORDS_MAX)).is_ok());
+        assert_eq!(read(&body(WORDS_MAX + 1)), Err(TOO_MANY));
+        assert_eq!(read(format!("[{}[]]", "[],".repeat(WORDS_MAX)).as_bytes()), Err(TOO_MANY));
+    }
+
+    #[test]
     fn what_is_no_command_says_why() {
         let cases: &[(&[u8], &str)] = &[
             (b"", NO_ARRAY),

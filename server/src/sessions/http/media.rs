@@ -137,6 +137,7 @@ mod tests {
     fn what_a_browser_may_run_is_known() {
         assert_eq!(stored(b"text/plain; charset=latin1"), Some(("text/plain; charset=latin1", false)));
         assert_eq!(stored(b"TEXT/HTML"), Some(("TEXT/HTML", true)));
+        assert_eq!(stored(b"text/plain;a=b, text/html").map(|(_, is_active)| is_active), Some(true), "browsers may take the last one");
         assert_eq!(stored(b"application/xhtml+xml"), Some(("application/xhtml+xml", true)));
         assert_eq!(stored(b"text/plain\r\nSet-Cookie: a=b"), None);
         assert_eq!((stored(b""), stored(b"\xff")), (None, None));
