@@ -8,6 +8,7 @@ mod circles;
 mod counts;
 mod english;
 mod floors;
+mod packages;
 mod ratchet;
 mod tally;
 mod tidy;
@@ -18,7 +19,7 @@ use std::process::{Command, ExitCode};
 use tally::{Clock, Tally};
 
 const USAGE: &str = "\
-cargo x check                 formatting, clippy, tidy, floors, documents, unit tests and transcripts
+cargo x check                 formatting, clippy, tidy, floors, packages, documents, unit tests and transcripts
 cargo x test [--long]         every layer, as `make test` runs it; or for as long as a release deserves
 cargo x english [--write]     where comments and documents break the rules of plain English; or lowers xtask/english.txt
 cargo x peers [--seed N] [--seconds N] [--sequences N] [--only NAME]
@@ -109,6 +110,7 @@ fn check(tally: &mut Tally) -> bool {
     tally.rule("tidy", || tidy::check(&root()));
     tally.rule("plain English", || english::check(&root()));
     tally.rule("floors", || floors::check(&root()));
+    tally.rule("packages", || packages::check(&root()));
     tally.cargo("clippy", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]);
     // One build for all that runs below: another choice of packages would have other features, and build every crate again.
     let built = tally.build("build of all tests", &["test", "--workspace", "--no-run", "--quiet"]);
