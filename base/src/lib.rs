@@ -8,6 +8,7 @@ mod literal;
 mod long_double;
 mod natural;
 pub mod number;
+pub mod options;
 pub mod reply;
 pub mod score;
 pub mod script;

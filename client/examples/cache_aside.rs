@@ -31,7 +31,7 @@ async fn price(client: &Client, database: &Database, product: u32) -> Result<Str
     }
     let price = database.price(product).await;
     // Only where there is none: another task may have put a newer one there meanwhile.
-    client.db(4).set::<bool>(&key, &price, SetOptions::new().if_absent().expiry(Expiry::Seconds(300))).await?;
+    client.db(4).set::<bool>(&key, &price, SetOptions::new().if_absent().expiry(Expiry::In(Duration::from_secs(300)))).await?;
     Ok(price)
 }
 

@@ -5,7 +5,7 @@
 //! ```
 use std::time::Duration;
 
-use polder_client::{Client, Db, Error, TrimOptions};
+use polder_client::{Client, Db, Error, Trim, XaddOptions};
 
 /// Does jobs until there is none for a while. `most` is how many it finishes before it stops with one in its hands.
 async fn work(db: Db, name: &'static str, most: usize) -> Result<usize, Error> {
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Error> {
     db.del::<i64>(["jobs", "done"]).await?;
     for job in 0..30 {
         // The oldest jobs go when there are more than some thousands.
-        db.xadd::<String>("jobs", (TrimOptions::to_length(10_000).roughly(), "*", "job", job)).await?;
+        db.xadd::<String>("jobs", (XaddOptions::new().trim(Trim::maxlen(10_000).roughly()), "job", job)).await?;
     }
     let (ann, bob, tired) = tokio::join!(work(db.clone(), "ann", 30), work(db.clone(), "bob", 30), work(db.clone(), "tired", 2));
     let again = work(db.clone(), "tired", 30).await?;

@@ -75,10 +75,13 @@ pub use condition::{Committed, Condition, Conditional};
 pub use consumer::{Consumer, Entry};
 pub use error::{Error, Stage, TimedOut};
 pub use options::{Endpoint, Options, Policy, QueueLimits, TlsOptions, Transport};
+#[doc(inline)]
+pub use polder_base::options::{
+    Aggregate, ExpireIf, Expiry, HsetexOptions, LposOptions, ScanOptions, SetOptions, Trim, XaddOptions, ZaddOptions, ZcombineOptions,
+};
 pub use scan::Scan;
 pub use script::Script;
 pub use signal::Signal;
 pub use stats::{ClientStats, Traffic};
 pub use subscribe::{Event, Subscription};
 pub use value::{FromValue, Value};
-pub use words::{Expiry, SetOptions, TrimOptions, ZaddOptions};

@@ -546,10 +546,11 @@ async fn every_command_has_a_method_of_what_sends_calls() {
     let db = client.db(3);
     db.set::<()>("k", "v", ("EX", 60)).await.expect("sets");
     assert_eq!(db.get::<Option<String>>("k").await.expect("reads"), Some("v".into()));
-    let set = |value: &'static str, more: SetOptions| db.set::<Value>("o", value, more);
-    assert_eq!(set("one", SetOptions::new().if_absent().expiry(Expiry::Seconds(60))).await.expect("sets"), Value::Status("OK".into()));
-    assert_eq!(set("two", SetOptions::new().expiry(Expiry::Keep).get()).await.expect("sets"), Value::Bulk("one".into()));
-    assert_eq!(set("three", SetOptions::new().if_absent()).await.expect("is there"), Value::Null);
+    let once = SetOptions::new().if_absent().expiry(Expiry::In(Duration::from_secs(60)));
+    assert_eq!(db.set::<Value>("o", "one", once).await.expect("sets"), Value::Status("OK".into()));
+    assert_eq!(db.set::<Value>("o", "two", ("GET", Expiry::Keep)).await.expect("sets"), Value::Bulk("one".into()));
+    assert!(db.pttl::<i64>("o").await.expect("reads") > 50_000, "the expiry was kept");
+    assert_eq!(db.set::<Value>("o", "three", once).await.expect("is there"), Value::Null);
     assert_eq!(db.zadd::<i64>("z", (ZaddOptions::new().count_changed(), [(1.5, "a"), (2.0, "b")])).await.expect("adds"), 2);
     assert_eq!(db.incrbyfloat::<f64>("f", 1.5).await.expect("adds"), 1.5);
     assert_eq!(db.hset::<i64>("h", [("a", 1), ("b", 2)]).await.expect("sets"), 2);

@@ -172,7 +172,7 @@ async fn strings(way: &Way) {
     let db = way.client.db(1);
     db.set::<()>("k", "v", ("EX", 60)).await.expect("sets");
     assert!((59_000..=60_000).contains(&db.pttl::<i64>("k").await.expect("reads")));
-    let once = SetOptions::new().if_absent().expiry(Expiry::Seconds(30));
+    let once = SetOptions::new().if_absent().expiry(Expiry::In(Duration::from_secs(30)));
     assert!(!db.set::<bool>("k", "w", once).await.expect("is refused"));
     assert!(db.set::<bool>("lock", "me", once).await.expect("sets"));
     assert_eq!(db.append::<i64>("k", "al").await.expect("appends"), 3);

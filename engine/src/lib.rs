@@ -69,6 +69,10 @@ pub use database::{Alone, Database, Inside, Keys, Scope};
 pub use listener::Listener;
 #[doc(hidden)]
 pub use polder_base::Ref;
+#[doc(inline)]
+pub use polder_base::options::{
+    Aggregate, ExpireIf, Expiry, HsetexOptions, LposOptions, ScanOptions, SetOptions, Trim, XaddOptions, ZaddOptions, ZcombineOptions,
+};
 use polder_base::time::{coarse_ms, now_ms};
 #[doc(inline)]
 pub use polder_base::{Fault, Protocol, Reply};
@@ -79,8 +83,7 @@ use polder_runtime::scripting::Scripting;
 use polder_runtime::{Foresight, execute};
 use polder_table::Db;
 pub use typed::{
-    Aggregate, Claimed, End, ExpireIf, Expiry, Extreme, Field, FieldExpiry, HsetexOptions, Keyed, Lifetime, LposOptions, PendingEntry,
-    PendingSummary, ScanOptions, Scored, SetOptions, Side, Step, StreamEntry, StreamId, Trim, XaddOptions, ZaddOptions, ZcombineOptions,
+    Claimed, End, Extreme, Field, FieldExpiry, Keyed, Lifetime, PendingEntry, PendingSummary, Scored, Side, Step, StreamEntry, StreamId,
     Zrange,
 };
 // What the server and the tools need beside an embedder's part.

@@ -1,13 +1,13 @@
 //! Hashes.
 use std::time::{Duration, SystemTime};
 
+use polder_base::options::{ExpireIf, Expiry, HsetexOptions, Words, at_ms, in_ms};
 use polder_runtime::row_named;
 use polder_table::Stop;
 
 use crate::database::{Database, Scope};
 use crate::reply::Pairs;
-use crate::typed::options::{ExpireIf, Expiry, Lifetime, at_ms, in_ms};
-use crate::typed::words::{Fill, Words};
+use crate::typed::options::Lifetime;
 
 /// A field and its value.
 pub type Field = (Vec<u8>, Vec<u8>);
@@ -36,54 +36,6 @@ impl FieldExpiry {
             -1 => FieldExpiry::Endless,
             _ => FieldExpiry::Absent,
         }
-    }
-}
-
-/// What is optional in HSETEX, for [`Database::hsetex`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct HsetexOptions {
-    condition: Option<&'static str>,
-    expiry: Expiry,
-}
-
-impl Default for HsetexOptions {
-    fn default() -> Self {
-        HsetexOptions { condition: None, expiry: Expiry::Never }
-    }
-}
-
-impl HsetexOptions {
-    /// No condition, and no expiry.
-    #[must_use]
-    pub fn new() -> HsetexOptions {
-        HsetexOptions::default()
-    }
-
-    /// `FNX`: only if none of the fields is there.
-    #[must_use]
-    pub fn if_absent(self) -> HsetexOptions {
-        HsetexOptions { condition: Some("FNX"), ..self }
-    }
-
-    /// `FXX`: only if all of the fields are there.
-    #[must_use]
-    pub fn if_present(self) -> HsetexOptions {
-        HsetexOptions { condition: Some("FXX"), ..self }
-    }
-
-    /// When the fields expire; without it, never.
-    #[must_use]
-    pub fn expiry(self, expiry: Expiry) -> HsetexOptions {
-        HsetexOptions { expiry, ..self }
-    }
-}
-
-impl Fill for HsetexOptions {
-    fn fill<'w>(&'w self, words: &mut Words<'w>) {
-        if let Some(condition) = self.condition {
-            words.bytes(condition);
-        }
-        self.expiry.fill_set(words);
     }
 }
 

@@ -1,12 +1,12 @@
 //! Keys of every type: whether they are there, when they expire, what they hold.
 use std::time::{Duration, SystemTime};
 
+use polder_base::options::{ExpireIf, Words, at_ms, in_ms};
 use polder_runtime::row_named;
 use polder_table::Stop;
 
 use crate::database::{Database, Scope};
-use crate::typed::options::{ExpireIf, Lifetime, at_ms, in_ms};
-use crate::typed::words::Words;
+use crate::typed::options::Lifetime;
 
 /// # Keys of every type
 ///

@@ -1,9 +1,9 @@
 //! Sets.
+use polder_base::options::Words;
 use polder_runtime::row_named;
 use polder_table::Stop;
 
 use crate::database::{Database, Scope};
-use crate::typed::words::Words;
 
 /// # Sets
 ///

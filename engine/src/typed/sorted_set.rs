@@ -1,17 +1,17 @@
 //! Sorted sets.
 use std::ops::RangeBounds;
 
+use polder_base::options::{Words, ZaddOptions, ZcombineOptions};
 use polder_runtime::row_named;
 use polder_table::Stop;
 
 use crate::database::{Database, Scope};
 use crate::typed::options::Keyed;
-use crate::typed::words::Words;
 
 mod combine;
 mod options;
 
-pub use options::{Aggregate, Extreme, ZaddOptions, ZcombineOptions, Zrange};
+pub use options::{Extreme, Zrange};
 use options::{lex_ends, score_ends};
 
 /// A member and its score.

@@ -1,18 +1,18 @@
 //! Streams.
 use std::ops::RangeBounds;
 
+use polder_base::options::{Trim, Words, XaddOptions};
 use polder_runtime::row_named;
 use polder_table::Stop;
 
 use crate::database::{Database, Scope};
 use crate::reply::Pairs;
 use crate::typed::options::Keyed;
-use crate::typed::words::Words;
 
 mod group;
 mod shapes;
 
-pub use shapes::{Claimed, PendingEntry, PendingSummary, StreamEntry, StreamId, Trim, XaddOptions};
+pub use shapes::{Claimed, PendingEntry, PendingSummary, StreamEntry, StreamId};
 use shapes::{id_ends, id_texts};
 
 /// # Streams

@@ -2,11 +2,11 @@
 use std::ops::RangeBounds;
 use std::time::Duration;
 
+use polder_base::options::in_ms;
 use polder_runtime::row_named;
 use polder_table::Stop;
 
 use super::{Claimed, Database, Keyed, Pairs, PendingEntry, PendingSummary, Scope, StreamEntry, StreamId, Words, id_ends, id_texts};
-use crate::typed::options::in_ms;
 
 /// # Groups of consumers
 ///

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::answer::Item;
 use crate::reply::{FromItem, FromScalar, Pairs, Scalar};
-use crate::typed::words::{Fill, Words};
 
 /// The id of an entry: `1700000000000-0` is the first one of that millisecond.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -75,84 +74,6 @@ impl FromItem for StreamEntry {
     fn from_item(item: Item<'_>) -> Option<StreamEntry> {
         let (id, fields): (StreamId, Pairs<_, _>) = FromItem::from_item(item)?;
         Some(StreamEntry { id, fields: fields.0 })
-    }
-}
-
-/// What a stream is limited to, for [`Database::xtrim`](crate::Database::xtrim) and [`XaddOptions`].
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Trim {
-    what: &'static str,
-    threshold: String,
-    exact: bool,
-}
-
-impl Trim {
-    /// `MAXLEN`: to the newest of this number.
-    #[must_use]
-    pub fn maxlen(entries: u64) -> Trim {
-        Trim { what: "MAXLEN", threshold: entries.to_string(), exact: true }
-    }
-
-    /// `MINID`: to the entries from this id on.
-    #[must_use]
-    pub fn minid(id: StreamId) -> Trim {
-        Trim { what: "MINID", threshold: id.to_string(), exact: true }
-    }
-
-    /// `~`: may leave more where that is cheaper.
-    #[must_use]
-    pub fn roughly(self) -> Trim {
-        Trim { exact: false, ..self }
-    }
-}
-
-impl Fill for Trim {
-    fn fill<'w>(&'w self, words: &mut Words<'w>) {
-        words.bytes(self.what).bytes(if self.exact { "=" } else { "~" }).bytes(&self.threshold);
-    }
-}
-
-/// What is optional in XADD, for [`Database::xadd_with`](crate::Database::xadd_with).
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct XaddOptions {
-    id: Option<String>,
-    only_there: bool,
-    trim: Option<Trim>,
-}
-
-impl XaddOptions {
-    /// An id of the clock, and no limit.
-    #[must_use]
-    pub fn new() -> XaddOptions {
-        XaddOptions::default()
-    }
-
-    /// An id that is higher than those before.
-    #[must_use]
-    pub fn id(self, id: StreamId) -> XaddOptions {
-        XaddOptions { id: Some(id.to_string()), ..self }
-    }
-
-    /// `NOMKSTREAM`: only if the stream is there.
-    #[must_use]
-    pub fn if_present(self) -> XaddOptions {
-        XaddOptions { only_there: true, ..self }
-    }
-
-    /// Removes old entries at the same time.
-    #[must_use]
-    pub fn trim(self, trim: Trim) -> XaddOptions {
-        XaddOptions { trim: Some(trim), ..self }
-    }
-}
-
-impl Fill for XaddOptions {
-    fn fill<'w>(&'w self, words: &mut Words<'w>) {
-        words.flag(self.only_there, "NOMKSTREAM");
-        if let Some(trim) = &self.trim {
-            words.options(trim);
-        }
-        words.bytes(self.id.as_deref().unwrap_or("*"));
     }
 }
 
