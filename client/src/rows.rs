@@ -52,7 +52,7 @@ const NAME_BYTES_MAX: usize = 32;
 pub(crate) fn traits(request: &[u8]) -> Result<Traits, Error> {
     let mut words = Words { rest: request };
     let first = words.next().ok_or_else(|| Error::usage("a call without words cannot be sent; name a command"))?;
-    let Some(facts) = facts(first, words.clone().next()) else {
+    let Some(facts) = facts(first, || words.clone().next()) else {
         // Modules and newer servers have commands that no table knows.
         return Ok(Traits { moves: true, ..Traits::SINGLE });
     };
@@ -132,15 +132,19 @@ pub(crate) fn slot_of(key: &[u8]) -> u16 {
 fn each_key<'r>(words: &[&'r [u8]], mut visit: impl FnMut(&'r [u8])) {
     let [first, rest @ ..] = words else { return };
     let second = rest.first().copied();
-    let is_keyed = facts(first, second).is_some_and(|facts| facts & KEYED != 0);
+    let is_keyed = facts(first, || second).is_some_and(|facts| facts & KEYED != 0);
     // The channel of a shard is no key, but lies in a slot as one does.
     if is_keyed || first.eq_ignore_ascii_case(b"SPUBLISH") {
         return second.into_iter().for_each(visit);
     }
-    let places = named(first, second, |name| {
-        let at = table::KEYS.binary_search_by(|(known, _)| known.as_bytes().cmp(name)).ok()?;
-        Some(table::KEYS[at].1)
-    });
+    let places = named(
+        first,
+        || second,
+        |name| {
+            let at = table::KEYS.binary_search_by(|(known, _)| known.as_bytes().cmp(name.as_bytes())).ok()?;
+            Some(table::KEYS[at].1)
+        },
+    );
     for place in places.unwrap_or_default() {
         if let Some((start, end, step)) = place.reach(words) {
             words[start..end].iter().step_by(step.max(1)).for_each(|key| visit(key));
@@ -181,7 +185,7 @@ impl Place {
 /// What stands behind the first of framed requests.
 fn behind(requests: &[u8]) -> &[u8] {
     let mut words = Words { rest: requests };
-    let count = words.line().and_then(|line| std::str::from_utf8(&line[1..]).ok()?.parse::<usize>().ok());
+    let count = words.number();
     for _ in 0..count.unwrap_or(0) {
         words.next();
     }
@@ -217,31 +221,96 @@ fn instead(name: &[u8]) -> String {
     format!("{name} cannot be called on a shared connection: {way}")
 }
 
-fn facts(first: &[u8], second: Option<&[u8]>) -> Option<u8> {
+fn facts<'r>(first: &[u8], second: impl FnOnce() -> Option<&'r [u8]>) -> Option<u8> {
     named(first, second, lookup)
 }
 
 /// Looks a command up by its first word, or by its first two.
-fn named<T>(first: &[u8], second: Option<&[u8]>, lookup: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
-    let mut name = [0; NAME_BYTES_MAX];
-    let mut len = first.len();
-    name.get_mut(..len)?.copy_from_slice(first);
-    name[..len].make_ascii_uppercase();
-    let alone = lookup(&name[..len]);
-    if alone.is_some() {
-        return alone;
+#[inline]
+fn named<'r, T>(first: &[u8], second: impl FnOnce() -> Option<&'r [u8]>, lookup: impl Fn(&Name) -> Option<T>) -> Option<T> {
+    let mut name = Name::new(first)?;
+    if let Some(alone) = lookup(&name) {
+        return Some(alone);
     }
-    let second = second?;
-    *name.get_mut(len)? = b'|';
-    name.get_mut(len + 1..len + 1 + second.len())?.copy_from_slice(second);
-    len += 1 + second.len();
-    name[..len].make_ascii_uppercase();
-    lookup(&name[..len])
+    name.add(b"|")?;
+    name.add(second()?)?;
+    lookup(&name)
 }
 
-fn lookup(name: &[u8]) -> Option<u8> {
-    let at = table::FACTS.binary_search_by(|(known, _)| known.as_bytes().cmp(name)).ok()?;
-    Some(table::FACTS[at].1)
+/// A command's name in upper case.
+struct Name {
+    /// Zeros behind it.
+    bytes: [u8; NAME_BYTES_MAX],
+    len: usize,
+}
+
+impl Name {
+    #[inline]
+    fn new(word: &[u8]) -> Option<Name> {
+        let mut name = Name { bytes: [0; NAME_BYTES_MAX], len: 0 };
+        name.add(word)?;
+        Some(name)
+    }
+
+    #[inline]
+    fn add(&mut self, word: &[u8]) -> Option<()> {
+        self.bytes.get_mut(self.len..self.len + word.len())?.copy_from_slice(word);
+        // All of them: the compiler does it in one step.
+        self.bytes.make_ascii_uppercase();
+        self.len += word.len();
+        Some(())
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// Where the search for it begins in [`INDEX`].
+    const fn place(bytes: &[u8; NAME_BYTES_MAX]) -> usize {
+        let (mut mixed, mut at) = (0u64, 0);
+        while at < NAME_BYTES_MAX {
+            let word = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3], bytes[at + 4], bytes[at + 5], bytes[at + 6], bytes[at + 7]];
+            mixed = mixed.rotate_left(23) ^ u64::from_le_bytes(word);
+            at += 8;
+        }
+        // Fibonacci hashing: the upper bits of the product.
+        (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize
+    }
+}
+
+/// Places in [`INDEX`], as many as ten bits name.
+const PLACES: usize = 1024;
+const EMPTY: u16 = u16::MAX;
+
+/// Where a name stands in [`table::FACTS`]: at its place, or at the next one that another name has not taken before.
+static INDEX: [u16; PLACES] = {
+    assert!(table::FACTS.len() <= PLACES / 2, "make PLACES larger, and the shift of Name::place smaller");
+    let (mut index, mut number) = ([EMPTY; PLACES], 0);
+    while number < table::FACTS.len() {
+        let (text, mut bytes, mut at) = (table::FACTS[number].0.as_bytes(), [0; NAME_BYTES_MAX], 0);
+        while at < text.len() {
+            bytes[at] = text[at];
+            at += 1;
+        }
+        let mut place = Name::place(&bytes);
+        while index[place] != EMPTY {
+            place = (place + 1) % PLACES;
+        }
+        index[place] = number as u16;
+        number += 1;
+    }
+    index
+};
+
+fn lookup(name: &Name) -> Option<u8> {
+    let mut place = Name::place(&name.bytes);
+    loop {
+        let (known, facts) = table::FACTS.get(usize::from(INDEX[place]))?;
+        if known.as_bytes() == name.as_bytes() {
+            return Some(*facts);
+        }
+        place = (place + 1) % PLACES;
+    }
 }
 
 /// The words of a request that the client has framed itself.
@@ -255,21 +324,27 @@ impl<'r> Iterator for Words<'r> {
 
     fn next(&mut self) -> Option<&'r [u8]> {
         if self.rest.first() == Some(&b'*') {
-            self.line()?;
+            self.number()?;
         }
-        let len = std::str::from_utf8(&self.line()?[1..]).ok()?.parse::<usize>().ok()?;
+        let len = self.number()?;
         let word = self.rest.get(..len)?;
         self.rest = self.rest.get(len + 2..)?;
         Some(word)
     }
 }
 
-impl<'r> Words<'r> {
-    fn line(&mut self) -> Option<&'r [u8]> {
-        let end = self.rest.iter().position(|byte| *byte == b'\r')?;
-        let line = &self.rest[..end];
-        self.rest = self.rest.get(end + 2..)?;
-        Some(line)
+impl Words<'_> {
+    /// The number of a line such as `$12`.
+    fn number(&mut self) -> Option<usize> {
+        let mut number = 0usize;
+        for (at, byte) in self.rest.iter().enumerate().skip(1) {
+            if *byte == b'\r' {
+                self.rest = self.rest.get(at + 2..)?;
+                return Some(number);
+            }
+            number = number.checked_mul(10)?.checked_add(usize::from(byte.wrapping_sub(b'0')))?;
+        }
+        None
     }
 }
 
@@ -288,6 +363,18 @@ mod tests {
     fn the_table_is_sorted_and_its_names_fit() {
         assert!(table::FACTS.is_sorted_by(|one, other| one.0 < other.0));
         assert!(table::FACTS.iter().all(|(name, _)| name.len() <= NAME_BYTES_MAX));
+    }
+
+    #[test]
+    fn each_command_of_the_table_is_found() {
+        for (name, facts) in table::FACTS {
+            let (first, second) = name.split_once('|').map_or((*name, None), |(first, second)| (first, Some(second.as_bytes())));
+            assert_eq!(super::facts(first.to_lowercase().as_bytes(), || second), Some(*facts), "{name}");
+        }
+        let longest = [b'X'; NAME_BYTES_MAX + 1];
+        for unknown in [&b""[..], b"GE", b"GETS", &longest[1..], &longest] {
+            assert_eq!(super::facts(unknown, || Some(b"HELP")), None, "{unknown:?}");
+        }
     }
 
     #[test]
