@@ -28,7 +28,8 @@ pub enum Endpoint {
         port: u16,
     },
     Unix(PathBuf),
-    /// Sentinels that are asked which server is the master of this name. User and password are those of the master.
+    /// Sentinels that are asked which server is the master of this name. User and password are those of the master;
+    /// [`Options::sentinel_login`] has those of the sentinels.
     Sentinel {
         sentinels: Vec<(String, u16)>,
         master: String,
@@ -94,6 +95,8 @@ pub struct Options {
     /// The ACL user; `None` with a password means the default user.
     pub user: Option<String>,
     pub password: Option<String>,
+    /// The ACL user and the password of the sentinels, where they want one; `None` as user means the default user.
+    pub sentinel_login: Option<(Option<String>, String)>,
     /// The database of [`Client::call`](crate::Client::call).
     pub database: u32,
     /// The name that CLIENT LIST shows.
@@ -137,11 +140,12 @@ pub enum Transport {
 impl std::fmt::Debug for Options {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Options { endpoint, user, password, database, name, connect_timeout, timeout, policy, queue, .. } = self;
-        let Options { backoff_min, backoff_max, ping_interval, tls, cache, transport, .. } = self;
+        let Options { sentinel_login, backoff_min, backoff_max, ping_interval, tls, cache, transport, .. } = self;
         out.debug_struct("Options")
             .field("endpoint", endpoint)
             .field("user", user)
             .field("password", &password.as_ref().map(|_| "***"))
+            .field("sentinel_login", &sentinel_login.as_ref().map(|(user, _)| (user, "***")))
             .field("database", database)
             .field("name", name)
             .field("connect_timeout", connect_timeout)
@@ -164,6 +168,7 @@ impl Default for Options {
             endpoint: Endpoint::Tcp { host: "127.0.0.1".into(), port: PORT },
             user: None,
             password: None,
+            sentinel_login: None,
             database: 0,
             name: None,
             connect_timeout: Duration::from_secs(5),
@@ -303,6 +308,8 @@ fn option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
         "queue_calls_max" => options.queue.calls_max = number(name, value)?,
         "queue_bytes_max" => options.queue.bytes_max = number(name, value)?,
         "cache_bytes_max" => options.cache = Some(CacheOptions { bytes_max: number(name, value)?, tracking: Tracking::Default }),
+        "sentinel_user" => sentinel_login(options, name)?.0 = Some(value.to_owned()),
+        "sentinel_password" => sentinel_login(options, name)?.1 = value.to_owned(),
         "tls_ca" => tls(options, name)?.ca = Some(value.to_owned()),
         "tls_cert" => tls(options, name)?.certificate = Some(value.to_owned()),
         "tls_key" => tls(options, name)?.key = Some(value.to_owned()),
@@ -330,11 +337,18 @@ fn option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
             }
         }
         _ => {
-            let known = "db, name, timeout_ms, connect_timeout_ms, ping_interval_ms, queue_calls_max, queue_bytes_max, cache_bytes_max, policy, transport, create, tls_ca, tls_cert, tls_key";
+            let known = "db, name, timeout_ms, connect_timeout_ms, ping_interval_ms, queue_calls_max, queue_bytes_max, cache_bytes_max, policy, transport, create, sentinel_user, sentinel_password, tls_ca, tls_cert, tls_key";
             return Err(Error::usage(format!("the URL's option '{name}' is unknown; there are {known}")));
         }
     }
     Ok(())
+}
+
+fn sentinel_login<'o>(options: &'o mut Options, name: &str) -> Result<&'o mut (Option<String>, String), Error> {
+    match options.endpoint {
+        Endpoint::Sentinel { .. } => Ok(options.sentinel_login.get_or_insert_default()),
+        _ => Err(Error::usage(format!("the URL's option '{name}' is for sentinels: begin the URL with redis-sentinel://"))),
+    }
 }
 
 fn tls<'o>(options: &'o mut Options, name: &str) -> Result<&'o mut TlsOptions, Error> {
@@ -376,6 +390,8 @@ mod tests {
     fn no_text_shows_a_password() {
         let options = read("redis://user:s3cret@example");
         assert!(!format!("{options:?}").contains("s3cret"));
+        let options = read("redis-sentinel://a/main?sentinel_password=s3cret");
+        assert!(!format!("{options:?}").contains("s3cret"));
         let wrong = [
             "valkey://:s3cret@host",
             "redis://user:%s3cret@host",
@@ -405,6 +421,10 @@ mod tests {
         let sentinels = vec![("a".to_owned(), 26379), ("::1".to_owned(), 7000)];
         assert_eq!((found.endpoint, found.database), (Endpoint::Sentinel { sentinels, master: "main".into(), replica: false }, 3));
         assert_eq!(found.password.as_deref(), Some("pw"));
+        assert_eq!(found.sentinel_login, None);
+        let login = |url| read(url).sentinel_login;
+        assert_eq!(login("redis-sentinel://a/main?sentinel_password=p%26w"), Some((None, "p&w".into())));
+        assert_eq!(login("redis-sentinel://a/main?sentinel_user=al&sentinel_password=pw"), Some((Some("al".into()), "pw".into())));
         let tls = TlsOptions { ca: Some("/ca.pem".into()), ..TlsOptions::default() };
         assert_eq!(read("rediss://h:7000?tls_ca=/ca.pem").tls, Some(tls));
         assert_eq!(read("redis://h").tls, None);
@@ -420,6 +440,7 @@ mod tests {
             ("redis-sentinel://h", "MASTER"),
             ("rediss-sentinel://h", "MASTER"),
             ("redis://h?tls_ca=/ca.pem", "rediss://"),
+            ("redis://h?sentinel_password=x", "redis-sentinel://"),
             ("redis://h?name=%4", "%25"),
         ] {
             let error = url.parse::<Options>().unwrap_err().to_string();

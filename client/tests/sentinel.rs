@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use polder_client::Client;
+use polder_client::{Client, Error};
 
 /// Processes and files of the test's own.
 struct Group {
@@ -36,7 +36,11 @@ fn free_port() -> u16 {
 }
 
 fn ask(port: u16, words: &[&str]) -> String {
-    let output = Command::new("redis-cli").args(["-p", &port.to_string()]).args(words).output();
+    ask_as("", port, words)
+}
+
+fn ask_as(password: &str, port: u16, words: &[&str]) -> String {
+    let output = Command::new("redis-cli").env("REDISCLI_AUTH", password).args(["-p", &port.to_string()]).args(words).output();
     output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
 }
 
@@ -48,24 +52,73 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_client_follows_the_master_that_sentinel_names() {
-    let folder = std::env::temp_dir().join(format!("polder-client-sentinel-{}", std::process::id()));
+/// The ports of a master, its replica, and the sentinel that watches them.
+struct Ports {
+    master: u16,
+    replica: u16,
+    sentinel: u16,
+}
+
+/// Starts them. With passwords, `sentinel` and `server` are those of the sentinel and of the two servers. `None` where redis-server
+/// is not installed.
+fn watched(name: &str, sentinel_password: &str, server_password: &str) -> Option<(Group, Ports)> {
+    let folder = std::env::temp_dir().join(format!("polder-client-sentinel-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let mut group = Group { children: Vec::new(), folder };
-    let (first, second, sentinel) = (free_port(), free_port(), free_port());
-    let text = format!(
-        "port {sentinel}\nsentinel monitor main 127.0.0.1 {first} 1\nsentinel down-after-milliseconds main 500\nsentinel failover-timeout main 3000\n"
+    let ports = Ports { master: free_port(), replica: free_port(), sentinel: free_port() };
+    let Ports { master, replica, sentinel } = ports;
+    let mut text = format!(
+        "port {sentinel}\nsentinel monitor main 127.0.0.1 {master} 1\nsentinel down-after-milliseconds main 500\nsentinel failover-timeout main 3000\n"
     );
-    std::fs::write(group.folder.join("sentinel.conf"), text).expect("a file");
-    if !group.start(&["--port", &first.to_string(), "--save", ""]) {
-        eprintln!("redis-server is not installed: not tested");
-        return;
+    if !sentinel_password.is_empty() {
+        text.push_str(&format!("requirepass {sentinel_password}\nsentinel auth-pass main {server_password}\n"));
     }
-    group.start(&["--port", &second.to_string(), "--save", "", "--replicaof", "127.0.0.1", &first.to_string()]);
-    wait_until("the replica has its master's data", || ask(second, &["INFO", "replication"]).contains("master_link_status:up"));
+    std::fs::write(group.folder.join("sentinel.conf"), text).expect("a file");
+    let passwords = ["--requirepass", server_password, "--masterauth", server_password];
+    if !group.start(&[&["--port", &master.to_string(), "--save", ""], &passwords[..]].concat()) {
+        eprintln!("redis-server is not installed: not tested");
+        return None;
+    }
+    let follows = ["--port", &replica.to_string(), "--save", "", "--replicaof", "127.0.0.1", &master.to_string()];
+    group.start(&[&follows, &passwords[..]].concat());
+    let has_data = || ask_as(server_password, replica, &["INFO", "replication"]).contains("master_link_status:up");
+    wait_until("the replica has its master's data", has_data);
     group.start(&["sentinel.conf", "--sentinel"]);
-    wait_until("the sentinel knows the replica", || ask(sentinel, &["SENTINEL", "REPLICAS", "main"]).contains("master-link-status\nok"));
+    let knows = || ask_as(sentinel_password, sentinel, &["SENTINEL", "REPLICAS", "main"]).contains("master-link-status\nok");
+    wait_until("the sentinel knows the replica", knows);
+    Some((group, ports))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_and_servers_have_passwords_of_their_own() {
+    let Some((_group, ports)) = watched("passwords", "watch", "serve") else { return };
+    let Ports { master, replica, sentinel } = ports;
+    let place = format!("redis-sentinel://:serve@127.0.0.1:{sentinel}/main");
+    let url = format!("{place}?sentinel_password=watch");
+    let user = format!("{place}?sentinel_user=default&sentinel_password=watch");
+    let port_of = |info: String| info.lines().find_map(|line| line.strip_prefix("tcp_port:")?.trim().parse::<u16>().ok());
+    for client in [
+        Client::connect(&url).expect("connects"),
+        Client::connect_in_thread(&url).expect("starts"),
+        Client::connect(&user).expect("connects"),
+    ] {
+        assert_eq!(port_of(client.db(0).info("server").await.expect("asks")), Some(master));
+        client.db(0).set::<()>("k", "v", ()).await.expect("sets");
+        wait_until("the replica has what was written", || ask_as("serve", replica, &["GET", "k"]).trim() == "v");
+        assert_eq!(client.db(0).from_replica().get::<String>("k").await.expect("reads"), "v");
+    }
+    assert!(ask_as("serve", replica, &["INFO", "commandstats"]).contains("cmdstat_get:calls"), "the replica was read");
+    // Without the password, or with a wrong one, the error comes at once and says where to look.
+    for wrong in [place.clone(), format!("{place}?sentinel_password=wrong")] {
+        let error = Client::connect(&wrong).expect("starts").db(0).get::<Option<String>>("k").await.unwrap_err();
+        assert!(matches!(&error, Error::NotSent(text) if text.contains("sentinel_password")), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_follows_the_master_that_sentinel_names() {
+    let Some((mut group, ports)) = watched("failover", "", "") else { return };
+    let Ports { master: first, replica: second, sentinel } = ports;
 
     // The first sentinel does not exist: the second one is asked.
     let url = format!("redis-sentinel://127.0.0.1:{},127.0.0.1:{sentinel}/main?timeout_ms=30000", free_port());

@@ -19,13 +19,15 @@ use crate::options::{Endpoint, Options};
 /// The master that the sentinels of the options name: its host, as TLS is to check it, and its address.
 ///
 /// # Errors
-/// Why the last sentinel that was asked could not name one.
+/// Why the last sentinel that was asked could not name one. [`io::ErrorKind::InvalidData`] if each refused the log-in, so that the
+/// next attempt would end the same way.
 pub(crate) fn find(options: &Options, secrets: &Secrets) -> io::Result<(String, SocketAddr)> {
     let Endpoint::Sentinel { sentinels, master, replica } = &options.endpoint else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the endpoint names no sentinels"));
     };
     let until = Instant::now() + options.connect_timeout;
     let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no sentinel is named");
+    let mut all_refuse = true;
     for (at, (host, port)) in sentinels.iter().enumerate() {
         // A sentinel that does not reply leaves time for the others.
         let share = until.saturating_duration_since(Instant::now()) / (sentinels.len() - at) as u32;
@@ -35,7 +37,11 @@ pub(crate) fn find(options: &Options, secrets: &Secrets) -> io::Result<(String, 
         }
         match ask_one(options, secrets, sentinel, master, share) {
             Ok(found) => return Ok(found),
-            Err(error) => last = io::Error::new(error.kind(), format!("sentinel {host}:{port}: {error}")),
+            Err(error) => {
+                all_refuse &= error.kind() == io::ErrorKind::InvalidData;
+                let kind = if all_refuse { io::ErrorKind::InvalidData } else { io::ErrorKind::Other };
+                last = io::Error::new(kind, format!("sentinel {host}:{port}: {error}"));
+            }
         }
     }
     Err(last)
@@ -48,12 +54,9 @@ fn ask_one(
     master: &str,
     timeout: Duration,
 ) -> io::Result<(String, SocketAddr)> {
-    let mut request = Vec::new();
-    args::encode(&("SENTINEL", "GET-MASTER-ADDR-BY-NAME", master), &mut request);
-    let reply = converse(secrets, sentinel, &request, 1, timeout)?;
-    let (host, address) = match &reply[..] {
-        [Value::Array(words)] => named(words).ok_or_else(|| unusable(format!("it named no address but {words:?}")))?,
-        [Value::Null] => return Err(unusable(format!("it knows no master '{master}'"))),
+    let (host, address) = match ask_sentinel(options, secrets, sentinel, &("SENTINEL", "GET-MASTER-ADDR-BY-NAME", master), timeout)? {
+        Value::Array(words) => named(&words).ok_or_else(|| unusable(format!("it named no address but {words:?}")))?,
+        Value::Null => return Err(unusable(format!("it knows no master '{master}'"))),
         other => return Err(unusable(format!("it replied {other:?}"))),
     };
     match ask(options, secrets, (&host, address.port()), &"ROLE", timeout)? {
@@ -72,10 +75,9 @@ fn replica_of(
     master: &str,
     timeout: Duration,
 ) -> io::Result<Option<(String, SocketAddr)>> {
-    let mut request = Vec::new();
-    args::encode(&("SENTINEL", "REPLICAS", master), &mut request);
-    let replies = converse(secrets, sentinel, &request, 1, timeout)?;
-    let [Value::Array(replicas)] = &replies[..] else { return Ok(None) };
+    let Value::Array(replicas) = ask_sentinel(options, secrets, sentinel, &("SENTINEL", "REPLICAS", master), timeout)? else {
+        return Ok(None);
+    };
     let first = RandomState::new().hash_one(0u8) as usize;
     for at in 0..replicas.len() {
         let Value::Array(fields) = &replicas[(first.wrapping_add(at)) % replicas.len()] else { continue };
@@ -108,13 +110,51 @@ pub(crate) fn ask(
     question: &dyn args::Args,
     timeout: Duration,
 ) -> io::Result<Value> {
-    let (mut request, mut replies) = (Vec::new(), 1);
-    if let Some(password) = options.password.as_deref() {
-        args::encode(&("AUTH", options.user.as_deref(), password), &mut request);
-        replies += 1;
+    let login = options.password.as_deref().map(|password| (options.user.as_deref(), password));
+    Ok(ask_as(login, secrets, server, question, timeout)?.0)
+}
+
+/// Logs in to a sentinel and asks it one thing.
+///
+/// # Errors
+/// When it refuses.
+fn ask_sentinel(
+    options: &Options,
+    secrets: &Secrets,
+    sentinel: (&str, u16),
+    question: &dyn args::Args,
+    timeout: Duration,
+) -> io::Result<Value> {
+    let login = options.sentinel_login.as_ref().map(|(user, password)| (user.as_deref(), &password[..]));
+    match ask_as(login, secrets, sentinel, question, timeout)? {
+        // A sentinel that wants no password refuses to be told one, and replies to the question.
+        (Value::Error(text), logged_in) => {
+            let why = if let Some(Value::Error(why)) = logged_in { why } else { text };
+            let why = String::from_utf8_lossy(&why);
+            let is_final = ["NOAUTH", "WRONGPASS", "NOPERM"].iter().any(|code| why.starts_with(code));
+            let kind = if is_final { io::ErrorKind::InvalidData } else { io::ErrorKind::Other };
+            Err(io::Error::new(kind, format!("{why} (check the URL's options sentinel_user and sentinel_password)")))
+        }
+        (reply, _) => Ok(reply),
     }
-    args::encode(&question, &mut request);
-    converse(secrets, server, &request, replies, timeout)?.pop().ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+/// The reply to a question, and that to the log-in before it.
+fn ask_as(
+    login: Option<(Option<&str>, &str)>,
+    secrets: &Secrets,
+    server: (&str, u16),
+    question: &dyn args::Args,
+    timeout: Duration,
+) -> io::Result<(Value, Option<Value>)> {
+    let mut requests = Vec::new();
+    if let Some((user, password)) = login {
+        args::encode(&("AUTH", user, password), &mut requests);
+    }
+    args::encode(&question, &mut requests);
+    let mut replies = converse(secrets, server, &requests, 1 + usize::from(login.is_some()), timeout)?;
+    let reply = replies.pop().ok_or(io::ErrorKind::UnexpectedEof)?;
+    Ok((reply, replies.pop()))
 }
 
 fn unusable(text: String) -> io::Error {
