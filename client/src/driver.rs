@@ -114,7 +114,7 @@ impl Secrets {
 /// How the driver is told that the queue has something for it.
 pub(crate) enum Wakeup {
     #[cfg(feature = "tokio")]
-    Task(tokio::sync::Notify, tokio::runtime::Handle),
+    Task(task::Wakeup, tokio::runtime::Handle),
     Thread(Arc<mio::Waker>),
     /// There is no driver: calls run in the caller's thread.
     #[cfg(feature = "shm")]
@@ -181,7 +181,7 @@ impl Shared {
     fn wake(&self) {
         match &self.wakeup {
             #[cfg(feature = "tokio")]
-            Wakeup::Task(notify, _) => notify.notify_one(),
+            Wakeup::Task(task, _) => task.wake(),
             #[cfg(feature = "shm")]
             Wakeup::None => {}
             Wakeup::Thread(driver) => held::wake(driver),
@@ -307,8 +307,7 @@ impl<S: Socket> Socket for Channel<S> {
 ///
 /// # Errors
 /// When the connection is of no use any more.
-pub(crate) fn pump(shared: &Shared, link: &mut Link, socket: &mut impl Socket) -> Result<bool, Broken> {
-    let now = Instant::now();
+pub(crate) fn pump(shared: &Shared, link: &mut Link, socket: &mut impl Socket, now: Instant) -> Result<bool, Broken> {
     let (wakers, failed) = link.gather(&mut shared.queue(), now);
     wakers.into_iter().for_each(std::task::Waker::wake);
     fail(failed);
@@ -460,14 +459,15 @@ pub(crate) fn abandon(shared: &Shared, link: &mut Link) {
 ///
 /// # Errors
 /// When the connection is dead.
-pub(crate) fn tick(shared: &Shared, link: &mut Link) -> Result<(), Error> {
-    let now = Instant::now();
-    let mut queue = shared.queue();
-    let wakers = queue.may_go_on(now);
-    let late = link.take_late(&mut queue, now);
-    drop(queue);
-    wakers.into_iter().for_each(std::task::Waker::wake);
-    fail(late);
+pub(crate) fn tick(shared: &Shared, link: &mut Link, now: Instant) -> Result<(), Error> {
+    if link.is_due(now) {
+        let mut queue = shared.queue();
+        let late = link.take_late(&mut queue, now);
+        let wakers = queue.may_go_on(now);
+        drop(queue);
+        wakers.into_iter().for_each(std::task::Waker::wake);
+        fail(late);
+    }
     link.check(now)
 }
 

@@ -36,7 +36,8 @@ use crate::stats::Traffic;
 use crate::subscribe::Subscriptions;
 use crate::value::{refused, shaped};
 
-/// What a connection's input buffer begins with and returns to.
+/// What a connection's input buffer begins with, and what it grows to where replies fill it.
+const INPUT_BYTES_MIN: usize = 8 << 10;
 const INPUT_BYTES: usize = 64 << 10;
 /// Buffers of earlier batches that are kept for the next ones, and the largest of them.
 const SPARE_MAX: usize = 8;
@@ -57,6 +58,8 @@ enum Purpose {
     /// The first SELECT of a database on this connection.
     Prove(u32),
     Ping,
+    /// READONLY, for a replica of a cluster.
+    ReadOnly,
     /// CLIENT TRACKING, for the cache.
     Tracking,
 }
@@ -93,6 +96,8 @@ pub(crate) struct Link {
     input: Vec<u8>,
     /// What of `input` has been read from the socket and not been parsed.
     held: std::ops::Range<usize>,
+    /// How large `input` is where replies are small.
+    input_bytes: usize,
     /// Whether the handshake has ended.
     ready: bool,
     db: Option<u32>,
@@ -101,6 +106,9 @@ pub(crate) struct Link {
     /// Databases whose SELECT was refused, until the queue's calls to them have been told.
     refused: Vec<(u32, Error)>,
     earliest: Option<Instant>,
+    /// Whether the client was closed, and whether what is in flight is given up, as the queue said when it was last looked at.
+    is_closing: bool,
+    is_aborted: bool,
     last_read: Option<Instant>,
     opened: Instant,
     last_ping: Instant,
@@ -111,6 +119,8 @@ pub(crate) struct Link {
     subscriptions: Option<Arc<Subscriptions>>,
     cache: Option<Arc<Cache>>,
     guide: Option<Arc<dyn Guide>>,
+    /// Whether it leads to a replica of a cluster.
+    reads_only: bool,
     traffic: Traffic,
 }
 
@@ -120,11 +130,13 @@ pub(crate) struct Listeners {
     pub subscriptions: Option<Arc<Subscriptions>>,
     pub cache: Option<Arc<Cache>>,
     pub guide: Option<Arc<dyn Guide>>,
+    /// Whether the connection leads to a replica of a cluster, which is to be read from.
+    pub reads_only: bool,
 }
 
 impl Link {
     pub(crate) fn new(options: Arc<Options>, listeners: Listeners, now: Instant) -> Link {
-        let Listeners { subscriptions, cache, guide } = listeners;
+        let Listeners { subscriptions, cache, guide, reads_only } = listeners;
         Link {
             options,
             flights: VecDeque::new(),
@@ -132,12 +144,15 @@ impl Link {
             replies: Replies::default(),
             input: Vec::new(),
             held: 0..0,
+            input_bytes: INPUT_BYTES_MIN,
             ready: false,
             db: None,
             proven: BTreeSet::new(),
             proving: BTreeSet::new(),
             refused: Vec::new(),
             earliest: None,
+            is_closing: false,
+            is_aborted: false,
             last_read: None,
             opened: now,
             last_ping: now,
@@ -146,6 +161,7 @@ impl Link {
             subscriptions,
             cache,
             guide,
+            reads_only,
             traffic: Traffic::default(),
         }
     }
@@ -186,6 +202,10 @@ impl Link {
     pub(crate) fn gather(&mut self, queue: &mut Queue, now: Instant) -> (Vec<Waker>, Vec<(Target, Error)>) {
         self.note_deadlines(queue);
         queue.traffic = self.traffic;
+        (self.is_closing, self.is_aborted) = (queue.closed.is_some(), queue.is_aborted);
+        if self.ready && !queue.is_up {
+            queue.logged_in();
+        }
         let mut failed = Vec::new();
         for (refused, error) in std::mem::take(&mut self.refused) {
             queue.end(|db, call, _| {
@@ -282,10 +302,10 @@ impl Link {
                 self.input = Vec::new();
             }
         }
-        if self.input.len() - self.held.end < INPUT_BYTES / 2 {
+        if self.input.len() < self.input_bytes || self.input.len() - self.held.end < self.input_bytes / 2 {
             self.input.copy_within(self.held.clone(), 0);
             self.held = 0..self.held.len();
-            let wanted = (2 * self.held.len()).max(INPUT_BYTES);
+            let wanted = (2 * self.held.len()).max(self.input_bytes);
             self.input.resize(wanted.max(self.input.len()), 0);
         }
         &mut self.input[self.held.end..]
@@ -297,6 +317,9 @@ impl Link {
     /// When the connection is of no use any more; the text says why.
     pub(crate) fn filled(&mut self, count: usize, now: Instant) -> Result<(), Error> {
         self.held.end += count;
+        if self.held.end == self.input.len() {
+            self.input_bytes = (2 * self.input_bytes).min(INPUT_BYTES);
+        }
         self.traffic.bytes_received += count as u64;
         self.last_read = Some(now);
         self.deadlines_missed = 0;
@@ -364,7 +387,7 @@ impl Link {
         }
         let is_readonly = |value: &Value| matches!(value, Value::Error(text) if text.starts_with(b"READONLY"));
         if let (Some(guide), Some(_), Value::Error(text)) = (&self.guide, &call, &value)
-            && is_redirection(text)
+            && (is_redirection(text) || self.reads_only && is_behind(text))
         {
             let stray = call.and_then(|call| stray(&flight.batch, range, call));
             stray.into_iter().for_each(|stray| guide.redirect(stray, text));
@@ -449,11 +472,16 @@ impl Link {
                 _ => {
                     match self.cache.clone() {
                         Some(cache) => self.track(&cache),
-                        None => self.logged_in(),
+                        None => self.greeted(),
                     }
                     Ok(())
                 }
             },
+            Purpose::ReadOnly => {
+                // A node that refuses it sends the calls on to the master.
+                self.logged_in();
+                Ok(())
+            }
             Purpose::Tracking => {
                 match (&self.cache, value) {
                     (_, Value::Error(text)) => {
@@ -463,7 +491,7 @@ impl Link {
                     (Some(cache), _) => cache.switch_on(),
                     (None, _) => {}
                 }
-                self.logged_in();
+                self.greeted();
                 Ok(())
             }
             Purpose::Login => {
@@ -471,7 +499,7 @@ impl Link {
                 if let Some(text) = replies.into_iter().find_map(|reply| if let Value::Error(text) = reply { Some(text) } else { None }) {
                     return Err(login_refused(&text));
                 }
-                self.logged_in();
+                self.greeted();
                 Ok(())
             }
         }
@@ -491,6 +519,16 @@ impl Link {
         self.own(Purpose::Tracking, bytes, 1);
     }
 
+    /// The server knows who the client is.
+    fn greeted(&mut self) {
+        if !self.reads_only {
+            return self.logged_in();
+        }
+        let mut bytes = Vec::new();
+        args::encode(&"READONLY", &mut bytes);
+        self.own(Purpose::ReadOnly, bytes, 1);
+    }
+
     fn logged_in(&mut self) {
         self.ready = true;
         self.subscriptions.iter().for_each(|subscriptions| subscriptions.connected());
@@ -508,7 +546,7 @@ impl Link {
             replies += 1;
         }
         match replies {
-            0 => self.logged_in(),
+            0 => self.greeted(),
             _ => self.own(Purpose::Login, bytes, replies),
         }
     }
@@ -516,6 +554,20 @@ impl Link {
     /// Whether the handshake has ended and calls are taken.
     pub(crate) fn is_ready(&self) -> bool {
         self.ready
+    }
+
+    /// Whether the client was closed, and whether it gives up what is in flight: as of the last [`Link::gather`].
+    pub(crate) fn is_closing(&self) -> bool {
+        self.is_closing
+    }
+
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.is_aborted
+    }
+
+    /// Whether a deadline may have passed.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.earliest.is_some_and(|earliest| earliest <= now)
     }
 
     /// Whether no call is in flight.
@@ -542,10 +594,7 @@ impl Link {
 
     /// Takes out the calls whose deadline has passed, to be failed by the caller.
     pub(crate) fn take_late(&mut self, queue: &mut Queue, now: Instant) -> Vec<(Target, Error)> {
-        match self.earliest {
-            Some(earliest) if earliest <= now => self.expire(queue, now),
-            _ => Vec::new(),
-        }
+        if self.is_due(now) { self.expire(queue, now) } else { Vec::new() }
     }
 
     /// Sends a PING on a quiet connection, behind the calls in flight. Not behind one that waits in the server: the server
@@ -660,7 +709,7 @@ impl Link {
         (self.writing, self.ready, self.held) = (0, false, 0..0);
         self.cache.iter().for_each(|cache| cache.switch_off());
         self.subscriptions.iter().for_each(|subscriptions| subscriptions.disconnected());
-        queue.is_up = false;
+        (queue.is_up, queue.is_failing) = (false, true);
         failed
     }
 }
@@ -668,6 +717,11 @@ impl Link {
 /// Whether a node of a cluster says that another one has the keys, or that it cannot say what they are now.
 fn is_redirection(text: &[u8]) -> bool {
     [&b"MOVED "[..], b"ASK ", b"TRYAGAIN", b"CLUSTERDOWN"].iter().any(|code| text.starts_with(code))
+}
+
+/// Whether a replica says that it has no data of its master at present: the master has.
+fn is_behind(text: &[u8]) -> bool {
+    text.starts_with(b"MASTERDOWN") || text.starts_with(b"LOADING")
 }
 
 /// A call that was refused, as it may be sent to another server; `None` if no reply is wanted.

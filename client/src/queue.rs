@@ -226,6 +226,8 @@ pub(crate) struct Queue {
     bytes_max: usize,
     /// Whether the connection is up: calls that would rather fail than wait ask for it.
     pub(crate) is_up: bool,
+    /// Whether the connection broke, or could not be opened, and has not come up since.
+    pub(crate) is_failing: bool,
     /// Why no call can be taken any more.
     pub(crate) closed: Option<Error>,
     /// How long a closed client goes on connecting for the calls that it was still given.
@@ -272,6 +274,7 @@ impl Queue {
             calls_max,
             bytes_max,
             is_up: false,
+            is_failing: false,
             closed: None,
             lingers_until: None,
             is_side: false,
@@ -552,7 +555,7 @@ impl Queue {
 
     /// The connection is up.
     pub(crate) fn logged_in(&mut self) {
-        self.is_up = true;
+        (self.is_up, self.is_failing) = (true, false);
         self.connects += 1;
     }
 

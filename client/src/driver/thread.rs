@@ -34,32 +34,61 @@ pub(crate) fn start(options: Arc<Options>, secrets: Secrets, listeners: Listener
 /// Addresses to try, each with the name of its host.
 type Addresses = Vec<(String, SocketAddr)>;
 
-enum Stream {
+enum Kind {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
+struct Stream {
+    kind: Kind,
+    /// Whether a read would say that there is nothing: the last one took less than it had room for, and no event came since. It
+    /// saves a system call for each reply.
+    is_drained: bool,
+    /// Whether the peer has closed its side: no event tells of that again.
+    is_closed: bool,
+}
+
 impl Socket for Stream {
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.write_vectored(pieces),
-            Stream::Unix(stream) => stream.write_vectored(pieces),
+        match &mut self.kind {
+            Kind::Tcp(stream) => stream.write_vectored(pieces),
+            Kind::Unix(stream) => stream.write_vectored(pieces),
         }
     }
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.read(room),
-            Stream::Unix(stream) => stream.read(room),
+        if self.is_drained && !self.is_closed {
+            return Err(io::ErrorKind::WouldBlock.into());
         }
+        let done = match &mut self.kind {
+            Kind::Tcp(stream) => stream.read(room),
+            Kind::Unix(stream) => stream.read(room),
+        };
+        self.is_drained = match &done {
+            Ok(count) => *count < room.len(),
+            Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+        };
+        done
     }
 }
 
 impl Stream {
+    fn new(kind: Kind) -> Stream {
+        Stream { kind, is_drained: false, is_closed: false }
+    }
+
     fn register(&mut self, poll: &Poll) -> io::Result<()> {
         let interest = Interest::READABLE | Interest::WRITABLE;
-        match self {
-            Stream::Tcp(stream) => poll.registry().register(stream, SOCKET, interest),
-            Stream::Unix(stream) => poll.registry().register(stream, SOCKET, interest),
+        match &mut self.kind {
+            Kind::Tcp(stream) => poll.registry().register(stream, SOCKET, interest),
+            Kind::Unix(stream) => poll.registry().register(stream, SOCKET, interest),
+        }
+    }
+
+    /// What the operating system has told of it.
+    fn note(&mut self, events: &Events) {
+        for event in events.iter().filter(|event| event.token() == SOCKET) {
+            self.is_drained &= !event.is_readable();
+            self.is_closed |= event.is_read_closed() || event.is_error();
         }
     }
 
@@ -68,7 +97,7 @@ impl Stream {
     /// # Errors
     /// Why it cannot be made.
     fn is_open(&self) -> io::Result<bool> {
-        let Stream::Tcp(stream) = self else { return Ok(true) };
+        let Kind::Tcp(stream) = &self.kind else { return Ok(true) };
         if let Some(error) = stream.take_error()? {
             return Err(error);
         }
@@ -128,7 +157,7 @@ impl Thread {
         let until = Instant::now() + options.connect_timeout;
         let late = || io::Error::new(io::ErrorKind::TimedOut, format!("it did not accept within {:?}", options.connect_timeout));
         if let Endpoint::Unix(path) = &options.endpoint {
-            let mut stream = Stream::Unix(UnixStream::connect(path)?);
+            let mut stream = Stream::new(Kind::Unix(UnixStream::connect(path)?));
             stream.register(&self.poll)?;
             return Ok(Some((stream, None)));
         }
@@ -136,7 +165,7 @@ impl Thread {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
         for (host, address) in addresses.unwrap_or_else(|| Err(late()))? {
             let mut stream = match TcpStream::connect(address) {
-                Ok(stream) => Stream::Tcp(stream),
+                Ok(stream) => Stream::new(Kind::Tcp(stream)),
                 Err(error) => {
                     last = error;
                     continue;
@@ -150,7 +179,8 @@ impl Thread {
             match self.meanwhile(link, is_open, Some(until)) {
                 None => return Ok(None),
                 Some(Ok(())) => {
-                    if let Stream::Tcp(tcp) = &stream {
+                    stream.note(&self.events);
+                    if let Kind::Tcp(tcp) = &stream.kind {
                         tcp.set_nodelay(true)?;
                         super::keep_alive(socket2::SockRef::from(tcp), &options)?;
                     }
@@ -210,7 +240,7 @@ impl Thread {
                 return None;
             }
             // Without a connection there is none to be found dead.
-            let _unconnected = tick(&self.shared, link);
+            let _unconnected = tick(&self.shared, link, Instant::now());
             link.note_deadlines(&mut self.shared.queue());
             if let Some(output) = done(self) {
                 return Some(output);
@@ -233,30 +263,28 @@ impl Thread {
         let shared = Arc::clone(&self.shared);
         let login_until = Instant::now() + shared.options.connect_timeout;
         loop {
-            if pump(&shared, link, &mut stream)? {
-                tick(&shared, link)?;
-                if shared.queue().is_aborted {
-                    return Ok(());
-                }
-                if link.is_ready() && !shared.queue().is_up {
-                    shared.queue().logged_in();
-                    backoff.reset();
-                }
-                continue;
-            }
-            tick(&shared, link)?;
-            if is_over(&shared, link) {
+            let now = Instant::now();
+            let progress = pump(&shared, link, &mut stream, now)?;
+            tick(&shared, link, now)?;
+            if link.is_aborted() || !progress && link.is_closing() && is_over(&shared, link) {
                 return Ok(());
+            }
+            if link.is_ready() {
+                backoff.reset();
+            }
+            if progress {
+                continue;
             }
             let mut next = link.next_tick();
             if !link.is_ready() {
-                if Instant::now() >= login_until {
+                if now >= login_until {
                     let timeout = shared.options.connect_timeout;
                     return Err(Error::not_sent(format!("the server did not finish the log-in within {timeout:?}")).into());
                 }
                 next = earlier(next, Some(login_until));
             }
             self.wait(next);
+            stream.socket.note(&self.events);
         }
     }
 }
