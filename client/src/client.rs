@@ -171,7 +171,7 @@ impl Client {
     pub fn db(&self, number: u32) -> Db {
         let options = &self.connection.shared.options;
         let route = Route { db: number, jumps: false, policy: options.policy };
-        Db { client: self.clone(), route, timeout: options.timeout, may_wait: true, caches: false, reads_replica: false }
+        Db { client: self.clone(), route, timeout: options.timeout, may_wait: true, caches: false, reads_replica: false, goes_aside: false }
     }
 
     /// Subscribes to channels: what is published to them arrives at the [`Subscription`], first of all its confirmation.
@@ -267,6 +267,7 @@ pub struct Db {
     may_wait: bool,
     caches: bool,
     reads_replica: bool,
+    goes_aside: bool,
 }
 
 impl Db {
@@ -298,11 +299,19 @@ impl Db {
     }
 
     /// The same database; single calls that only read go to a replica, over a connection of their own, where the URL names
-    /// sentinels that know one; all others, pipelines and transactions go to the master. A replica may be behind: a call that is
+    /// sentinels that know one, or a cluster; all others, pipelines and transactions go to the master. A replica may be behind: a call that is
     /// made after a write may not see it. Its replies are not kept ([`Db::cached`]).
     #[must_use]
     pub fn from_replica(&self) -> Db {
         Db { reads_replica: true, ..self.clone() }
+    }
+
+    /// The same database; its calls and pipelines go over a connection of their own, as calls that wait in the server do by themselves.
+    /// For calls with very large replies, behind which the replies of all others would wait. Such a call is in no order with others,
+    /// unless one is awaited before the other is made. Its replies are not kept ([`Db::cached`]).
+    #[must_use]
+    pub fn aside(&self) -> Db {
+        Db { goes_aside: true, caches: false, ..self.clone() }
     }
 
     /// The same database; what its calls do when they cannot be written at once.
@@ -350,8 +359,12 @@ impl Db {
         if !traits.reads || traits.blocks {
             return Ok(None);
         }
-        let replica = self.client.connection.replica()?;
-        Ok(replica.map(|connection| Db { client: Client { connection, cluster: None }, ..self.clone() }))
+        let replica = match &self.client.cluster {
+            Some(front) => front.0.replica(rows::slot(&request)?),
+            None => self.client.connection.replica()?,
+        };
+        let client = |connection| Client { connection, cluster: self.client.cluster.clone() };
+        Ok(replica.map(|connection| Db { client: client(connection), ..self.clone() }))
     }
 
     /// The same database at the node that has the keys of these requests.
@@ -405,7 +418,7 @@ impl Db {
             Found::Ask(filling) => filling,
         };
         let shared = &self.client.connection.shared;
-        let mut target = Some(Target::Cache(filling));
+        let mut target = Some(Target::Cache(Box::new(filling)));
         let mut queue = shared.queue();
         let route = Route { policy: Policy::Queue, ..self.route };
         let pushed = queue.push(route, &mut target, due, |bytes| {
@@ -468,6 +481,9 @@ impl Db {
     }
 
     fn send<T: FromValue>(&self, encode: impl Fn(&mut Vec<u8>) -> Result<Traits, Error>) -> Call<T> {
+        if self.goes_aside {
+            return self.send_alone(encode);
+        }
         let due = self.due();
         let slot = Arc::new(Slot::default());
         let mut target = Some(Target::Slot(Arc::clone(&slot)));
@@ -501,6 +517,26 @@ impl Db {
             Err(error) => State::Done(Err(error)),
         };
         Call::new(self.client.clone(), side, state)
+    }
+
+    /// Sends a call that the program wants to go over a side connection.
+    fn send_alone<T: FromValue>(&self, encode: impl FnOnce(&mut Vec<u8>) -> Result<Traits, Error>) -> Call<T> {
+        let mut requests = Vec::new();
+        let traits = match encode(&mut requests) {
+            Ok(traits) => traits,
+            Err(error) => return self.failed(error),
+        };
+        let due = self.due().filter(|_| !(traits.blocks && self.may_wait));
+        let slot = Arc::new(Slot::default());
+        let target = Some(Target::Slot(Arc::clone(&slot)));
+        let sent = self.send_aside(slot, target, due, |out| {
+            out.extend_from_slice(&requests);
+            Ok(traits)
+        });
+        match sent {
+            Ok((state, side)) => Call::new(self.client.clone(), Some(side), state),
+            Err(error) => self.failed(error),
+        }
     }
 
     /// Sends a call that waits in the server over a side connection.

@@ -6,6 +6,9 @@
 //!                               +--- CLUSTER SLOTS, asked by the cluster's thread after each MOVED and each break
 //! ```
 //!
+//! Reads of `Db::from_replica` go to a replica of the master, over a connection of its own that began with READONLY. A replica that does
+//! not have the keys sends them on by MOVED, as any node.
+//!
 //! The connections of the nodes are made when they are first needed, and driven as the client's first one, which carries the calls
 //! without keys and those that are made before the map is known.
 //!
@@ -16,7 +19,7 @@
 //!
 //! Calls of one slot keep their order except while the slot moves: one that is sent on may then run behind one that was made later.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -43,6 +46,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(320);
 /// The map is not asked for more often than this.
 const REFRESH_PAUSE: Duration = Duration::from_millis(50);
+/// Nor more often than this where a read found no replica.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// How long one node may take to tell the map.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -51,21 +56,20 @@ type Place = (String, u16);
 /// Which node has which slot.
 struct Map {
     masters: Vec<Place>,
-    /// All nodes that were told, masters first.
-    known: Vec<Place>,
+    /// The replicas of each master, by its number.
+    replicas: Vec<Vec<Place>>,
     /// The number of each slot's master.
     slots: Vec<u16>,
 }
 
 impl Map {
     fn new() -> Map {
-        Map { masters: Vec::new(), known: Vec::new(), slots: vec![UNKNOWN; SLOTS] }
+        Map { masters: Vec::new(), replicas: Vec::new(), slots: vec![UNKNOWN; SLOTS] }
     }
 
     /// Reads the reply to CLUSTER SLOTS; `asked` is the host that replied, and stands where a node does not know its own.
     fn read(reply: &Value, asked: &str) -> Option<Map> {
         let mut map = Map::new();
-        let mut replicas = Vec::new();
         let Value::Array(ranges) = reply else { return None };
         for range in ranges {
             let Value::Array(range) = range else { return None };
@@ -73,18 +77,33 @@ impl Map {
             let number = map.master(place(master, asked)?);
             let range = usize::try_from(*first).ok()?..=usize::try_from(*last).ok()?;
             map.slots.get_mut(range)?.fill(number);
-            replicas.extend(others.iter().filter_map(|node| place(node, asked)));
+            let replicas = &mut map.replicas[usize::from(number)];
+            for place in others.iter().filter_map(|node| place(node, asked)) {
+                // It is told with each range of its master.
+                if !replicas.contains(&place) {
+                    replicas.push(place);
+                }
+            }
         }
-        map.known = map.masters.iter().cloned().chain(replicas).collect();
         (!map.masters.is_empty()).then_some(map)
     }
 
     fn master(&mut self, place: Place) -> u16 {
         let at = self.masters.iter().position(|known| *known == place).unwrap_or_else(|| {
             self.masters.push(place);
+            self.replicas.push(Vec::new());
             self.masters.len() - 1
         });
         at as u16
+    }
+
+    fn replicas_of(&self, slot: usize) -> &[Place] {
+        self.replicas.get(usize::from(self.slots[slot])).map_or(&[], |replicas| replicas)
+    }
+
+    /// All nodes that were told, masters first.
+    fn known(&self) -> impl Iterator<Item = &Place> {
+        self.masters.iter().chain(self.replicas.iter().flatten())
     }
 }
 
@@ -105,9 +124,18 @@ struct Later {
     at: Instant,
 }
 
+/// Connections by the nodes that they lead to.
+type Nodes = BTreeMap<Place, Arc<Connection>>;
+
 struct State {
     map: Map,
-    nodes: BTreeMap<Place, Arc<Connection>>,
+    nodes: Nodes,
+    /// Those to replicas, which are told that they are only read from (READONLY).
+    replicas: Nodes,
+    /// Which replica is read next.
+    turn: usize,
+    /// When the map was last asked for because no replica was known.
+    looked: Option<Instant>,
     later: Vec<Later>,
     /// Whether the map may be old.
     is_stale: bool,
@@ -133,8 +161,17 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn new(options: Arc<Options>, secrets: Secrets) -> Arc<Cluster> {
-        let state =
-            State { map: Map::new(), nodes: BTreeMap::new(), later: Vec::new(), is_stale: true, is_closed: false, main: Weak::new() };
+        let state = State {
+            map: Map::new(),
+            nodes: Nodes::new(),
+            replicas: Nodes::new(),
+            turn: 0,
+            looked: None,
+            later: Vec::new(),
+            is_stale: true,
+            is_closed: false,
+            main: Weak::new(),
+        };
         Arc::new(Cluster { options, secrets, state: Mutex::new(state), changed: Condvar::new() })
     }
 
@@ -163,7 +200,7 @@ impl Cluster {
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;
-        let nodes = std::mem::take(&mut state.nodes);
+        let nodes = (std::mem::take(&mut state.nodes), std::mem::take(&mut state.replicas));
         let later = std::mem::take(&mut state.later);
         drop(state);
         self.changed.notify_all();
@@ -180,22 +217,56 @@ impl Cluster {
         self.node(&mut state, place)
     }
 
+    /// The connection of a replica of a slot's master, each in turn; `None` for a call without keys, and where no replica is known that
+    /// can be reached.
+    pub(crate) fn replica(self: &Arc<Self>, slot: Option<u16>) -> Option<Arc<Connection>> {
+        let slot = usize::from(slot?);
+        let count = self.lock().map.replicas_of(slot).len();
+        let found = (0..count).find_map(|_| self.next_replica(slot).filter(|connection| !connection.shared.queue().is_failing));
+        if found.is_none() {
+            self.look_for_replicas();
+        }
+        found
+    }
+
+    /// Has the map asked for, since a replica may have been added. A node tells of a replica only when that has its master's data.
+    fn look_for_replicas(&self) {
+        let (mut state, now) = (self.lock(), Instant::now());
+        if state.looked.is_none_or(|looked| now.saturating_duration_since(looked) >= LOOK_PAUSE) {
+            (state.looked, state.is_stale) = (Some(now), true);
+            self.changed.notify_all();
+        }
+    }
+
+    fn next_replica(self: &Arc<Self>, slot: usize) -> Option<Arc<Connection>> {
+        let mut state = self.lock();
+        let replicas = state.map.replicas_of(slot);
+        let place = replicas.get(state.turn % replicas.len().max(1))?.clone();
+        state.turn = state.turn.wrapping_add(1);
+        if let Some(connection) = state.replicas.get(&place) {
+            return Some(Arc::clone(connection));
+        }
+        let connection = self.open(&state, &place, true)?;
+        Some(Arc::clone(state.replicas.entry(place).or_insert(connection)))
+    }
+
     /// The connection of a node, made if there is none.
     fn node(self: &Arc<Self>, state: &mut State, place: Place) -> Option<Arc<Connection>> {
         if let Some(connection) = state.nodes.get(&place) {
             return Some(Arc::clone(connection));
         }
+        let connection = self.open(state, &place, false)?;
+        Some(Arc::clone(state.nodes.entry(place).or_insert(connection)))
+    }
+
+    fn open(self: &Arc<Self>, state: &State, place: &Place, reads_only: bool) -> Option<Arc<Connection>> {
         let main = state.main.upgrade().filter(|_| !state.is_closed)?;
         let endpoint = Endpoint::Tcp { host: place.0.clone(), port: place.1 };
-        let cache = self.options.cache.clone().map(|options| Arc::new(Cache::new(options)));
+        let cache = self.options.cache.clone().filter(|_| !reads_only).map(|options| Arc::new(Cache::new(options)));
         let options = Arc::new(Options { endpoint, ..(*self.options).clone() });
-        let listeners = Listeners { cache: cache.clone(), guide: Some(self.guide()), ..Listeners::default() };
+        let listeners = Listeners { cache: cache.clone(), guide: Some(self.guide()), reads_only, ..Listeners::default() };
         match main.shared.start_at(options, listeners) {
-            Ok(shared) => {
-                let connection = Connection::new(shared, cache);
-                state.nodes.insert(place, Arc::clone(&connection));
-                Some(connection)
-            }
+            Ok(shared) => Some(Connection::new(shared, cache)),
             Err(error) => {
                 tracing::error!("no connection to a node of the cluster can be started: {error}");
                 None
@@ -205,7 +276,8 @@ impl Cluster {
 
     /// The connections that are there.
     pub(crate) fn open_connections(&self) -> Vec<Arc<Connection>> {
-        self.lock().nodes.values().cloned().collect()
+        let state = self.lock();
+        state.nodes.values().chain(state.replicas.values()).cloned().collect()
     }
 
     /// The masters by their names, each with its connection.
@@ -234,11 +306,12 @@ impl Cluster {
     /// Uses a new map: what waits for nodes that have no slots any more is sent on.
     fn take_over(self: &Arc<Self>, map: Map) {
         let mut state = self.lock();
-        let (stay, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            std::mem::take(&mut state.nodes).into_iter().partition(|(place, _)| map.masters.contains(place));
-        (state.nodes, state.map) = (stay, map);
+        let replicas: BTreeSet<&Place> = map.replicas.iter().flatten().collect();
+        let mut gone = parted(&mut state.nodes, |place| map.masters.contains(place));
+        gone.append(&mut parted(&mut state.replicas, |place| replicas.contains(place)));
+        state.map = map;
         drop(state);
-        for connection in gone.into_values() {
+        for connection in gone {
             let strays = connection.shared.queue().take_all();
             let subscribing = connection.subscribing.lock().unwrap_or_else(PoisonError::into_inner).take();
             subscribing.into_iter().for_each(|(subscriptions, _)| subscriptions.leave());
@@ -364,6 +437,13 @@ impl Cluster {
     }
 }
 
+/// Takes out the connections of the nodes that are not kept.
+fn parted(nodes: &mut Nodes, stays: impl Fn(&Place) -> bool) -> Vec<Arc<Connection>> {
+    let (stay, gone): (Nodes, Nodes) = std::mem::take(nodes).into_iter().partition(|(place, _)| stays(place));
+    *nodes = stay;
+    gone.into_values().collect()
+}
+
 /// Puts a call into the queue of a connection.
 fn append(connection: &Connection, stray: Stray) {
     let mut queue = connection.shared.queue();
@@ -415,7 +495,7 @@ impl Guide for Handle {
 impl Cluster {
     /// The nodes that may be asked, the best first.
     fn places(&self) -> Vec<Place> {
-        let mut places = self.lock().map.known.clone();
+        let mut places: Vec<Place> = self.lock().map.known().cloned().collect();
         for seed in self.seeds() {
             if !places.contains(&seed) {
                 places.push(seed);
@@ -434,13 +514,15 @@ mod tests {
         let node = |host: Value, port| Value::Array(vec![host, Value::Integer(port), Value::Bulk("id".into())]);
         let range = |first, last, nodes: Vec<Value>| Value::Array([vec![Value::Integer(first), Value::Integer(last)], nodes].concat());
         let reply = Value::Array(vec![
-            range(0, 99, vec![node(Value::Bulk("a".into()), 1), node(Value::Bulk("b".into()), 2)]),
+            range(0, 49, vec![node(Value::Bulk("a".into()), 1), node(Value::Bulk("b".into()), 2)]),
+            range(50, 99, vec![node(Value::Bulk("a".into()), 1), node(Value::Bulk("b".into()), 2)]),
             range(100, 16383, vec![node(Value::Null, 3)]),
         ]);
         let map = Map::read(&reply, "asked").expect("is a map");
         let of = |slot: usize| map.masters[usize::from(map.slots[slot])].clone();
         assert_eq!((of(99), of(100)), (("a".to_owned(), 1), ("asked".to_owned(), 3)));
-        assert_eq!(map.known.len(), 3);
+        assert_eq!(map.known().count(), 3);
+        assert_eq!(map.replicas, [vec![("b".to_owned(), 2)], vec![]]);
         for wrong in [
             Value::Array(vec![]),
             Value::Error("ERR This instance has cluster support disabled".into()),

@@ -18,7 +18,7 @@ pub(crate) enum Target {
     Nowhere,
     Slot(Arc<Slot>),
     /// Into the cache, and from there to all who wait for the same reply.
-    Cache(Filling),
+    Cache(Box<Filling>),
     /// One of several replies that make one, by its number.
     Part(Arc<Gathering>, usize),
     /// Nowhere any more: the call was taken back.

@@ -282,3 +282,72 @@ async fn a_replica_takes_over_and_calls_find_it() {
     client.call::<i64>(("SPUBLISH", "foo", "x")).await.expect("publishes");
     assert!(matches!(shard.recv().await, Event::Message { .. }));
 }
+
+/// How often the nodes of these ports ran a command.
+fn calls_of(name: &str, ports: &[u16]) -> usize {
+    let calls = |port: &u16| {
+        let stats = ask(*port, &["INFO", "commandstats"]);
+        let found = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls="))?.split(',').next()?.parse().ok());
+        found.unwrap_or(0usize)
+    };
+    ports.iter().map(calls).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_go_to_replicas_if_the_program_says_so() {
+    const KEYS: usize = 60;
+    let Some(mut cluster) = Cluster::start("replicas", true) else { return };
+    let is_master = |port: &u16| ask(*port, &["ROLE"]).starts_with("master");
+    let (masters, replicas): (Vec<u16>, Vec<u16>) = cluster.ports.iter().copied().partition(is_master);
+    let url = format!("{}?timeout_ms=30000", cluster.url());
+    for client in [Client::connect(&url).expect("connects"), Client::connect_in_thread(&url).expect("starts")] {
+        let db = client.db(0);
+        for n in 0..KEYS {
+            db.set::<()>(format!("key:{n}"), n, ()).await.expect("sets");
+        }
+        let size = |port: &u16| ask(*port, &["DBSIZE"]).trim().parse::<usize>().unwrap_or(0);
+        wait_until("the replicas have what was written", || replicas.iter().map(size).sum::<usize>() == KEYS);
+        let (reads, until) = (db.from_replica(), Instant::now() + Duration::from_secs(30));
+        // Nodes tell of their replicas some time after these have their data.
+        loop {
+            cluster.ports.iter().for_each(|port| drop(ask(*port, &["CONFIG", "RESETSTAT"])));
+            for n in 0..KEYS {
+                assert_eq!(reads.get::<usize>(format!("key:{n}")).await.expect("reads"), n);
+            }
+            let calls = (calls_of("get", &masters), calls_of("get", &replicas));
+            if calls == (0, KEYS) {
+                break;
+            }
+            assert!(Instant::now() < until, "at masters and replicas: {calls:?}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        // What writes, what is sent together, and what has no key goes to masters.
+        reads.append::<i64>("key:0", "").await.expect("appends");
+        reads.pipeline().strlen("key:0").send::<(i64,)>().await.expect("runs");
+        reads.dbsize::<i64>().await.expect("counts");
+        for name in ["append", "strlen", "dbsize"] {
+            assert!(calls_of(name, &masters) > 0, "{name}");
+        }
+        assert_eq!(calls_of("strlen", &replicas), 0);
+    }
+    // A slot that moves: its old master's replica sends the reads on.
+    let client = Client::connect(&url).expect("connects");
+    let reads = client.db(0).from_replica();
+    assert_eq!(reads.get::<usize>("key:7").await.expect("reads"), 7);
+    let slot = slot_of(masters[0], "key:7");
+    let from = cluster.owner(slot);
+    cluster.move_slot(slot, from, *masters.iter().find(|port| **port != from).expect("another"));
+    for _ in 0..20 {
+        assert_eq!(reads.get::<usize>("key:7").await.expect("reads"), 7);
+    }
+    // Replicas that end: the masters are read, and no call waits until the failure is known everywhere.
+    for port in &replicas {
+        let at = cluster.ports.iter().position(|known| known == port).expect("is a node");
+        cluster.children[at].kill().expect("ends");
+    }
+    let begun = Instant::now();
+    for n in 0..KEYS {
+        assert_eq!(reads.get::<usize>(format!("key:{n}")).await.expect("reads"), n);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}
