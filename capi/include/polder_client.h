@@ -284,13 +284,15 @@ polder_status polder_client_descriptor(struct polder_client client, int *descrip
 
 /**
  * Writes the calls that are held, and runs the callbacks of calls that have ended and of events that were heard, without
- * waiting. `processed` (may be NULL) gets how many ran.
+ * waiting. `processed` (may be NULL) gets how many ran. If a callback forks, its return ends this with POLDER_FORKED in the
+ * child, which runs no other callback.
  */
 polder_status polder_client_process(struct polder_client client, size_t *processed);
 
 /**
  * As `polder_client_process`, but waits up to `timeout_ms` (below 0: without end) until a callback has run. It returns at once
- * when there is nothing to wait for: no call in flight, and no subscription.
+ * when there is nothing to wait for: no call in flight, and no subscription. If another thread closes the client, this returns
+ * POLDER_CLOSED.
  */
 polder_status polder_client_wait(struct polder_client client, int64_t timeout_ms, size_t *processed);
 

@@ -11,16 +11,21 @@
 //!   that was cancelled has none.
 //! - **K2** While a callback runs, no lock is held that another function waits for. So a callback may call any function.
 //! - **K3** A client belongs to the process that connected it. A forked child has none of its threads, and may have its locks
-//!   as a thread of the parent left them: the child neither uses nor drops it.
+//!   as a thread of the parent left them: the child neither uses nor drops it. A callback that forks returns in the child as
+//!   well, which therefore looks after each callback.
+//! - **K4** A thread in `polder_client_wait` sleeps without end only while a call is in flight or a subscription is there. The
+//!   thread that takes the last of these away, or closes the client, makes the descriptor readable if a thread waits.
 
 mod events;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_void};
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use ::polder_client::{Call, CallNumber, Client, Completions, Db, Error, Options, Pipeline, Policy, Stage, Value};
@@ -132,10 +137,56 @@ struct Remote {
     /// The process that it belongs to (K3).
     generation: u64,
     is_closed: AtomicBool,
+    /// How many threads are in `polder_client_wait` (K4).
+    waiting: AtomicUsize,
 }
 
-/// How long a thread sleeps at most in `polder_client_wait` before it looks again whether there is anything to wait for.
-const LOOK: Duration = Duration::from_millis(50);
+/// A client that a function works with. Where a callback of the function has forked, the child does not drop it (K3).
+struct Used(ManuallyDrop<Arc<Remote>>);
+
+impl Used {
+    fn new(remote: Arc<Remote>) -> Used {
+        Used(ManuallyDrop::new(remote))
+    }
+}
+
+impl Deref for Used {
+    type Target = Remote;
+
+    fn deref(&self) -> &Remote {
+        &self.0
+    }
+}
+
+impl Drop for Used {
+    fn drop(&mut self) {
+        if !self.is_parents() {
+            // SAFETY: nothing uses it after this, and nothing else drops it.
+            unsafe { ManuallyDrop::drop(&mut self.0) };
+        }
+    }
+}
+
+/// A thread that waits for a callback to run.
+struct Waiting<'r>(&'r Remote);
+
+impl<'r> Waiting<'r> {
+    fn begin(remote: &'r Remote) -> Waiting<'r> {
+        remote.waiting.fetch_add(1, Ordering::SeqCst);
+        Waiting(remote)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        // The child has none of the parent's other threads.
+        if !self.0.is_parents() {
+            self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+            // This thread has made the descriptor unreadable, which another one may have been woken by.
+            self.0.wake_waiting();
+        }
+    }
+}
 
 static CLIENTS: Shelter<BTreeMap<u64, Arc<Remote>>> = Shelter::new(BTreeMap::new());
 static HANDLES: AtomicU64 = AtomicU64::new(1);
@@ -169,14 +220,15 @@ fn closed<T>() -> Done<T> {
     Err(Failure(POLDER_CLOSED, "ERR there is no such client: it has been closed".into()))
 }
 
-fn remote_of(client: polder_client) -> Done<Arc<Remote>> {
-    let known = CLIENTS.lock().get(&client.handle).cloned();
+fn forked<T>() -> Done<T> {
+    Err(Failure(POLDER_FORKED, "ERR this client is the parent's: connect again in the child".into()))
+}
+
+fn remote_of(client: polder_client) -> Done<Used> {
+    let known = CLIENTS.lock().get(&client.handle).cloned().map(Used::new);
     match known {
-        Some(remote) if remote.generation == generation() => Ok(remote),
-        Some(parents) => {
-            std::mem::forget(parents);
-            Err(Failure(POLDER_FORKED, "ERR this client is the parent's: connect again in the child".into()))
-        }
+        Some(remote) if remote.is_parents() => forked(),
+        Some(remote) => Ok(remote),
         None => closed(),
     }
 }
@@ -216,15 +268,43 @@ impl Remote {
         Ok(polder_call { number: number.into() })
     }
 
+    /// Whether this process is a child of the one that connected it (K3).
+    fn is_parents(&self) -> bool {
+        self.generation != generation()
+    }
+
     /// Runs the callbacks of what has ended or was heard; returns how many.
-    fn process(&self) -> usize {
+    ///
+    /// # Errors
+    /// POLDER_FORKED in the child of a callback that forks.
+    fn process(&self) -> Done<usize> {
         self.completions.release();
         let mut count = 0;
-        self.completions.take(|submitted, outcome| {
+        let mut ended = self.completions.take();
+        while let Some((submitted, outcome)) = ended.next() {
             count += 1;
             submitted.end(outcome.map_err(failure));
-        });
-        count + self.feeds.process(&self.completions.waker())
+            if self.is_parents() {
+                std::mem::forget(ended);
+                return forked();
+            }
+        }
+        drop(ended);
+        count += self.feeds.process(&self.completions.waker(), || self.is_parents()).map_or_else(forked, Ok)?;
+        self.wake_waiting();
+        Ok(count)
+    }
+
+    /// Whether a thread that waits has nothing to wait for.
+    fn is_idle(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst) || self.completions.is_empty() && self.feeds.is_empty()
+    }
+
+    /// Wakes a thread that waits if nothing else will (K4). That one wakes the next.
+    fn wake_waiting(&self) {
+        if self.waiting.load(Ordering::SeqCst) > 0 && self.is_idle() {
+            self.completions.waker().wake();
+        }
     }
 }
 
@@ -262,8 +342,8 @@ pub extern "C" fn polder_client_connect(url: *const c_char, client: *mut polder_
         let database = options.database;
         let (connected, completions) = Completions::connect(options).map_err(failure)?;
         let db = connected.db(database);
-        let (feeds, is_closed) = (Feeds::default(), AtomicBool::new(false));
-        let remote = Remote { client: connected, db, completions, feeds, generation: generation(), is_closed };
+        let (feeds, is_closed, waiting) = (Feeds::default(), AtomicBool::new(false), AtomicUsize::new(0));
+        let remote = Remote { client: connected, db, completions, feeds, generation: generation(), is_closed, waiting };
         let handle = HANDLES.fetch_add(1, Ordering::Relaxed);
         CLIENTS.lock().insert(handle, Arc::new(remote));
         give(client, polder_client { handle });
@@ -278,18 +358,20 @@ pub extern "C" fn polder_client_connect(url: *const c_char, client: *mut polder_
 #[unsafe(no_mangle)]
 pub extern "C" fn polder_client_close(client: polder_client) -> polder_status {
     guarded(|| {
-        let removed = CLIENTS.lock().remove(&client.handle);
+        let removed = CLIENTS.lock().remove(&client.handle).map(Used::new);
         match removed {
             None => closed(),
-            Some(parents) if parents.generation != generation() => {
-                std::mem::forget(parents);
-                Ok(())
-            }
+            Some(remote) if remote.is_parents() => Ok(()),
             Some(remote) => {
                 remote.is_closed.store(true, Ordering::SeqCst);
                 remote.feeds.end_all();
-                for submitted in remote.completions.cancel_all() {
+                let in_flight = remote.completions.cancel_all();
+                remote.wake_waiting();
+                for submitted in in_flight {
                     submitted.end(Err(Failure(POLDER_CLOSED, "ERR the client was closed while the call was in flight".into())));
+                    if remote.is_parents() {
+                        break;
+                    }
                 }
                 Ok(())
             }
@@ -405,9 +487,15 @@ pub extern "C" fn polder_client_flush(client: polder_client) -> polder_status {
 /// it waits in the server (BLPOP), it is ended there. POLDER_CLOSED says that its callback has run, or runs in another thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn polder_client_cancel(client: polder_client, call: polder_call) -> polder_status {
-    guarded(|| match remote_of(client)?.completions.cancel(CallNumber::from(call.number)) {
-        Some(_) => Ok(()),
-        None => Err(Failure(POLDER_CLOSED, "ERR there is no such call in flight: it has ended".into())),
+    guarded(|| {
+        let remote = remote_of(client)?;
+        match remote.completions.cancel(CallNumber::from(call.number)) {
+            Some(_) => {
+                remote.wake_waiting();
+                Ok(())
+            }
+            None => Err(Failure(POLDER_CLOSED, "ERR there is no such call in flight: it has ended".into())),
+        }
     })
 }
 
@@ -422,35 +510,38 @@ pub extern "C" fn polder_client_descriptor(client: polder_client, descriptor: *m
 }
 
 /// Writes the calls that are held, and runs the callbacks of calls that have ended and of events that were heard, without
-/// waiting. `processed` (may be NULL) gets how many ran.
+/// waiting. `processed` (may be NULL) gets how many ran. If a callback forks, its return ends this with POLDER_FORKED in the
+/// child, which runs no other callback.
 #[unsafe(no_mangle)]
 pub extern "C" fn polder_client_process(client: polder_client, processed: *mut usize) -> polder_status {
     guarded(|| {
-        give(processed, remote_of(client)?.process());
+        give(processed, remote_of(client)?.process()?);
         Ok(())
     })
 }
 
 /// As `polder_client_process`, but waits up to `timeout_ms` (below 0: without end) until a callback has run. It returns at once
-/// when there is nothing to wait for: no call in flight, and no subscription.
+/// when there is nothing to wait for: no call in flight, and no subscription. If another thread closes the client, this returns
+/// POLDER_CLOSED.
 #[unsafe(no_mangle)]
 pub extern "C" fn polder_client_wait(client: polder_client, timeout_ms: i64, processed: *mut usize) -> polder_status {
     guarded(|| {
         give(processed, 0);
         let remote = remote_of(client)?;
-        let until = u64::try_from(timeout_ms).ok().map(|limit_ms| Instant::now() + Duration::from_millis(limit_ms));
+        let until = u64::try_from(timeout_ms).ok().and_then(|limit_ms| Instant::now().checked_add(Duration::from_millis(limit_ms)));
+        let _waiting = Waiting::begin(&remote);
         loop {
-            let count = remote.process();
+            let count = remote.process()?;
             give(processed, count);
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            let is_idle = remote.completions.is_empty() && remote.feeds.is_empty();
-            if count > 0 || is_idle || left == Some(Duration::ZERO) {
+            if count == 0 && remote.is_closed.load(Ordering::SeqCst) {
+                return closed();
+            }
+            if count > 0 || remote.is_idle() || left == Some(Duration::ZERO) {
                 return Ok(());
             }
-            // Another thread may take the completion that would wake this one, or close the client.
-            let most = left.map_or(LOOK, |left| left.min(LOOK));
-            let most = Timespec { tv_sec: 0, tv_nsec: most.subsec_nanos().into() };
-            match poll(&mut [PollFd::new(&remote.completions, PollFlags::IN)], Some(&most)) {
+            let most = left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
+            match poll(&mut [PollFd::new(&remote.completions, PollFlags::IN)], most.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(Failure(POLDER_FAULT, format!("ERR the client's descriptor cannot be polled: {error}"))),
             }

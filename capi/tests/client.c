@@ -1,9 +1,11 @@
 /* Everything that polder_client.h promises, well used and misused. Run with a URL whose databases may be emptied, and the
  * process id of its server, which is stopped for a while; 0 where there is no server (shared memory). */
+#define _GNU_SOURCE
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -302,6 +304,125 @@ static void what_is_handed_in_wrongly_is_told(void)
     CHECK(outcome.ran == 0);
 }
 
+/* A callback that forks at its first call. */
+static pid_t forked;
+static int runs;
+
+static void fork_once(void)
+{
+    if (++runs == 1) {
+        forked = fork();
+        CHECK(forked >= 0);
+        if (forked == 0)
+            alarm(60);
+    }
+}
+
+static void ended_forks(void *context, polder_status status, const polder_reply *reply)
+{
+    (void)context, (void)status, (void)reply;
+    fork_once();
+}
+
+static void heard_forks(void *context, polder_event event, const polder_reply *reply)
+{
+    (void)reply;
+    if (event == POLDER_READY)
+        *(int *)context = 1;
+    else if (event == POLDER_MESSAGE) {
+        CHECK(polder_client_unsubscribe(client, news) == POLDER_OK);
+        fork_once();
+    }
+}
+
+/* Ends the child; in the parent, says how often the callback ran. */
+static int runs_of_the_parent(polder_status status)
+{
+    int ran = runs, ended;
+    if (forked == 0) {
+        CHECK(status == POLDER_FORKED && runs == 1);
+        CHECK(polder_client_process(client, NULL) == POLDER_FORKED && polder_client_close(client) == POLDER_OK);
+        execlp("true", "true", (char *)NULL);
+    }
+    CHECK(status == POLDER_OK && waitpid(forked, &ended, 0) == forked && ended == 0);
+    runs = 0;
+    return ran;
+}
+
+static void a_callback_that_forks_is_the_last_of_the_child(void)
+{
+    int is_ready = 0;
+    for (int at = 0; at < 3; at++)
+        CHECK(polder_client_submit(client, NULL, WORDS("PING"), ended_forks, NULL, NULL) == POLDER_OK);
+    /* Its reply is behind those of the three. */
+    CHECK(polder_client_run(client, NULL, WORDS("PING"), NULL) == POLDER_OK);
+    CHECK(runs_of_the_parent(polder_client_process(client, NULL)) == 3);
+    CHECK(polder_client_subscribe(client, POLDER_CHANNELS, WORDS("forks"), heard_forks, &is_ready, &news) == POLDER_OK);
+    until(&is_ready);
+    CHECK(polder_client_run(client, NULL, WORDS("PUBLISH", "forks", "x"), NULL) == POLDER_OK);
+    CHECK(runs_of_the_parent(polder_client_wait(client, 20000, NULL)) == 1);
+    /* Calls that a close ends. */
+    polder_client shared = client;
+    CHECK(polder_client_connect(url, &client) == POLDER_OK);
+    for (int at = 0; at < 2; at++)
+        CHECK(polder_client_submit(client, NULL, WORDS("BLPOP", "never", "0"), ended_forks, NULL, NULL) == POLDER_OK);
+    polder_status status = polder_client_close(client);
+    if (forked == 0) {
+        CHECK(status == POLDER_OK && runs == 1);
+        execlp("true", "true", (char *)NULL);
+    }
+    CHECK(runs_of_the_parent(status) == 2);
+    client = shared;
+}
+
+/* A thread that waits without end, how that ended, and how often it slept meanwhile. */
+struct waiter {
+    polder_client client;
+    polder_status status;
+    size_t count;
+    long sleeps;
+};
+
+static void *wait_for_ever(void *context)
+{
+    struct waiter *waiter = context;
+    struct rusage before, after;
+    getrusage(RUSAGE_THREAD, &before);
+    waiter->status = polder_client_wait(waiter->client, -1, &waiter->count);
+    getrusage(RUSAGE_THREAD, &after);
+    waiter->sleeps = after.ru_nvcsw - before.ru_nvcsw;
+    return NULL;
+}
+
+static void threads_that_wait_learn_that_nothing_will_come(void)
+{
+    enum { WAITERS = 4 };
+    for (int closes = 0; closes <= 1; closes++) {
+        polder_client own;
+        polder_call call;
+        pthread_t threads[WAITERS];
+        struct waiter waiters[WAITERS];
+        struct outcome outcome = {0};
+        CHECK(polder_client_connect(url, &own) == POLDER_OK && polder_client_run(own, NULL, WORDS("PING"), NULL) == POLDER_OK);
+        CHECK(polder_client_submit(own, NULL, WORDS("BLPOP", "never", "0"), keep, &outcome, &call) == POLDER_OK);
+        for (int at = 0; at < WAITERS; at++) {
+            waiters[at] = (struct waiter){.client = own, .status = POLDER_FAULT};
+            CHECK(pthread_create(&threads[at], NULL, wait_for_ever, &waiters[at]) == 0);
+        }
+        usleep(500000);
+        CHECK((closes ? polder_client_close(own) : polder_client_cancel(own, call)) == POLDER_OK);
+        for (int at = 0; at < WAITERS; at++) {
+            CHECK(pthread_join(threads[at], NULL) == 0);
+            CHECK(waiters[at].status == (closes ? POLDER_CLOSED : POLDER_OK) && waiters[at].count == 0);
+            /* Each was woken, and did not look by itself every now and then. */
+            CHECK(waiters[at].sleeps < 8);
+        }
+        CHECK(outcome.ran == closes);
+        if (!closes)
+            CHECK(polder_client_close(own) == POLDER_OK);
+    }
+}
+
 static void a_forked_child_connects_anew(void)
 {
     struct outcome outcome = {0};
@@ -344,6 +465,8 @@ int main(int count, char **words)
     threads_share_a_client();
     what_is_handed_in_wrongly_is_told();
     a_deadline_names_its_stage();
+    a_callback_that_forks_is_the_last_of_the_child();
+    threads_that_wait_learn_that_nothing_will_come();
     a_forked_child_connects_anew();
     printf("client: %d checks hold\n", checks);
     return 0;

@@ -1,7 +1,7 @@
 //! Calls in flight of a program that has an event loop of its own: a descriptor is readable when some have ended.
 //!
 //! ```text
-//!   add(make, tag) --> calls in flight, by number          take(each) --> (tag, outcome) ...
+//!   add(make, tag) --> calls in flight, by number          take() --> (tag, outcome) ...
 //!                            ^                                  |
 //!   driver's thread --wake--> numbers that may have ended <-----+     signal: readable while there are any
 //! ```
@@ -12,10 +12,12 @@
 //! 3. **E3** No lock is held while the program's own code runs.
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 use crate::client::{Call, Client};
 use crate::error::Error;
@@ -78,8 +80,24 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What ends with one outcome.
+enum Work {
+    Call(Call<Value>),
+    /// Several calls, each made when the one before has ended.
+    Steps(Pin<Box<dyn Future<Output = Result<Value, Error>> + Send>>),
+}
+
+impl Work {
+    fn poll(&mut self, waker: &Waker) -> Poll<Result<Value, Error>> {
+        match self {
+            Work::Call(call) => call.poll_outcome(waker),
+            Work::Steps(steps) => steps.as_mut().poll(&mut Context::from_waker(waker)),
+        }
+    }
+}
+
 struct InFlight<T> {
-    call: Call<Value>,
+    work: Work,
     waker: Waker,
     tag: T,
 }
@@ -113,13 +131,22 @@ impl<T> Completions<T> {
 
     /// Makes a call and looks after it until it has ended. It is written at the next [`Completions::release`].
     pub fn add(&self, make: impl FnOnce() -> Call<Value>, tag: T) -> Added<T> {
-        let mut call = Held::during(make);
+        self.look_after(Work::Call(Held::during(make)), tag)
+    }
+
+    /// As [`Completions::add`], for a future that makes several calls one after the other (a transaction with conditions). Its first
+    /// calls are written at the next [`Completions::release`].
+    pub fn add_steps(&self, steps: impl Future<Output = Result<Value, Error>> + Send + 'static, tag: T) -> Added<T> {
+        Held::during(|| self.look_after(Work::Steps(Box::pin(steps)), tag))
+    }
+
+    fn look_after(&self, mut work: Work, tag: T) -> Added<T> {
         let mut calls = lock(&self.calls);
         let (number, waker) = self.next(&mut calls.1);
-        match call.poll_outcome(&waker) {
+        match work.poll(&waker) {
             Poll::Ready(outcome) => Added::Ended(tag, outcome),
             Poll::Pending => {
-                calls.0.insert(number, InFlight { call, waker, tag });
+                calls.0.insert(number, InFlight { work, waker, tag });
                 Added::InFlight(CallNumber(number))
             }
         }
@@ -131,7 +158,7 @@ impl<T> Completions<T> {
         let mut calls = lock(&self.calls);
         let (number, waker) = self.next(&mut calls.1);
         let has_ended = call.poll_outcome(&waker).map(|outcome| call.end(outcome)).is_ready();
-        calls.0.insert(number, InFlight { call, waker: waker.clone(), tag });
+        calls.0.insert(number, InFlight { work: Work::Call(call), waker: waker.clone(), tag });
         drop(calls);
         if has_ended {
             waker.wake();
@@ -160,22 +187,18 @@ impl<T> Completions<T> {
         taken.into_iter().map(|(_, in_flight)| in_flight.tag).collect()
     }
 
-    /// Gives out the calls that have ended, and makes the descriptor unreadable.
-    pub fn take(&self, mut each: impl FnMut(T, Result<Value, Error>)) {
+    /// Gives out the calls that have ended, and makes the descriptor unreadable. What is not taken until the iterator is dropped
+    /// comes out of the next one.
+    pub fn take(&self) -> Taken<'_, T> {
         self.arrivals.signal.clear();
-        let numbers = std::mem::take(&mut *lock(&self.arrivals.numbers));
-        for number in numbers {
-            if let Some((tag, outcome)) = self.ended(number) {
-                each(tag, outcome);
-            }
-        }
+        Taken { completions: self, numbers: std::mem::take(&mut *lock(&self.arrivals.numbers)).into_iter() }
     }
 
     fn ended(&self, number: u64) -> Option<(T, Result<Value, Error>)> {
         let mut calls = lock(&self.calls);
         let in_flight = calls.0.get_mut(&number)?;
         // A call that waited for room, or goes to another node of a cluster, is woken before its end.
-        let Poll::Ready(outcome) = in_flight.call.poll_outcome(&in_flight.waker) else { return None };
+        let Poll::Ready(outcome) = in_flight.work.poll(&in_flight.waker) else { return None };
         let ended = calls.0.remove(&number);
         drop(calls);
         ended.map(|ended| (ended.tag, outcome))
@@ -195,6 +218,30 @@ impl<T> Completions<T> {
     /// Whether no call is in flight.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+/// Calls that have ended, each with its tag.
+pub struct Taken<'c, T> {
+    completions: &'c Completions<T>,
+    numbers: std::vec::IntoIter<u64>,
+}
+
+impl<T> Iterator for Taken<'_, T> {
+    type Item = (T, Result<Value, Error>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let Taken { completions, numbers } = self;
+        numbers.find_map(|number| completions.ended(number))
+    }
+}
+
+impl<T> Drop for Taken<'_, T> {
+    fn drop(&mut self) {
+        if !self.numbers.as_slice().is_empty() {
+            lock(&self.completions.arrivals.numbers).extend_from_slice(self.numbers.as_slice());
+            self.completions.arrivals.signal.raise();
+        }
     }
 }
 

@@ -70,7 +70,7 @@ mod words;
 pub use args::{Args, Encoder};
 pub use cache::{CacheOptions, CacheStats, Tracking};
 pub use client::{Call, Client, Db, Fire, Pipeline, ScanCommand};
-pub use completions::{Added, CallNumber, Completions};
+pub use completions::{Added, CallNumber, Completions, Taken};
 pub use condition::{Committed, Condition, Conditional};
 pub use consumer::{Consumer, Entry};
 pub use error::{Error, Stage, TimedOut};

@@ -245,7 +245,7 @@ class Client(Base, AsyncCoreCommands):
 
     def pipeline(self, transaction: bool = True, shard_hint: Any = None, *, conditions: Iterable[Condition] = ()) -> "AsyncPipeline":
         """Calls that are sent together; with ``transaction`` they run as one (MULTI and EXEC). With ``conditions`` they run as one if all of these
-        hold; else ``execute`` raises ``Unmet``. The conditions are judged in a thread of the event loop's pool."""
+        hold; else ``execute`` raises ``Unmet``."""
         return AsyncPipeline(self, transaction, conditions)
 
     def pubsub(self, ignore_subscribe_messages: bool = False) -> "AsyncPubSub":
@@ -303,7 +303,8 @@ class AsyncPipeline(Pipeline):
         if not calls:
             return []
         if self._conditions:
-            replies = self._judged(await asyncio.get_running_loop().run_in_executor(None, self._conditional(calls)))
+            submitted = self._client._remote().submit_if(self._encoded_conditions(), [words for words, _ in calls])
+            replies = self._judged(await submitted)
         else:
             replies = await self._client._remote().submit_group([words for words, _ in calls], self._transaction)
         return self._results(calls, raise_on_error, replies)

@@ -382,22 +382,22 @@ class Pipeline(CoreCommands):
         if not calls:
             return []
         if self._conditions:
-            replies = self._judged(self._conditional(calls)())
+            replies = self._judged(self._client._remote().run_if(self._encoded_conditions(), [words for words, _ in calls]))
         else:
             replies = self._client._remote().run_group([words for words, _ in calls], self._transaction)
         return self._results(calls, raise_on_error, replies)
 
-    def _conditional(self, calls):
-        """What runs the calls if the conditions hold, and waits for it."""
+    def _encoded_conditions(self):
         encode = self.get_encoder().encode
-        conditions = [(condition.kind, [bytes(encode(word)) for word in condition.words]) for condition in self._conditions]
-        return functools.partial(self._client._remote().run_if, conditions, [words for words, _ in calls])
+        return [(condition.kind, [bytes(encode(word)) for word in condition.words]) for condition in self._conditions]
 
-    def _judged(self, replies):
-        if replies is None:
+    def _judged(self, outcome):
+        """The replies of calls with conditions, of the outcome that ``run_if`` describes."""
+        if outcome is None:
             raise Contended("nothing ran: others changed the keys of the conditions each time; make it again")
-        if isinstance(replies, tuple):
-            raise Unmet([self._conditions[number] for number in replies])
+        replies, *unmet = outcome
+        if unmet:
+            raise Unmet([self._conditions[number] for number in unmet[0]])
         return replies
 
     @staticmethod

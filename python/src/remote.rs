@@ -122,30 +122,27 @@ impl Remote {
         Ok(Remote { core: Rooted::new(core), common: Arc::clone(&self.common) })
     }
 
-    /// Makes several calls that run as one transaction if all conditions hold: their replies; or a tuple of the numbers of those that did not
-    /// hold; or None when others changed the keys each time.
+    /// Makes several calls that run as one transaction if all conditions hold: a list of their replies alone; or of None and the numbers of
+    /// those that did not hold; or None when others changed the keys each time.
     fn run_if<'p>(
         &self,
         py: Python<'p>,
         conditions: Vec<(String, Vec<Bound<'p, PyBytes>>)>,
         calls: Vec<Bound<'p, PyTuple>>,
     ) -> PyResult<Bound<'p, PyAny>> {
-        let conditions = conditions.iter().map(|(kind, words)| condition(kind, words)).collect::<PyResult<Vec<_>>>()?;
-        let mut transaction = self.core.get()?.db.transaction_if(conditions.clone());
-        for call in &calls {
-            let words = self.looks.words(call)?;
-            let words: SmallVec<[&[u8]; 8]> = words.iter().map(|word| word.as_bytes()).collect();
-            transaction = transaction.call(&words[..]);
-        }
-        match waited(py, Box::pin(transaction.send::<Value>()))? {
-            Ok(Committed::Yes(value)) => self.looks.outcome(py, Ok(value), self.looks.decode),
-            Ok(Committed::Unmet(unmet)) => {
-                let numbers = (0..conditions.len()).filter(|&number| unmet.contains(&conditions[number]));
-                Ok(PyTuple::new(py, numbers.collect::<Vec<_>>())?.into_any())
-            }
-            Ok(Committed::Contended) => Ok(py.None().into_bound(py)),
-            Err(error) => Err(self.looks.raised(py, &error)),
-        }
+        let outcome = waited(py, Box::pin(self.conditional(&conditions, &calls)?))?;
+        self.looks.outcome(py, outcome, self.looks.decode)
+    }
+
+    /// As `run_if`, as an awaitable.
+    fn submit_if<'p>(
+        own: &Bound<'p, Remote>,
+        conditions: Vec<(String, Vec<Bound<'p, PyBytes>>)>,
+        calls: Vec<Bound<'p, PyTuple>>,
+    ) -> PyResult<Bound<'p, PyAny>> {
+        let remote = own.get();
+        let steps = remote.conditional(&conditions, &calls)?;
+        remote.awaited(own, Shape::Raw, remote.looks.decode, |completions, awaited| (completions.add_steps(steps, awaited), true))
     }
 
     /// Makes a call and waits for its reply.
@@ -174,14 +171,14 @@ impl Remote {
         let remote = own.get();
         let (core, words) = (remote.core.get()?, remote.looks.words(args)?);
         let shape = callback.map_or(Shape::Raw, |callback| Shape::By(callback.unbind()));
-        remote.awaited(own, || core.call(&words), shape, decode.unwrap_or(remote.looks.decode))
+        remote.awaited_call(own, || core.call(&words), shape, decode.unwrap_or(remote.looks.decode))
     }
 
     /// As `run_group`, as an awaitable.
     fn submit_group<'p>(own: &Bound<'p, Remote>, calls: Vec<Bound<'p, PyTuple>>, atomic: bool) -> PyResult<Bound<'p, PyAny>> {
         let remote = own.get();
         let group = remote.group(&calls, atomic)?;
-        remote.awaited(own, || group, Shape::Raw, remote.looks.decode)
+        remote.awaited_call(own, || group, Shape::Raw, remote.looks.decode)
     }
 
     /// Makes a call and keeps nothing for its reply.
@@ -210,12 +207,12 @@ impl Remote {
     fn process(&self, py: Python<'_>) -> PyResult<()> {
         let Some(completions) = self.completions() else { return Ok(()) };
         let mut outcome = Ok(());
-        completions.take(|awaited, reply| {
+        for (awaited, reply) in completions.take() {
             let settled = self.settle(py, &awaited, reply);
             if outcome.is_ok() {
                 outcome = settled;
             }
-        });
+        }
         outcome.and(self.leave_if_retired(py))
     }
 
@@ -299,7 +296,7 @@ impl Remote {
         let (py, remote) = (own.py(), own.get());
         let core = remote.core.get()?;
         if core.completions.is_some() {
-            return remote.awaited(own, || core.call(words), shape.copied(py), remote.looks.decode);
+            return remote.awaited_call(own, || core.call(words), shape.copied(py), remote.looks.decode);
         }
         let outcome = waited(py, core.call(words))?;
         shape.shaped(remote.looks.outcome(py, outcome, remote.looks.decode)?)
@@ -333,25 +330,63 @@ impl Remote {
         Ok(group.send())
     }
 
-    fn awaited<'p>(
+    /// A transaction with conditions, as `run_if` describes its outcome.
+    fn conditional(
+        &self,
+        conditions: &[(String, Vec<Bound<'_, PyBytes>>)],
+        calls: &[Bound<'_, PyTuple>],
+    ) -> PyResult<impl Future<Output = Result<Value, Error>> + Send + use<>> {
+        let conditions = conditions.iter().map(|(kind, words)| condition(kind, words)).collect::<PyResult<Vec<_>>>()?;
+        let mut transaction = self.core.get()?.db.transaction_if(conditions.clone());
+        for call in calls {
+            let words = self.looks.words(call)?;
+            let words: SmallVec<[&[u8]; 8]> = words.iter().map(|word| word.as_bytes()).collect();
+            transaction = transaction.call(&words[..]);
+        }
+        Ok(async move {
+            Ok(match transaction.send::<Value>().await? {
+                Committed::Yes(replies) => Value::Array(vec![replies]),
+                Committed::Unmet(unmet) => {
+                    let numbers = (0..).zip(&conditions).filter(|(_, condition)| unmet.contains(condition));
+                    Value::Array(vec![Value::Null, Value::Array(numbers.map(|(number, _)| Value::Integer(number)).collect())])
+                }
+                Committed::Contended => Value::Null,
+            })
+        })
+    }
+
+    fn awaited_call<'p>(
         &self,
         own: &Bound<'p, Remote>,
         make: impl FnOnce() -> Call<Value>,
         shape: Shape,
         decode: bool,
     ) -> PyResult<Bound<'p, PyAny>> {
+        self.awaited(own, shape, decode, |completions, awaited| {
+            let mut waits = false;
+            let make = || {
+                let call = make();
+                waits = call.waits_in_server();
+                call
+            };
+            (completions.add(make, awaited), waits)
+        })
+    }
+
+    /// An awaitable of what `add` has looked after; `add` says whether it is to be ended if nothing waits for it any more.
+    fn awaited<'p>(
+        &self,
+        own: &Bound<'p, Remote>,
+        shape: Shape,
+        decode: bool,
+        add: impl FnOnce(&Completions<Awaited>, Awaited) -> (Added<Awaited>, bool),
+    ) -> PyResult<Bound<'p, PyAny>> {
         let py = own.py();
         let Some(completions) = &self.core.get()?.completions else {
             return Err(PyRuntimeError::new_err("this client has no event loop; take polder.aio.connect"));
         };
         let (future, ask) = self.future(own)?;
-        let mut waits = false;
-        let make = || {
-            let call = make();
-            waits = call.waits_in_server();
-            call
-        };
-        let added = completions.add(make, Awaited { future: future.clone().unbind(), shape, decode });
+        let (added, waits) = add(completions, Awaited { future: future.clone().unbind(), shape, decode });
         if let Some((call_soon, release)) = ask {
             call_soon.bind(py).call1((release,))?;
         }
@@ -362,7 +397,7 @@ impl Remote {
             }
             Added::InFlight(number) => {
                 if waits {
-                    // It would take an element later that no task waits for.
+                    // It would take an element later that no task waits for, or run although its task was cancelled.
                     let withdraw = Withdraw { remote: own.clone().unbind(), number };
                     future.call_method1(intern!(py, "add_done_callback"), (withdraw,))?;
                 }

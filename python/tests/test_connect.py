@@ -417,6 +417,36 @@ class EventLoops(unittest.TestCase):
 
         asyncio.run(work())
 
+    def test_conditions_are_judged_without_a_thread_of_the_pool(self):
+        async def work():
+            r = polder.aio.connect(URL)
+            await r.delete("turn")
+            absent = polder.Condition.key_absent("turn")
+
+            async def take(number):
+                try:
+                    return await r.pipeline(conditions=[absent]).set("turn", number).execute()
+                except polder.Unmet as unmet:
+                    self.assertEqual(unmet.conditions, [absent])
+                    return None
+
+            taken = await asyncio.gather(*(take(number) for number in range(50)))
+            self.assertEqual(sorted(taken, key=bool), [None] * 49 + [[True]])
+            self.assertIsNone(asyncio.get_running_loop()._default_executor)
+            # One that is cancelled at once has not run, or has run whole; the client goes on.
+            held = [polder.Condition.key_exists("turn")]
+            cancelled = asyncio.ensure_future(r.pipeline(conditions=held).incr("turns").incr("turns").execute())
+            await asyncio.sleep(0)
+            cancelled.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await cancelled
+            self.assertEqual(await r.pipeline(conditions=held).incr("later").execute(), [1])
+            self.assertIn(await r.get("turns"), [None, b"2"])
+            await r.delete("turn", "turns", "later")
+            await r.aclose()
+
+        asyncio.run(work())
+
     def test_a_client_that_is_dropped_leaves_the_event_loop_after_its_calls(self):
         async def work():
             async def once():

@@ -59,13 +59,13 @@ unsafe impl Send for Feed {}
 unsafe impl Sync for Feed {}
 
 impl Feed {
-    /// Tells all that was heard; returns how much.
-    fn process(&self, waker: &Waker) -> usize {
+    /// Tells all that was heard; returns how much, or `None` in the child of a callback that forks.
+    fn process(&self, waker: &Waker, is_parents: impl Fn() -> bool) -> Option<usize> {
         let mut subscription = match self.subscription.try_lock() {
             Ok(subscription) => subscription,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             // The thread that holds it goes on until nothing is left.
-            Err(TryLockError::WouldBlock) => return 0,
+            Err(TryLockError::WouldBlock) => return Some(0),
         };
         let mut count = 0;
         while !self.is_over.load(Ordering::SeqCst)
@@ -73,8 +73,11 @@ impl Feed {
         {
             count += 1;
             self.tell(event);
+            if is_parents() {
+                return None;
+            }
         }
-        count
+        Some(count)
     }
 
     fn tell(&self, event: Event) {
@@ -107,10 +110,15 @@ impl Feeds {
         self.lock().is_empty()
     }
 
-    /// Tells what all of them have heard; returns how much.
-    pub(super) fn process(&self, waker: &Waker) -> usize {
+    /// Tells what all of them have heard; returns how much, or `None` in the child of a callback that forks.
+    pub(super) fn process(&self, waker: &Waker, is_parents: impl Fn() -> bool) -> Option<usize> {
         let feeds: Vec<Arc<Feed>> = self.lock().values().cloned().collect();
-        feeds.iter().map(|feed| feed.process(waker)).sum()
+        let count = feeds.iter().map(|feed| feed.process(waker, &is_parents)).sum();
+        if is_parents() {
+            // The callback may have ended the subscription, which would be dropped here (K3).
+            std::mem::forget(feeds);
+        }
+        count
     }
 
     fn end(&self, handle: u64) -> bool {
@@ -166,8 +174,12 @@ pub extern "C" fn polder_client_subscribe(
 /// Ends a subscription. When this returns its callback runs no more, unless another thread is in it, or the callback calls.
 #[unsafe(no_mangle)]
 pub extern "C" fn polder_client_unsubscribe(client: polder_client, subscription: polder_subscription) -> polder_status {
-    guarded(|| match remote_of(client)?.feeds.end(subscription.handle) {
-        true => Ok(()),
-        false => Err(Failure(POLDER_CLOSED, "ERR there is no such subscription: it has ended".into())),
+    guarded(|| {
+        let remote = remote_of(client)?;
+        if !remote.feeds.end(subscription.handle) {
+            return Err(Failure(POLDER_CLOSED, "ERR there is no such subscription: it has ended".into()));
+        }
+        remote.wake_waiting();
+        Ok(())
     })
 }
