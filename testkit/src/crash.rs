@@ -11,7 +11,7 @@
 //! - **Owned groups** are written by MSET: all keys of a group always carry the same sequence number.
 //! - **Shared groups** have all actors as writers: each read finds a single writer's single MSET.
 //! - **Shared counters**: at least all acknowledged INCRs, at most one more per death.
-//! - **Ledgers** have one writer, whose every transaction or script writes a key of each type: they always agree ([`deeds`]).
+//! - **Ledgers** have one writer, whose every transaction or script writes a key of each type: they always agree ([`ledgers`]).
 //! - **Accounts** of several types, between which all actors move amounts: their sum is 0, always.
 //! - **Tokens** that are pushed on queues, moved between them and popped: each is there once, until it is popped, once ([`tokens`]).
 //! - **Ears**: a client that waits for a key or listens to a subject gets what is pushed or published there ([`ears`]).
@@ -25,6 +25,7 @@ pub mod driver;
 pub mod ears;
 pub mod journal;
 pub mod judge;
+pub mod ledgers;
 pub mod listening;
 pub mod mixed;
 

@@ -7,17 +7,15 @@ use std::time::{Duration, Instant};
 
 use polder_shm::crash::Delays;
 
+use super::GROUP_KEYS;
 use super::ears::Ear;
 use super::journal::{Deed, History, Intent, Journal};
+use super::ledgers::{ledger_sequence, words};
 use super::tokens::Tokens;
 use super::value::{self, Stamp};
-use super::{COUNTERS, GROUP_KEYS, OWNED_GROUPS, OWNED_KEYS, SHARED_GROUPS, deeds};
 use crate::answer::Answer;
 use crate::random::Random;
 use crate::way::Way;
-
-/// Lengths that reach every layout: inline, packed in classes of all sizes, trees of chunks.
-const LENGTHS: [usize; 9] = [0, 30, 60, 200, 1_000, 4_000, 9_000, 70_000, 300_000];
 
 /// The process's state.
 pub struct Actor {
@@ -79,107 +77,6 @@ impl Actor {
         })
     }
 
-    /// One deed or one look.
-    ///
-    /// # Errors
-    /// What is wrong with the memory.
-    pub fn step(&mut self) -> Result<(), String> {
-        if !self.way.is_open() {
-            // All servers are on their way.
-            std::thread::sleep(Duration::from_millis(5));
-            return Ok(());
-        }
-        match self.random.below(100) {
-            0..=24 => self.set(),
-            25..=28 => self.delete(),
-            29..=38 => self.write_group(),
-            39..=46 => self.write_shared(),
-            47..=51 => self.count(),
-            52..=54 => self.count_watched(),
-            55..=56 => self.count_by_function(),
-            57..=64 => self.write_ledger(),
-            65..=71 => self.transfer(),
-            72..=78 => self.look_at_shared(),
-            79..=84 => self.look_at_others(),
-            85..=89 => self.push(),
-            90..=94 => self.pop(),
-            95 => self.wake(),
-            96 => self.talk(),
-            97 => self.change(),
-            _ => self.look_at_accounts(),
-        }
-    }
-
-    fn set(&mut self) -> Result<(), String> {
-        let target = self.random.below(OWNED_KEYS as usize) as u32;
-        let stamp = self.stamp();
-        let key = super::owned_key(self.id, target);
-        let length = *self.random.pick(&LENGTHS);
-        let value = value::make(&key, stamp, length);
-        self.deed(Deed::Set, target, &[b"SET", key.as_bytes(), &value]).map(drop)
-    }
-
-    fn delete(&mut self) -> Result<(), String> {
-        let target = self.random.below(OWNED_KEYS as usize) as u32;
-        self.stamp();
-        let key = super::owned_key(self.id, target);
-        self.deed(Deed::Delete, target, &[b"DEL", key.as_bytes()]).map(drop)
-    }
-
-    fn write_group(&mut self) -> Result<(), String> {
-        let target = self.random.below(OWNED_GROUPS as usize) as u32;
-        let keys: Vec<String> = (0..GROUP_KEYS).map(|at| super::group_key(self.id, target, at)).collect();
-        self.write_keys(Deed::Group, target, &keys)
-    }
-
-    fn write_shared(&mut self) -> Result<(), String> {
-        let target = self.random.below(SHARED_GROUPS as usize) as u32;
-        let keys: Vec<String> = (0..GROUP_KEYS).map(|at| super::shared_key(target, at)).collect();
-        self.write_keys(Deed::Shared, target, &keys)
-    }
-
-    fn write_keys(&mut self, deed: Deed, target: u32, keys: &[String]) -> Result<(), String> {
-        let stamp = self.stamp();
-        let values: Vec<Vec<u8>> = keys.iter().map(|key| value::make(key, stamp, LENGTHS[self.random.below(LENGTHS.len() - 2)])).collect();
-        let mut args: Vec<&[u8]> = vec![b"MSET"];
-        keys.iter().zip(&values).for_each(|(key, value)| args.extend([key.as_bytes(), value.as_slice()]));
-        self.deed(deed, target, &args).map(drop)
-    }
-
-    fn count(&mut self) -> Result<(), String> {
-        let target = self.random.below(COUNTERS as usize) as u32;
-        self.stamp();
-        let key = super::counter_key(target);
-        self.counted(target, &[b"INCR", key.as_bytes()])
-    }
-
-    /// Makes a call that adds 1 to a counter, and checks that the reply is a number.
-    pub(super) fn counted(&mut self, target: u32, args: &[&[u8]]) -> Result<(), String> {
-        match self.deed(Deed::Count, target, args)? {
-            None | Some(Answer::Integer(_)) => Ok(()),
-            Some(other) => Err(format!("{}: {}", shown(args.first()), other.shown())),
-        }
-    }
-
-    fn look_at_shared(&mut self) -> Result<(), String> {
-        let group = self.random.below(SHARED_GROUPS as usize) as u32;
-        let keys: Vec<String> = (0..GROUP_KEYS).map(|at| super::shared_key(group, at)).collect();
-        self.look("MGET", &keys)?.map_or(Ok(()), |found| group_stamp(&keys, &found).map(drop))
-    }
-
-    /// Reads a key or a group of another actor: it must prove itself, whatever its writer is doing.
-    fn look_at_others(&mut self) -> Result<(), String> {
-        let other = self.random.below(16) as u32;
-        if self.random.chance(50) {
-            let key = super::owned_key(other, self.random.below(OWNED_KEYS as usize) as u32);
-            let found = self.look("GET", std::slice::from_ref(&key))?;
-            return found.map_or(Ok(()), |found| key_stamp(&key, &found).map(drop));
-        }
-        let group = self.random.below(OWNED_GROUPS as usize) as u32;
-        let keys: Vec<String> = (0..GROUP_KEYS).map(|at| super::group_key(other, group, at)).collect();
-        self.look("MGET", &keys)?.map_or(Ok(()), |found| group_stamp(&keys, &found).map(drop))
-    }
-
     pub(super) fn stamp(&mut self) -> Stamp {
         self.sequence += 1;
         Stamp { writer: self.id, sequence: self.sequence }
@@ -211,12 +108,6 @@ impl Actor {
         Ok(answer)
     }
 
-    fn look(&mut self, command: &str, keys: &[String]) -> Result<Option<Answer>, String> {
-        let mut args = vec![command.as_bytes()];
-        args.extend(keys.iter().map(String::as_bytes));
-        self.timed(&args)
-    }
-
     /// Runs a command, and fails if it stood still for too long or replied an error.
     pub(super) fn timed(&mut self, args: &[impl AsRef<[u8]>]) -> Result<Option<Answer>, String> {
         let name = || format!("{} {}", shown(args.first()), shown(args.get(1)));
@@ -225,7 +116,7 @@ impl Actor {
 
     /// As [`Actor::timed`], with several commands in one transaction.
     pub(super) fn timed_together(&mut self, lines: &[String]) -> Result<Option<Answer>, String> {
-        let split: Vec<Vec<String>> = lines.iter().map(deeds::words).collect();
+        let split: Vec<Vec<String>> = lines.iter().map(words).collect();
         self.watched(|way| way.call_together(&split), || lines.join("; "))
     }
 
@@ -252,7 +143,7 @@ impl Actor {
     }
 }
 
-fn shown(word: Option<&impl AsRef<[u8]>>) -> String {
+pub(super) fn shown(word: Option<&impl AsRef<[u8]>>) -> String {
     word.map_or(String::new(), |word| String::from_utf8_lossy(word.as_ref()).into_owned())
 }
 
@@ -294,7 +185,7 @@ pub fn check_history(way: &mut Way, id: u32, history: &History) -> Result<(), St
         }
     }
     for (&target, expected) in &history.ledgers {
-        let found = deeds::ledger_sequence(way, id, target)?;
+        let found = ledger_sequence(way, id, target)?;
         if !expected.allows(found) {
             return Err(format!("ledger {target} of actor {id} holds {found:?}, and {expected:?} is expected"));
         }
@@ -312,7 +203,11 @@ pub fn group_of(way: &mut Way, keys: &[String]) -> Result<Option<Stamp>, String>
     group_stamp(keys, &way.ask(&args)?)
 }
 
-fn key_stamp(key: &str, answer: &Answer) -> Result<Option<Stamp>, String> {
+/// The stamp of a key, if it is there.
+///
+/// # Errors
+/// When its value does not prove itself.
+pub(super) fn key_stamp(key: &str, answer: &Answer) -> Result<Option<Stamp>, String> {
     match answer {
         Answer::Nil => Ok(None),
         Answer::Bulk(bytes) => value::read(key, bytes).map(Some),

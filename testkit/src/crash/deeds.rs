@@ -1,17 +1,16 @@
-//! What an actor does with keys of all types: ledgers, accounts, tokens, and ears.
-use super::actor::Actor;
+//! What an actor does with keys of all types, drawn by chance: values, groups, counters, ledgers, accounts, tokens, and ears.
+use std::time::Duration;
+
+use super::actor::{Actor, group_stamp, key_stamp, shown};
 use super::journal::Deed;
-use super::{ACCOUNTS, COUNTERS, LEDGERS, QUEUES, counter_key};
+use super::ledgers::{ENTRIES, LIST_ENTRIES, STREAM_ENTRIES, check_accounts, ledger_keys};
+use super::value;
+use super::{ACCOUNTS, COUNTERS, GROUP_KEYS, LEDGERS, OWNED_GROUPS, OWNED_KEYS, QUEUES, SHARED_GROUPS, counter_key};
 use crate::answer::Answer;
 use crate::way::Way;
 
-/// Entries that a ledger's collections keep: enough for trees.
-const ENTRIES: u64 = 200;
-const LIST_ENTRIES: u64 = 150;
-const STREAM_ENTRIES: u64 = 100;
-
-/// The parts of a ledger: a key of each type, and a counter.
-const PARTS: [&str; 7] = ["list", "hash", "scores", "set", "stream", "text", "count"];
+/// Lengths that reach every layout: inline, packed in classes of all sizes, trees of chunks.
+const LENGTHS: [usize; 9] = [0, 30, 60, 200, 1_000, 4_000, 9_000, 70_000, 300_000];
 
 /// Writes a ledger as one script: KEYS are its parts, ARGV the sequence number and the entry it belongs to.
 const LEDGER: &str = "redis.call('RPUSH', KEYS[1], ARGV[1]) redis.call('LTRIM', KEYS[1], -150, -1) \
@@ -27,8 +26,115 @@ const TRANSFER: &str = "redis.call('DECRBY', KEYS[1], 3 * ARGV[1]) redis.call('H
      return redis.call('ZINCRBY', KEYS[3], 2 * ARGV[1], ARGV[3])";
 
 impl Actor {
+    /// One deed or one look.
+    ///
+    /// # Errors
+    /// What is wrong with the memory.
+    pub fn step(&mut self) -> Result<(), String> {
+        if !self.way.is_open() {
+            // All servers are on their way.
+            std::thread::sleep(Duration::from_millis(5));
+            return Ok(());
+        }
+        match self.random.below(100) {
+            0..=24 => self.set(),
+            25..=28 => self.delete(),
+            29..=38 => self.write_group(),
+            39..=46 => self.write_shared(),
+            47..=51 => self.count(),
+            52..=54 => self.count_watched(),
+            55..=56 => self.count_by_function(),
+            57..=64 => self.write_ledger(),
+            65..=71 => self.transfer(),
+            72..=78 => self.look_at_shared(),
+            79..=84 => self.look_at_others(),
+            85..=89 => self.push(),
+            90..=94 => self.pop(),
+            95 => self.wake(),
+            96 => self.talk(),
+            97 => self.change(),
+            _ => self.look_at_accounts(),
+        }
+    }
+
+    fn set(&mut self) -> Result<(), String> {
+        let target = self.random.below(OWNED_KEYS as usize) as u32;
+        let stamp = self.stamp();
+        let key = super::owned_key(self.id, target);
+        let length = *self.random.pick(&LENGTHS);
+        let value = value::make(&key, stamp, length);
+        self.deed(Deed::Set, target, &[b"SET", key.as_bytes(), &value]).map(drop)
+    }
+
+    fn delete(&mut self) -> Result<(), String> {
+        let target = self.random.below(OWNED_KEYS as usize) as u32;
+        self.stamp();
+        let key = super::owned_key(self.id, target);
+        self.deed(Deed::Delete, target, &[b"DEL", key.as_bytes()]).map(drop)
+    }
+
+    fn write_group(&mut self) -> Result<(), String> {
+        let target = self.random.below(OWNED_GROUPS as usize) as u32;
+        let keys: Vec<String> = (0..GROUP_KEYS).map(|at| super::group_key(self.id, target, at)).collect();
+        self.write_keys(Deed::Group, target, &keys)
+    }
+
+    fn write_shared(&mut self) -> Result<(), String> {
+        let target = self.random.below(SHARED_GROUPS as usize) as u32;
+        let keys: Vec<String> = (0..GROUP_KEYS).map(|at| super::shared_key(target, at)).collect();
+        self.write_keys(Deed::Shared, target, &keys)
+    }
+
+    fn write_keys(&mut self, deed: Deed, target: u32, keys: &[String]) -> Result<(), String> {
+        let stamp = self.stamp();
+        let values: Vec<Vec<u8>> = keys.iter().map(|key| value::make(key, stamp, LENGTHS[self.random.below(LENGTHS.len() - 2)])).collect();
+        let mut args: Vec<&[u8]> = vec![b"MSET"];
+        keys.iter().zip(&values).for_each(|(key, value)| args.extend([key.as_bytes(), value.as_slice()]));
+        self.deed(deed, target, &args).map(drop)
+    }
+
+    fn count(&mut self) -> Result<(), String> {
+        let target = self.random.below(COUNTERS as usize) as u32;
+        self.stamp();
+        let key = super::counter_key(target);
+        self.counted(target, &[b"INCR", key.as_bytes()])
+    }
+
+    /// Makes a call that adds 1 to a counter, and checks that the reply is a number.
+    fn counted(&mut self, target: u32, args: &[&[u8]]) -> Result<(), String> {
+        match self.deed(Deed::Count, target, args)? {
+            None | Some(Answer::Integer(_)) => Ok(()),
+            Some(other) => Err(format!("{}: {}", shown(args.first()), other.shown())),
+        }
+    }
+
+    fn look_at_shared(&mut self) -> Result<(), String> {
+        let group = self.random.below(SHARED_GROUPS as usize) as u32;
+        let keys: Vec<String> = (0..GROUP_KEYS).map(|at| super::shared_key(group, at)).collect();
+        self.look("MGET", &keys)?.map_or(Ok(()), |found| group_stamp(&keys, &found).map(drop))
+    }
+
+    /// Reads a key or a group of another actor: it must prove itself, whatever its writer is doing.
+    fn look_at_others(&mut self) -> Result<(), String> {
+        let other = self.random.below(16) as u32;
+        if self.random.chance(50) {
+            let key = super::owned_key(other, self.random.below(OWNED_KEYS as usize) as u32);
+            let found = self.look("GET", std::slice::from_ref(&key))?;
+            return found.map_or(Ok(()), |found| key_stamp(&key, &found).map(drop));
+        }
+        let group = self.random.below(OWNED_GROUPS as usize) as u32;
+        let keys: Vec<String> = (0..GROUP_KEYS).map(|at| super::group_key(other, group, at)).collect();
+        self.look("MGET", &keys)?.map_or(Ok(()), |found| group_stamp(&keys, &found).map(drop))
+    }
+
+    fn look(&mut self, command: &str, keys: &[String]) -> Result<Option<Answer>, String> {
+        let mut args = vec![command.as_bytes()];
+        args.extend(keys.iter().map(String::as_bytes));
+        self.timed(&args)
+    }
+
     /// One transaction, or one script, that writes a key of each type.
-    pub(super) fn write_ledger(&mut self) -> Result<(), String> {
+    fn write_ledger(&mut self) -> Result<(), String> {
         let target = self.random.below(LEDGERS as usize) as u32;
         let sequence = self.stamp().sequence;
         let keys = ledger_keys(self.id, target);
@@ -56,7 +162,7 @@ impl Actor {
     }
 
     /// Moves an amount between accounts.
-    pub(super) fn transfer(&mut self) -> Result<(), String> {
+    fn transfer(&mut self) -> Result<(), String> {
         let mut draw = || self.random.below(ACCOUNTS as usize);
         let (text, field, member) = (format!("account:{}", draw()), format!("f{}", draw()), format!("m{}", draw()));
         let amount = self.random.below(9) as i64 - 4;
@@ -72,12 +178,12 @@ impl Actor {
         self.timed_together(&lines).map(drop)
     }
 
-    pub(super) fn look_at_accounts(&mut self) -> Result<(), String> {
+    fn look_at_accounts(&mut self) -> Result<(), String> {
         check_accounts(&mut self.way)
     }
 
     /// Puts a token on a queue, or moves one between queues.
-    pub(super) fn push(&mut self) -> Result<(), String> {
+    fn push(&mut self) -> Result<(), String> {
         let queue = format!("queue:{}", self.random.below(QUEUES as usize));
         let other = format!("queue:{}", self.random.below(QUEUES as usize));
         if self.random.chance(30) {
@@ -95,7 +201,7 @@ impl Actor {
     }
 
     /// Takes a token from a queue; sometimes waits for one.
-    pub(super) fn pop(&mut self) -> Result<(), String> {
+    fn pop(&mut self) -> Result<(), String> {
         let queue = format!("queue:{}", self.random.below(QUEUES as usize));
         self.note_token("-")?;
         let answer = match self.random.below(4) {
@@ -117,7 +223,7 @@ impl Actor {
 
     /// Adds 1 to a counter as a client that has only WATCH: if the counter changed meanwhile,
     /// nothing has happened.
-    pub(super) fn count_watched(&mut self) -> Result<(), String> {
+    fn count_watched(&mut self) -> Result<(), String> {
         let target = self.random.below(COUNTERS as usize) as u32;
         self.stamp();
         let key = counter_key(target);
@@ -137,7 +243,7 @@ impl Actor {
     }
 
     /// Adds 1 to a counter by a function of a library that others replace meanwhile.
-    pub(super) fn count_by_function(&mut self) -> Result<(), String> {
+    fn count_by_function(&mut self) -> Result<(), String> {
         if self.random.chance(10) || !self.has_library {
             let loaded = self.timed(&["FUNCTION", "LOAD", "REPLACE", LIBRARY])?;
             self.has_library |= loaded.is_some();
@@ -149,7 +255,7 @@ impl Actor {
     }
 
     /// Changes a key that a client of its own has read, and is told of.
-    pub(super) fn change(&mut self) -> Result<(), String> {
+    fn change(&mut self) -> Result<(), String> {
         let (key, token) = (format!("read:{}:{}", self.id, self.nonce), self.token());
         let way = self.way.beside();
         let reader = self.reader.get_or_insert_with(|| super::ears::Ear::reader(way, &key));
@@ -164,7 +270,7 @@ impl Actor {
     }
 
     /// Wakes a client of its own that waits for a key.
-    pub(super) fn wake(&mut self) -> Result<(), String> {
+    fn wake(&mut self) -> Result<(), String> {
         let (key, token) = (format!("wake:{}:{}", self.id, self.nonce), self.token());
         let pushed = self.timed(&["RPUSH", &key, &token])?;
         let way = self.way.beside();
@@ -173,7 +279,7 @@ impl Actor {
     }
 
     /// Publishes something to a listening client of its own, and sometimes on the channel of all.
-    pub(super) fn talk(&mut self) -> Result<(), String> {
+    fn talk(&mut self) -> Result<(), String> {
         let (subject, token) = (format!("talk:{}:{}", self.id, self.nonce), self.token());
         let way = self.way.beside();
         let listener = self.listener.get_or_insert_with(|| super::ears::Ear::listener(way, &subject, "talk"));
@@ -200,76 +306,4 @@ impl Actor {
     fn note_token(&mut self, line: &str) -> Result<(), String> {
         self.tokens.note(line).map_err(|error| error.to_string())
     }
-}
-
-fn ledger_keys(actor: u32, ledger: u32) -> [String; 7] {
-    PARTS.map(|part| format!("ledger:{actor}:{ledger}:{part}"))
-}
-
-/// The sequence number that all parts of a ledger agree on.
-///
-/// # Errors
-/// When they do not.
-pub fn ledger_sequence(way: &mut Way, actor: u32, ledger: u32) -> Result<Option<u64>, String> {
-    let [list, hash, scores, set, stream, text, count] = &ledger_keys(actor, ledger);
-    let questions = [
-        format!("GET {text}"),
-        format!("LINDEX {list} -1"),
-        format!("HMGET {hash} last count"),
-        format!("ZREVRANGE {scores} 0 0 WITHSCORES"),
-        format!("XREVRANGE {stream} + - COUNT 1"),
-        format!("GET {count}"),
-        format!("LLEN {list}"),
-        format!("XLEN {stream}"),
-        format!("SCARD {set}"),
-        format!("ZCARD {scores}"),
-    ];
-    let answer = way.ask_together(&questions.map(words))?;
-    let mut found = Vec::new();
-    leaves(&answer, &mut found);
-    let found: Vec<&str> = found.iter().map(String::as_str).collect();
-    let torn = || Err(format!("ledger {ledger} of actor {actor} is torn: {found:?}"));
-    let number = |text: &str| text.parse().unwrap_or(u64::MAX);
-    match found[..] {
-        ["", "", "", "", "", "0", "0", "0", "0"] => Ok(None),
-        [last, at_end, in_hash, counted, member, highest, _, "s", newest, count, listed, streamed, members, ranked] => {
-            let agree = [at_end, in_hash, highest, newest].iter().all(|part| *part == last) && counted == count && members == ranked;
-            let entry = format!("m{}", number(last) % ENTRIES);
-            let count = number(count);
-            let kept = number(listed) == count.min(LIST_ENTRIES) && number(streamed) == count.min(STREAM_ENTRIES);
-            if agree && kept && member == entry { Ok(Some(number(last))) } else { torn() }
-        }
-        _ => torn(),
-    }
-}
-
-/// Whether all accounts together hold nothing.
-///
-/// # Errors
-/// When they do not.
-pub fn check_accounts(way: &mut Way) -> Result<(), String> {
-    let accounts: Vec<String> = (0..ACCOUNTS).map(|at| format!("account:{at}")).collect();
-    let questions = [format!("MGET {}", accounts.join(" ")), "HVALS accounts".into(), "ZRANGE purses 0 -1 WITHSCORES".into()];
-    let answer = way.ask_together(&questions.map(words))?;
-    let mut found = Vec::new();
-    leaves(&answer, &mut found);
-    // Members of the sorted set and what is not there are no numbers.
-    let sum: i64 = found.iter().filter_map(|text| text.parse::<i64>().ok()).sum();
-    if sum == 0 { Ok(()) } else { Err(format!("the accounts hold {sum}: {found:?}")) }
-}
-
-/// All texts and numbers of an answer, in order; nothing is an empty text.
-fn leaves(answer: &Answer, into: &mut Vec<String>) {
-    match answer {
-        Answer::Array(items) => items.iter().for_each(|item| leaves(item, into)),
-        Answer::Bulk(bytes) => into.push(String::from_utf8_lossy(bytes).into_owned()),
-        Answer::Integer(value) => into.push(value.to_string()),
-        Answer::Nil => into.push(String::new()),
-        other => into.push(other.shown()),
-    }
-}
-
-/// The words of a line.
-pub(super) fn words(line: impl AsRef<str>) -> Vec<String> {
-    line.as_ref().split(' ').map(String::from).collect()
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use super::actor::{check_history, group_of, journal_of, tokens_of};
 use super::journal::History;
 use super::tokens::Account;
-use super::{COUNTERS, GROUP_KEYS, QUEUES, SHARED_GROUPS, counter_key, deeds, shared_key};
+use super::{COUNTERS, GROUP_KEYS, QUEUES, SHARED_GROUPS, counter_key, ledgers, shared_key};
 use crate::answer::Answer;
 use crate::way::Way;
 
@@ -26,7 +26,7 @@ pub fn journals(place: &str, folder: &Path, actors: u32, failures: &mut Vec<Stri
         let keys: Vec<String> = (0..GROUP_KEYS).map(|at| shared_key(group, at)).collect();
         failures.extend(group_of(&mut way, &keys).err());
     }
-    failures.extend(deeds::check_accounts(&mut way).err());
+    failures.extend(ledgers::check_accounts(&mut way).err());
     failures.extend(account.settle(left_in_queues(&mut way)?));
     for counter in 0..COUNTERS {
         failures.extend(miscounted(&mut way, counter, &histories)?);
