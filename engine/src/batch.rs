@@ -1,17 +1,10 @@
 //! Many calls at once: collected first, then run with overlapping cache misses ([`Batch`]).
-use polder_base::Reply;
-use polder_runtime::{Progress, TOGETHER_MAX};
 use smallvec::SmallVec;
-
-use crate::answer::Answer;
-use crate::caller::Caller;
-use crate::presence::Presence;
-use crate::{Memory, Outlook};
 
 /// How many calls are looked ahead for: enough to hide the memory's latency, few enough to stay in the first cache.
 const CHUNK: usize = 64;
 
-/// Calls for [`Caller::run_batch`] and [`Caller::run_atomically`]. A batch may be run again, or cleared and filled again.
+/// Calls for [`Caller::run_batch`](crate::Caller::run_batch) and [`Caller::run_atomically`](crate::Caller::run_atomically). A batch may be run again, or cleared and filled again.
 ///
 /// ```
 /// # let name = format!("shm:polder-doc-batch-{}", std::process::id());
@@ -91,55 +84,6 @@ impl Batch {
             (call, first) = (upto, last);
         }
     }
-}
-
-/// Runs some calls of a batch.
-pub(crate) fn run_chunk(caller: &mut Caller, calls: &[&[&[u8]]], outlook: &mut Outlook, answer: &mut Answer) {
-    let db = caller.database();
-    caller.memory().prefetch(calls.iter().map(|args| (db, *args)), outlook);
-    let mut at = 0;
-    while at < calls.len() {
-        let company = company(caller.memory(), outlook, &calls[at..], at);
-        caller.sit_out(calls[at]);
-        let (memory, session) = caller.parts();
-        let host = &Presence::of(memory);
-        let (done, progress) = match company.len() {
-            0 | 1 => {
-                let progress = memory.execute_foreseen(session, host, outlook, at, calls[at], answer);
-                (usize::from(progress == Progress::Answered), progress)
-            }
-            _ => memory.execute_together(session, host, &company, answer),
-        };
-        if progress == Progress::Busy {
-            // As a single call does it, from the first that was not run on.
-            caller.execute(calls[at + done], Some(answer));
-            at += 1;
-        }
-        at += done;
-        caller.after();
-        if caller.is_closing() {
-            // As a connection that was closed behind QUIT: the rest is not read.
-            calls[at..].iter().for_each(|_| answer.error("ERR the caller was ended by CLIENT KILL or by QUIT"));
-            return;
-        }
-    }
-}
-
-/// The first of the calls and those behind it that may share its transaction.
-fn company<'c, 'a>(
-    memory: &Memory,
-    outlook: &Outlook,
-    calls: &'c [&'c [&'a [u8]]],
-    number: usize,
-) -> SmallVec<[&'c [&'a [u8]]; TOGETHER_MAX]> {
-    let (mut together, mut common) = (SmallVec::new(), None);
-    for (at, call) in calls.iter().take(TOGETHER_MAX).enumerate() {
-        match memory.common(outlook, number + at, call) {
-            Some(own) if *common.get_or_insert(own) == own => together.push(*call),
-            _ => break,
-        }
-    }
-    together
 }
 
 #[cfg(test)]

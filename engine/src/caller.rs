@@ -1,4 +1,6 @@
 //! Commands by their arguments, in this process: [`Caller`].
+mod chunk;
+
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +16,7 @@ use polder_runtime::{Host, Progress, Session, blocking, execute};
 use polder_shm::fork;
 
 use crate::answer::{Answer, Item};
-use crate::batch::{self, Batch};
+use crate::batch::Batch;
 use crate::home::{self, Ear};
 use crate::presence::{Card, Order, Presence};
 use crate::{Memory, Outlook, PAUSE_NAP};
@@ -250,7 +252,7 @@ impl Caller {
         let mut answer = Answer::new(self.session.protocol);
         let mut outlook = Outlook::default();
         let patience_us = std::mem::take(&mut self.session.clock.patience_us);
-        batch.each_chunk(|calls| batch::run_chunk(self, calls, &mut outlook, &mut answer));
+        batch.each_chunk(|calls| chunk::run_chunk(self, calls, &mut outlook, &mut answer));
         self.session.clock.patience_us = patience_us;
         answer.seal();
         Ok(answer)
@@ -613,7 +615,7 @@ impl Caller {
             now_ms => now_ms,
         };
         self.memory.tend_at(now_ms);
-        self.card.beat(self.session.tally.last, now_ms);
+        self.card.beat(self.session.tally.last.map(|command| &command.facts), now_ms);
     }
 
     /// Whether it has been ended, so that nothing more is run.
