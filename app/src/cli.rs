@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   arguments.rs   the command line
-//!   link.rs        TCP, Unix socket, or the segment itself: RESP in, values out
+//!   ../link.rs     TCP, Unix socket, or the segment itself: RESP in, values out
 //!   client.rs      one conversation: connect, run, print
 //!   format.rs      a value as text, in five forms
 //!   once.rs        one command from the command line, -r -i -x -X
@@ -14,21 +14,17 @@ mod assist;
 mod client;
 mod gauge;
 mod grammar;
-mod link;
 mod once;
 mod pipe;
 mod prompt;
 mod scan;
-mod tls;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::text::Failed;
+use crate::text::{Failed, reason};
 
 pub use arguments::{Arguments, unquoted};
-pub use client::reason;
-pub use link::{Link, Login, Place, Socket};
 
 /// What was asked for, besides commands.
 enum Task {

@@ -17,8 +17,9 @@ use polder_table::ItemExtras;
 use polder_wire::rdb::{Form, Thresholds, Writer, open};
 use polder_wire::resp::Value;
 
-use crate::cli::{Link, reason};
+use crate::link::Link;
 use crate::peer::{self, Opened, Peer, call};
+use crate::text::reason;
 use crate::text::{self, Failed};
 
 /// The lowest version in which a file is written.

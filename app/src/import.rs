@@ -14,9 +14,10 @@ use polder_table::ItemExtras;
 use polder_wire::rdb::{Begin, Item, Kind, Reader, seal};
 use polder_wire::resp::Value;
 
-use crate::cli::{Link, reason};
+use crate::link::Link;
 use crate::log;
 use crate::peer::{self, Opened, Peer};
+use crate::text::reason;
 use crate::text::{self, Failed};
 
 /// Bytes read at once; RESTOREs that are on their way at once.

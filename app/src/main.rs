@@ -9,6 +9,7 @@ mod cli;
 mod export;
 mod import;
 mod inspect;
+mod link;
 mod log;
 mod manual;
 mod peer;

@@ -54,7 +54,7 @@ fn ended(result: io::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{}", crate::cli::reason(&error));
+            eprintln!("{}", crate::text::reason(&error));
             ExitCode::FAILURE
         }
     }

@@ -5,7 +5,8 @@ use polder_engine::{Memory, Options};
 use polder_runtime::configuration::Configuration;
 use polder_wire::resp::Value;
 
-use crate::cli::{Link, Login, Place, reason};
+use crate::link::{Link, Login, Place};
+use crate::text::reason;
 use crate::text::{self, Failed};
 
 const PORT: u16 = 6379;

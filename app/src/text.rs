@@ -54,6 +54,13 @@ pub fn now() -> Duration {
     SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
 }
 
+/// An error without the number that Rust adds, as C programs print it.
+pub fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    text.strip_prefix("ERR ").unwrap_or(text).to_string()
+}
+
 /// A fault's text without the code that protocols put first.
 pub fn plain(fault: &Fault) -> String {
     let text = fault.to_string();

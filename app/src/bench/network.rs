@@ -17,7 +17,8 @@ use polder_wire::resp::{Replies, Value, command};
 use super::keys::{DIGITS, Random, Spread, write_digits};
 use super::report::{Line, Measured};
 use super::{Arguments, Until};
-use crate::cli::{Link, Login, Place, Socket, reason};
+use crate::link::{Link, Login, Place, Socket};
+use crate::text::reason;
 
 /// Stands for twelve digits of a picked key.
 const PLACEHOLDER: &str = "__rand_int__";

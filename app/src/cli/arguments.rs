@@ -9,10 +9,9 @@ use polder_base::words::split;
 
 use rustix::termios::{LocalModes, OptionalActions};
 
-use super::client::reason;
-use super::link::{Login, Place};
-use super::tls::TlsArguments;
+use crate::link::{Login, Place, TlsArguments};
 use crate::text::Whose;
+use crate::text::reason;
 use polder_wire::resp::text::{Form, Format};
 
 /// The port Redis listens on.

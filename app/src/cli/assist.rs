@@ -130,7 +130,7 @@ fn candidates(before: &[String], typed: &str) -> Vec<String> {
 fn behind(before: &[String]) -> Vec<&'static str> {
     let Some((command, count)) = named(before) else { return Vec::new() };
     let args: Vec<&str> = before[count..].iter().map(String::as_str).collect();
-    let subcommands: Vec<_> = subcommands(command).filter_map(Command::subcommand).collect();
+    let subcommands: Vec<_> = subcommands(command).filter_map(|command| command.subcommand()).collect();
     if args.is_empty() && command.subcommand().is_none() && !subcommands.is_empty() {
         return subcommands;
     }

@@ -8,7 +8,8 @@ use polder_wire::resp::Value;
 use polder_wire::resp::text::{self, Form, Format};
 
 use super::arguments::Arguments;
-use super::link::{Link, Login, Place};
+use crate::link::{Link, Login, Place};
+use crate::text::reason;
 
 /// How often a stream of messages looks whether the user has had enough.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -286,11 +287,4 @@ impl Stream {
             _ => None,
         }
     }
-}
-
-/// An error without the number that Rust adds, as C programs print it.
-pub fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    text.strip_prefix("ERR ").unwrap_or(text).to_string()
 }

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use polder_wire::resp::Value;
 
 use super::arguments::Arguments;
-use super::client::{Client, reason};
-use super::link::Link;
+use super::client::Client;
+use crate::link::Link;
 use crate::text;
+use crate::text::reason;
 use polder_wire::resp::text::Form;
 
 /// Between two PINGs.

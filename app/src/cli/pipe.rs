@@ -13,8 +13,9 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use polder_wire::resp::Value;
 
-use super::client::{Client, reason};
-use super::link::Link;
+use super::client::Client;
+use crate::link::Link;
+use crate::text::reason;
 
 const CHUNK_BYTES: usize = 64 << 10;
 

@@ -13,7 +13,7 @@ use rustyline::{CompletionType, Config, Editor};
 
 use super::assist::{Assist, help, is_secret};
 use super::client::{Client, Ran};
-use super::link::Place;
+use crate::link::Place;
 use polder_wire::resp::text::Form;
 
 /// Replies that took longer are followed by their time.

@@ -7,8 +7,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use polder_wire::resp::Value;
 
 use super::arguments::Arguments;
-use super::client::{Client, reason};
-use super::link::Link;
+use super::client::Client;
+use crate::link::Link;
+use crate::text::reason;
 use polder_wire::resp::text::{Form, quote};
 
 /// What counts as the size of a key.

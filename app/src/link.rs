@@ -8,6 +8,8 @@
 //!
 //! Both ends speak RESP, so everything above (formats, pipes, scans) is the same code, and a reply read from the segment
 //! has been through the same writer as one that came over a network.
+mod tls;
+
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -19,8 +21,9 @@ use polder_engine::{Caller, Host, Item, Owner, Protocol};
 use polder_runtime::persistence::save;
 use polder_wire::Output;
 use polder_wire::resp::{Limits, Replies, Request, Requests, Value, command};
+use tls::Secure;
+pub use tls::TlsArguments;
 
-use super::tls::{Secure, TlsArguments};
 use crate::text;
 
 /// Where the memory is.
