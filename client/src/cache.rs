@@ -409,9 +409,9 @@ mod tests {
         let (first, second) = (Arc::<Slot>::default(), Arc::<Slot>::default());
         let Found::Ask(filling) = cache.ask(0, b"a", b"a", &first, due(50), true) else { panic!("asked for the first time") };
         assert!(matches!(cache.ask(0, b"a", b"a", &second, due(90), true), Found::Waiting));
-        let traits = crate::queue::Traits::SINGLE;
+        let traits = crate::traits::Traits::SINGLE;
         let mut call =
-            crate::queue::Queued { end: 0, target: crate::slot::Target::Cache(Box::new(filling)), due: due(50), traits, selects: false };
+            crate::queue::Queued { end: 0, target: crate::target::Target::Cache(Box::new(filling)), due: due(50), traits, selects: false };
         let late = |call: &mut crate::queue::Queued, millis| {
             let late = call.take_late(made + std::time::Duration::from_millis(millis));
             late.map(|(_, due)| due.at.duration_since(made).as_millis()).collect::<Vec<_>>()

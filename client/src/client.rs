@@ -16,7 +16,6 @@ pub(crate) use self::side::Side;
 use crate::args::{self, Args};
 use crate::cache::{Cache, CacheStats, Found, Tracking};
 use crate::cluster::{Cluster, Redirection};
-use crate::condition::{Condition, Conditional};
 use crate::connection::Connection;
 use crate::driver::{self, Secrets, Shared};
 use crate::due::Due;
@@ -24,13 +23,14 @@ use crate::error::Error;
 use crate::held::Held;
 use crate::link::Listeners;
 use crate::options::{Endpoint, Options, Policy};
-use crate::queue::{Pushed, Route, Shape, Traits};
+use crate::queue::{Pushed, Route};
 use crate::rows;
-use crate::scan::Scan;
-use crate::slot::{Gathering, Outcome, Slot, Target};
+use crate::slot::{Outcome, Slot};
 use crate::span::Span;
 use crate::stats::ClientStats;
 use crate::subscribe::{Kind, Subscription, Subscriptions};
+use crate::target::{Gathering, Target};
+use crate::traits::{Shape, Traits};
 use crate::value::{FromValue, Value};
 
 /// How often a call may be sent on from node to node of a cluster.
@@ -456,23 +456,6 @@ impl Db {
         Pipeline { traits: Traits { shape: Shape::Transaction, ..pipeline.traits }, ..pipeline }
     }
 
-    /// Several calls that run as one transaction, and only if conditions hold. They fail together, and the reply says which
-    /// conditions did not hold.
-    pub fn transaction_if(&self, conditions: impl IntoIterator<Item = Condition>) -> Conditional {
-        Conditional::new(self.clone(), conditions.into_iter().collect())
-    }
-
-    /// The keys of the database, step by step.
-    pub fn scan(&self) -> Scan {
-        Scan::new(self.clone(), "SCAN", None)
-    }
-
-    /// The members of a set, the fields and values of a hash, or the members and scores of a sorted set, step by step, by
-    /// SSCAN, HSCAN or ZSCAN.
-    pub fn scan_in(&self, command: ScanCommand, key: impl AsRef<[u8]>) -> Scan {
-        Scan::new(self.clone(), command.name(), Some(key.as_ref().to_vec()))
-    }
-
     fn due(&self) -> Option<Due> {
         self.timeout.map(|timeout| {
             let made = Instant::now();
@@ -602,24 +585,6 @@ impl Db {
             }
         }
         Call::new(self.client.clone(), None, State::Shared(slot))
-    }
-}
-
-/// Which collection [`Db::scan_in`] goes through.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ScanCommand {
-    Sscan,
-    Hscan,
-    Zscan,
-}
-
-impl ScanCommand {
-    fn name(self) -> &'static str {
-        match self {
-            ScanCommand::Sscan => "SSCAN",
-            ScanCommand::Hscan => "HSCAN",
-            ScanCommand::Zscan => "ZSCAN",
-        }
     }
 }
 

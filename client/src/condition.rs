@@ -6,7 +6,7 @@
 use crate::args::{self, Args};
 use crate::client::{Db, Side};
 use crate::error::Error;
-use crate::queue::{Shape, Traits};
+use crate::traits::{Shape, Traits};
 use crate::value::{FromValue, Value};
 
 /// How often conditions are judged again because a watched key was changed meanwhile.
@@ -65,6 +65,14 @@ impl Condition {
             Condition::ValueDiffers(_, value) => !is(value) && !matches!(reply, Value::Error(_)),
             Condition::LengthEquals(_, length) => matches!(reply, Value::Integer(have) if u64::try_from(*have) == Ok(*length)),
         }
+    }
+}
+
+impl Db {
+    /// Several calls that run as one transaction, and only if conditions hold. They fail together, and the reply says which
+    /// conditions did not hold.
+    pub fn transaction_if(&self, conditions: impl IntoIterator<Item = Condition>) -> Conditional {
+        Conditional::new(self.clone(), conditions.into_iter().collect())
     }
 }
 

@@ -8,9 +8,9 @@ use crate::driver::Shared;
 use crate::error::Error;
 use crate::link::Listeners;
 use crate::options::{Endpoint, Options};
-use crate::queue::Traits;
 use crate::rows;
 use crate::subscribe::Subscriptions;
+use crate::traits::Traits;
 
 /// The most idle side connections that are kept for the next calls that wait.
 const SIDE_IDLE_MAX: usize = 8;

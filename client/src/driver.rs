@@ -16,8 +16,8 @@ use crate::held::{self, Held};
 use crate::link::{Link, Listeners};
 use crate::options::{Endpoint, Options};
 use crate::queue::{Drained, Guide, Queue};
-use crate::slot::Target;
 use crate::subscribe::Driven;
+use crate::target::Target;
 
 pub(crate) mod sentinel;
 #[cfg(feature = "tokio")]

@@ -64,12 +64,14 @@ mod slot;
 mod span;
 mod stats;
 mod subscribe;
+mod target;
+mod traits;
 mod value;
 mod words;
 
 pub use args::{Args, Encoder};
 pub use cache::{CacheOptions, CacheStats, Tracking};
-pub use client::{Call, Client, Db, Fire, Pipeline, ScanCommand};
+pub use client::{Call, Client, Db, Fire, Pipeline};
 pub use completions::{Added, CallNumber, Completions, Taken};
 pub use condition::{Committed, Condition, Conditional};
 pub use consumer::{Consumer, Entry};
@@ -79,7 +81,7 @@ pub use options::{Endpoint, Options, Policy, QueueLimits, TlsOptions, Transport}
 pub use polder_base::options::{
     Aggregate, ExpireIf, Expiry, HsetexOptions, LposOptions, ScanOptions, SetOptions, Trim, XaddOptions, ZaddOptions, ZcombineOptions,
 };
-pub use scan::Scan;
+pub use scan::{Scan, ScanCommand};
 pub use script::Script;
 pub use signal::Signal;
 pub use stats::{ClientStats, Traffic};

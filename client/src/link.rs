@@ -29,12 +29,13 @@ use crate::cache::{Cache, Tracking};
 use crate::due::Due;
 use crate::error::{Error, Stage, TimedOut};
 use crate::options::{Endpoint, Options};
-use crate::queue::{Batch, Guide, Queue, Queued, Shape, Stray, Traits, earlier};
+use crate::queue::{Batch, Guide, Queue, Queued, Stray, earlier};
 use crate::rows;
-use crate::slot::Target;
 use crate::stats::Traffic;
 use crate::subscribe::Subscriptions;
-use crate::value::{refused, shaped};
+use crate::target::Target;
+use crate::traits::{Shape, Traits};
+use crate::value::refused;
 
 /// What a connection's input buffer begins with, and what it grows to where replies fill it.
 const INPUT_BYTES_MIN: usize = 8 << 10;
@@ -373,7 +374,7 @@ impl Link {
             if flight.got.len() < call.traits.replies as usize {
                 return Ok(());
             }
-            shaped(call.traits.shape, std::mem::take(&mut flight.got))
+            call.traits.shape.join(std::mem::take(&mut flight.got))
         };
         let range = flight.start..call.end;
         flight.start = range.end;

@@ -21,11 +21,12 @@ use polder_wire::resp::Value;
 
 use crate::due::Due;
 use crate::error::{Error, Stage, TimedOut};
-use crate::queue::{Shape, Traits};
 use crate::rows;
-use crate::slot::{Outcome, Slot, Target};
+use crate::slot::{Outcome, Slot};
 use crate::subscribe::{Event, Heard, Kind};
-use crate::value::{refused, shaped};
+use crate::target::Target;
+use crate::traits::{Shape, Traits};
+use crate::value::refused;
 
 /// How long a thread rests at a time where nothing says when to look again.
 const REST: Duration = Duration::from_secs(60);
@@ -199,7 +200,7 @@ fn run_by(caller: &mut Caller, db: u32, requests: &[u8], traits: Traits) -> Resu
             select(caller, db)?;
         }
     }
-    match shaped(traits.shape, replies) {
+    match traits.shape.join(replies) {
         Value::Error(text) => Err(Ended::Failed(refused(&text))),
         value => Ok(value),
     }

@@ -3,7 +3,7 @@
 mod table;
 
 use crate::error::Error;
-use crate::queue::Traits;
+use crate::traits::Traits;
 
 /// Only reads: may be sent again after a reconnect.
 const READS: u8 = 1;

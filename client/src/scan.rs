@@ -3,6 +3,37 @@
 use crate::client::Db;
 use crate::error::Error;
 
+impl Db {
+    /// The keys of the database, step by step.
+    pub fn scan(&self) -> Scan {
+        Scan::new(self.clone(), "SCAN", None)
+    }
+
+    /// The members of a set, the fields and values of a hash, or the members and scores of a sorted set, step by step, by
+    /// SSCAN, HSCAN or ZSCAN.
+    pub fn scan_in(&self, command: ScanCommand, key: impl AsRef<[u8]>) -> Scan {
+        Scan::new(self.clone(), command.name(), Some(key.as_ref().to_vec()))
+    }
+}
+
+/// Which collection [`Db::scan_in`] goes through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ScanCommand {
+    Sscan,
+    Hscan,
+    Zscan,
+}
+
+impl ScanCommand {
+    fn name(self) -> &'static str {
+        match self {
+            ScanCommand::Sscan => "SSCAN",
+            ScanCommand::Hscan => "HSCAN",
+            ScanCommand::Zscan => "ZSCAN",
+        }
+    }
+}
+
 /// The keys of a database, or the elements of one key, step by step (SCAN and its relatives).
 pub struct Scan {
     db: Db,

@@ -6,7 +6,6 @@ use std::hash::Hash;
 pub use polder_wire::resp::Value;
 
 use crate::error::Error;
-use crate::queue::Shape;
 
 /// A type that a reply can be read as.
 ///
@@ -35,18 +34,6 @@ fn unexpected<T>(wanted: &'static str, value: &Value) -> Result<T, Error> {
 /// A server's error as ours.
 pub(crate) fn refused(text: &[u8]) -> Error {
     Error::Refused(String::from_utf8_lossy(text).into())
-}
-
-/// The replies of a request as one.
-pub(crate) fn shaped(shape: Shape, mut replies: Vec<Value>) -> Value {
-    if shape != Shape::Transaction {
-        return Value::Array(replies);
-    }
-    let last = replies.pop().unwrap_or(Value::Null);
-    match replies.into_iter().find(|reply| matches!(reply, Value::Error(_))) {
-        Some(error) if matches!(last, Value::Error(_)) => error,
-        _ => last,
-    }
 }
 
 /// The bytes of anything that is text.

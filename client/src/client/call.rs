@@ -13,9 +13,11 @@ use crate::cluster::Redirection;
 use crate::connection::Connection;
 use crate::due::Due;
 use crate::error::Error;
-use crate::queue::{Pushed, Route, Ticket, Traits};
-use crate::slot::{Outcome, Slot, Target, ThreadWaker};
+use crate::queue::{Pushed, Route, Ticket};
+use crate::slot::{Outcome, Slot, ThreadWaker};
 use crate::span::Span;
+use crate::target::Target;
+use crate::traits::Traits;
 use crate::value::{FromValue, Value};
 
 /// A call that waits for room in the queue.

@@ -7,10 +7,10 @@ use super::{Call, Client, Db, State};
 use crate::args::{self, Args};
 use crate::error::Error;
 use crate::memory::Local;
-use crate::queue::Traits;
 use crate::rows;
 use crate::slot::Slot;
 use crate::subscribe::{Kind, Subscription, Subscriptions};
+use crate::traits::Traits;
 use crate::value::FromValue;
 
 /// Most requests are shorter.
@@ -41,7 +41,7 @@ impl Db {
         if traits.blocks {
             return self.done(Err(Error::usage("a call that waits cannot be part of a pipeline over shared memory; make it by itself")));
         }
-        if requests.is_empty() || traits.shape != crate::queue::Shape::Transaction {
+        if requests.is_empty() || traits.shape != crate::traits::Shape::Transaction {
             return self.done(memory.run(self.route.db, requests, traits));
         }
         let mut whole = Vec::with_capacity(requests.len() + 2 * REQUEST_BYTES);

@@ -9,9 +9,11 @@ use super::call::{Call, State};
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::options::Policy;
-use crate::queue::{Pushed, Route, Traits};
+use crate::queue::{Pushed, Route};
 use crate::rows;
-use crate::slot::{Slot, Target};
+use crate::slot::Slot;
+use crate::target::Target;
+use crate::traits::Traits;
 use crate::value::FromValue;
 
 /// A side connection for several calls in a row that depend on the connection's state (WATCH). Dropped before it is given

@@ -21,9 +21,11 @@ use crate::args::{self, Args};
 use crate::due::Due;
 use crate::error::Error;
 use crate::options::{Options, Policy};
-use crate::queue::{Pushed, Queue, Route, Shape, Ticket, Traits};
+use crate::queue::{Pushed, Queue, Route, Ticket};
 use crate::rows;
-use crate::slot::{Slot, Target};
+use crate::slot::Slot;
+use crate::target::Target;
+use crate::traits::{Shape, Traits};
 
 /// Steps with faults, and the most that may follow without before everything must have ended.
 const FAULTY_STEPS: usize = 400;
