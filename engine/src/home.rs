@@ -22,7 +22,7 @@ use hashbrown::{HashMap, HashSet};
 use polder_base::time::{coarse_ms, now_ms};
 use polder_base::{Fault, Protocol, Reply};
 use polder_hub::ask::{self, Asker};
-use polder_hub::{Delivery, Hearer, ears};
+use polder_hub::{Delivery, Hearer, queue};
 use polder_runtime::{Session, answers, blocking, pubsub};
 use polder_shm::fork::{self, Shelter};
 use polder_table::Table;
@@ -280,14 +280,14 @@ pub(crate) fn take_in(table: &Table, hearer: &mut dyn Hearer) {
     if ORPHANS_COUNT.load(Ordering::Acquire) != 0 {
         bury_orphans(table);
     }
-    ears::settle(table);
+    queue::flush_pending(table);
     while polder_hub::hear(table, hearer) {}
     polder_hub::track::close_turn(table, hearer);
     let now_ms = coarse_ms();
     let last_ms = with(table, |home| home.ticked_ms).unwrap_or(now_ms);
     if now_ms.saturating_sub(last_ms) >= TICK_MS {
         with(table, |home| home.ticked_ms = now_ms);
-        ears::tick(table, hearer);
+        polder_hub::tick(table, hearer);
     }
 }
 
@@ -324,7 +324,7 @@ pub(crate) fn arm(memory: &Memory) {
     /// What our own calls have caused is taken in at once, not rung for.
     const ROUNDS: u32 = 4;
     for round in 1..=ROUNDS {
-        let owed_ms = ears::owes(table).then(|| now_ms() + OWED.as_millis() as u64);
+        let owed_ms = queue::has_pending(table).then(|| now_ms() + OWED.as_millis() as u64);
         let news = with(table, |home| {
             let paused_ms = (!home.postponed.is_empty()).then(|| ask::paused(table).0);
             home.bell.as_mut()?.ring_at(owed_ms.into_iter().chain(paused_ms).min());
@@ -363,7 +363,7 @@ pub(crate) fn nap(table: &Table, timeout: Duration) {
     const NAP: Duration = Duration::from_millis(500);
     let postponed = with(table, |home| !home.postponed.is_empty()).unwrap_or(false);
     let most = match () {
-        () if ears::owes(table) => OWED,
+        () if queue::has_pending(table) => OWED,
         () if postponed => PAUSE_NAP,
         () => NAP,
     };

@@ -102,7 +102,7 @@ pub(crate) fn wait(memory: &Memory, session: &mut Session, host: &dyn Host, repl
         card.end_wait();
     }
     // This thread may never wait again, and all writers would go on looking for waiting seats.
-    polder_hub::ears::rest(table);
+    polder_hub::rest(table);
     home::arm(memory);
     progress
 }

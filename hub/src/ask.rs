@@ -23,6 +23,7 @@
 //! replies are there. What it asked is kept here and not in its session, since the session may be
 //! put back to an earlier state (EXEC).
 
+use hashbrown::HashMap;
 use polder_base::time::now_ms;
 use polder_shm::Segment;
 use polder_shm::layout::{header, interest};
@@ -31,9 +32,10 @@ use polder_table::change::{interest_at, show_interest, take_interest};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::ears::{self, Ears, inbox_bytes};
-use crate::letter::{self, Letter};
-use crate::queue;
+use crate::letter::{self, Letter, inbox_bytes};
+pub use crate::listener::{Asker, Thread};
+use crate::per_thread::{self, PerThread};
+use crate::post;
 use crate::stopped::{self, State};
 
 /// How long a process may take to reply.
@@ -48,16 +50,6 @@ const SLOW_MS: u64 = 100;
 /// The largest part of an inbox that one reply takes. A longer reply is cut at the end of a line.
 const ANSWER_PART: u64 = 4;
 
-/// A seat in one of its lives: a thread.
-pub type Thread = (u64, u64);
-
-/// The thread that asked, and which of its questions it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Asker {
-    pub thread: Thread,
-    pub number: u64,
-}
-
 /// The replies to a question.
 #[derive(Clone, Debug, Default)]
 pub struct Answers {
@@ -68,7 +60,7 @@ pub struct Answers {
 }
 
 /// A question of a client's call, and the replies so far.
-pub struct Question {
+struct Question {
     number: u64,
     words: Vec<u8>,
     until_ms: u64,
@@ -106,6 +98,25 @@ impl Question {
     }
 }
 
+/// What clients of one thread have asked other processes.
+#[derive(Default)]
+struct Questions {
+    /// By client and by how many questions came before in the same call.
+    questions: HashMap<(u64, usize), Question>,
+    /// How many questions were asked so far.
+    asked: u64,
+    /// Threads that let the time of a question pass, and have sent nothing since.
+    unheard: BTreeSet<Thread>,
+}
+
+thread_local! {
+    static QUESTIONS: PerThread<Questions> = const { PerThread::new() };
+}
+
+fn with<R>(table: &Table, work: impl FnOnce(&mut Questions) -> R) -> Option<R> {
+    per_thread::with(&QUESTIONS, table, work)
+}
+
 /// Declares that the calling thread replies for the clients of its process.
 pub fn serve(table: &Table) {
     if let Ok(seat) = table.seat() {
@@ -136,8 +147,8 @@ pub fn others(table: &Table, own: &[Thread]) -> Vec<Thread> {
 /// reply may still come. `own` are the threads of this process. The question leaves with [`send`].
 pub fn ask(table: &Table, (client, nth): (u64, usize), words: &[&[u8]], own: &[Thread]) -> Option<Answers> {
     let (now, words) = (now_ms(), letter::pack(words));
-    let known = ears::with(table, |ears| {
-        let Ears { questions, unheard, .. } = ears;
+    let known = with(table, |own| {
+        let Questions { questions, unheard, .. } = own;
         // A question of a call that was never run again, or of another call, does not belong to
         // this call and is dropped. A question that all have replied to is kept much longer, so
         // that a long turn does not make the call ask again. Otherwise the call would never end
@@ -164,12 +175,12 @@ pub fn ask(table: &Table, (client, nth): (u64, usize), words: &[&[u8]], own: &[T
         return Some(Answers::default());
     }
     let (until_ms, look_ms) = (now + PATIENCE_MS, now + LOOK_MS);
-    ears::with(table, |ears| {
-        ears.asked += 1;
+    with(table, |own| {
+        own.asked += 1;
         let unsent = silent.clone();
         let (stopped, told) = (Vec::new(), Vec::new());
-        let question = Question { number: ears.asked, words, until_ms, look_ms, seen_ms: now, unsent, silent, stopped, told };
-        ears.questions.insert((client, nth), question);
+        let question = Question { number: own.asked, words, until_ms, look_ms, seen_ms: now, unsent, silent, stopped, told };
+        own.questions.insert((client, nth), question);
     });
     None
 }
@@ -177,13 +188,13 @@ pub fn ask(table: &Table, (client, nth): (u64, usize), words: &[&[u8]], own: &[T
 /// Sends the questions that have not left yet. Outside of any transaction. A question that meets a
 /// locked inbox is sent at the next attempt.
 pub fn send(table: &Table) {
-    let unsent = ears::with(table, |ears| {
-        let questions = ears.questions.values_mut().filter(|question| !question.unsent.is_empty());
+    let unsent = with(table, |own| {
+        let questions = own.questions.values_mut().filter(|question| !question.unsent.is_empty());
         questions.map(|question| (question.number, question.words.clone(), std::mem::take(&mut question.unsent))).collect::<Vec<_>>()
     });
     for (number, words, threads) in unsent.unwrap_or_default() {
         let posted = |(seat, life): &Thread| {
-            queue::run(table, &mut |txn| {
+            post::run(table, &mut |txn| {
                 let asker = Asker { thread: (txn.seat().index(), txn.seat().life()), number };
                 Letter::Question { asker, words: &words }.write(|parts| txn.post(*seat, *life, parts));
                 Ok(())
@@ -191,8 +202,8 @@ pub fn send(table: &Table) {
         };
         let left: Vec<Thread> = threads.into_iter().filter(|thread| posted(thread).is_err()).collect();
         if !left.is_empty() {
-            ears::with(table, |ears| {
-                if let Some(question) = ears.questions.values_mut().find(|question| question.number == number) {
+            with(table, |own| {
+                if let Some(question) = own.questions.values_mut().find(|question| question.number == number) {
                     question.unsent = left;
                 }
             });
@@ -202,7 +213,7 @@ pub fn send(table: &Table) {
 
 /// Forgets what a client has asked: its call has all replies, or the client is gone.
 pub fn forget(table: &Table, client: u64) {
-    ears::with(table, |ears| ears.questions.retain(|(asker, _), _| *asker != client));
+    with(table, |own| own.questions.retain(|(asker, _), _| *asker != client));
 }
 
 /// Replies to a question for a whole process, whose threads are `own`.
@@ -216,7 +227,7 @@ pub fn answer(table: &Table, asker: Asker, own: &[Thread], text: &[u8]) {
     let (seat, life) = asker.thread;
     // If the inbox stays locked, because the thread that holds it is stopped, the reply is dropped.
     // The asker then treats this process as stopped.
-    let _ = queue::run(table, &mut |txn| {
+    let _ = post::run(table, &mut |txn| {
         Letter::Answer { number: asker.number, threads: &threads, text }.write(|parts| txn.post(seat, life, parts));
         Ok(())
     });
@@ -226,9 +237,9 @@ pub fn answer(table: &Table, asker: Asker, own: &[Thread], text: &[u8]) {
 pub(crate) fn answered(table: &Table, number: u64, threads: &[u8], text: &[u8]) {
     let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
     let threads: Vec<Thread> = threads.chunks_exact(16).map(|pair| (word(&pair[..8]), word(&pair[8..]))).collect();
-    ears::with(table, |ears| {
-        ears.unheard.retain(|thread| !threads.contains(thread));
-        if let Some(question) = ears.questions.values_mut().find(|question| question.number == number) {
+    with(table, |own| {
+        own.unheard.retain(|thread| !threads.contains(thread));
+        if let Some(question) = own.questions.values_mut().find(|question| question.number == number) {
             let asked = |question: &Question| question.silent.len() + question.stopped.len();
             let before = asked(question);
             // One thread replies for all of its process, also for those that were seen to be
@@ -262,7 +273,7 @@ pub fn pause(table: &Table, until_ms: u64, writers_only: bool) {
 pub fn unpause(table: &Table) {
     end_pause(table.segment().word(header::PAUSE), |_| true, |ended_ms| note_end(table, ended_ms));
     let threads = others(table, &[]);
-    let _ = queue::run(table, &mut |txn| {
+    let _ = post::run(table, &mut |txn| {
         threads.iter().for_each(|(seat, life)| Letter::Rise.write(|parts| txn.post(*seat, *life, parts)));
         Ok(())
     });

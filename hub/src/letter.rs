@@ -4,10 +4,15 @@
 //! letter = mark (1) | fields; a field of variable length: length (4) | bytes; the last field goes to the end
 //! ```
 
-use polder_table::Db;
+use polder_table::{Db, Table};
 use polder_values::Kind;
 
-use crate::ask::{Asker, Thread};
+use crate::listener::{Asker, Thread};
+
+/// The most bytes that wait in an inbox, published while its thread does not run. A small segment
+/// has less: a part of it.
+const INBOX_BYTES: u64 = 64 << 20;
+const INBOX_PART: u64 = 16;
 
 /// A letter from one seat to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -139,6 +144,12 @@ impl<'l> Letter<'l> {
             _ => return None,
         })
     }
+}
+
+/// The most bytes that wait in an inbox of this segment.
+pub(crate) fn inbox_bytes(table: &Table) -> u64 {
+    let geometry = table.segment().geometry();
+    INBOX_BYTES.min((geometry.ceiling - geometry.slabs_at) / INBOX_PART)
 }
 
 fn words<const COUNT: usize>(words: [u64; COUNT]) -> Vec<u8> {

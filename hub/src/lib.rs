@@ -6,7 +6,7 @@
 //!      v                                                              v
 //!   "channel news" -> (seat, life, 3) (seat, life, 1)  ------>  messages into these seats' inboxes, with its commit (shm::inbox)
 //!      ^                                                              |  a wakeup of each seat that sleeps (shm::bell)
-//!      |  which clients: ears.rs, in the thread's own memory          v
+//!      |  which clients: subscriptions.rs, in the thread's memory v
 //!   the thread that serves these clients  <------------------  hear(): delivers to its clients, or runs their calls again
 //! ```
 //!
@@ -33,18 +33,25 @@
 #![forbid(unsafe_code)]
 
 pub mod ask;
-pub mod ears;
+mod hear;
 pub mod letter;
+pub mod listener;
+pub mod monitor;
+mod per_thread;
+pub mod post;
 pub mod queue;
 pub mod record;
 pub mod sink;
 mod stopped;
 pub mod subject;
+mod subscriptions;
 pub mod sweep;
 pub mod track;
 
-pub use ears::{Delivery, Hearer, attend, hear};
+pub use hear::{attend, has_messages, hear, rest, tick};
+pub use listener::{Delivery, Hearer};
 pub use sink::SINK;
+pub use subscriptions::note_subscription;
 
 use polder_shm::layout::header;
 use polder_table::Table;

@@ -46,8 +46,8 @@
 //! its records among them, and never return to a call that it has begun. So the mark belongs to one
 //! client's place, and stays until that client's call comes. The record of a thread names the first
 //! of its clients that are not late, and a late one only if all of them are. What could not be
-//! written because of a lock is a *debt*, which keeps the thread from sleeping long until it is
-//! paid.
+//! written because of a lock is a *pending notification*, which keeps the thread from sleeping long until it is
+//! sent.
 
 use hashbrown::HashMap;
 use polder_base::Fault;
@@ -59,18 +59,15 @@ use polder_values::Kind;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use crate::ears::{self, Hearer};
+use crate::ask::was_paused;
 use crate::letter::Letter;
+use crate::listener::Hearer;
+use crate::per_thread::{self, PerThread};
+use crate::post::run;
 use crate::record::{self, Record, Records, waiters_key};
 use crate::stopped;
 
-/// How long to wait for a thread that holds records and may be stopped. After that the work is done
-/// later.
-const PATIENCE: Duration = Duration::from_micros(100);
-/// How often a transaction of the hub is tried again at once.
-const ATTEMPTS: u32 = 100;
 /// About how long the first waiter is suspected before it counts as late: the time between two
 /// ticks.
 const SUSPECTED_MS: u64 = 1_000;
@@ -89,7 +86,7 @@ pub struct Place {
 
 /// A record that is not yet up to date.
 #[derive(PartialEq, Eq)]
-struct Debt {
+struct PendingNotification {
     kind: Kind,
     db: Db,
     key: Vec<u8>,
@@ -112,12 +109,12 @@ const NOBODY: u64 = 0;
 
 /// The clients of one thread that wait.
 #[derive(Default)]
-pub struct Waiters {
+struct Waiters {
     /// The clients by their numbers, as a record has them: a ticket, with [`LATE`] where the mark
     /// was noticed. By the key of the records.
     queues: HashMap<Vec<u8>, BTreeMap<u64, u64>>,
     places: HashMap<u64, Place>,
-    debts: Vec<Debt>,
+    pending: Vec<PendingNotification>,
     untold: VecDeque<Untold>,
     /// When the `untold` were last tried.
     told_ms: u64,
@@ -180,14 +177,32 @@ impl Waiters {
     }
 
     /// Whether others wait for something that could not be done yet.
-    pub(crate) fn owe(&self) -> bool {
-        !self.debts.is_empty() || !self.untold.is_empty()
+    fn has_pending(&self) -> bool {
+        !self.pending.is_empty() || !self.untold.is_empty()
     }
 
     /// Whether no client waits.
-    pub fn is_empty(&self) -> bool {
-        self.places.is_empty() && !self.owe()
+    fn is_empty(&self) -> bool {
+        self.places.is_empty() && !self.has_pending()
     }
+}
+
+thread_local! {
+    static WAITERS: PerThread<Waiters> = const { PerThread::new() };
+}
+
+fn with<R>(table: &Table, work: impl FnOnce(&mut Waiters) -> R) -> Option<R> {
+    per_thread::with(&WAITERS, table, work)
+}
+
+/// Whether others wait for something that this thread could not do yet: see [`flush_pending`].
+pub fn has_pending(table: &Table) -> bool {
+    with(table, |waiters| waiters.has_pending()).unwrap_or(false)
+}
+
+/// Whether no client of this thread waits.
+pub(crate) fn is_empty(table: &Table) -> bool {
+    with(table, |waiters| waiters.is_empty()).unwrap_or(false)
 }
 
 /// Draws a ticket: a place behind all earlier ones, in all queues.
@@ -216,7 +231,7 @@ pub fn enlist(txn: &Txn<'_>, place: &Place) -> Result<(), Stop> {
                 Some(record) if record.number <= own.number => return false,
                 Some(record) => {
                     // Another client of this thread is marked, and this one is not.
-                    ears::with(txn.table(), |ears| ears.waiters.notice(&records_key, record.number));
+                    with(txn.table(), |waiters| waiters.notice(&records_key, record.number));
                     record.number = own.number;
                 }
                 None => records.push(own),
@@ -249,18 +264,18 @@ pub fn is_for_others(txn: &Txn<'_>, kind: Kind, (db, key): (Db, &[u8]), ticket: 
 
 /// Notes that a client of this thread waits at a place.
 pub fn join(table: &Table, client: u64, place: Place) {
-    ears::with(table, |ears| {
+    with(table, |waiters| {
         for key in &place.keys {
-            ears.waiters.queues.entry(waiters_key(place.kind, place.db, key)).or_default().insert(place.ticket, client);
+            waiters.queues.entry(waiters_key(place.kind, place.db, key)).or_default().insert(place.ticket, client);
         }
-        ears.waiters.places.insert(client, place);
+        waiters.places.insert(client, place);
     });
 }
 
 /// Ends a client's waiting, for whatever reason, and lets the next one have what there is.
 pub fn leave(table: &Table, client: u64) {
-    let Some(place) = ears::with(table, |ears| ears.waiters.take(client)).flatten() else { return };
-    settle(table, place.keys.into_iter().map(|key| Debt { kind: place.kind, db: place.db, key, came: NOBODY }).collect());
+    let Some(place) = with(table, |waiters| waiters.take(client)).flatten() else { return };
+    notify(table, place.keys.into_iter().map(|key| PendingNotification { kind: place.kind, db: place.db, key, came: NOBODY }).collect());
 }
 
 /// Looks at keys that clients of this thread wait for. If a key holds something and the same record
@@ -273,9 +288,8 @@ pub(crate) fn look_again(table: &Table, hearer: &mut dyn Hearer) {
     tell_late(table);
     // A client that waits for the end of a pause is not late, nor has it had the time to come right
     // after one.
-    let suspects_nobody = crate::ask::was_paused(table, SUSPECTED_MS);
-    let some = ears::with(table, |ears| {
-        let waiters = &mut ears.waiters;
+    let suspects_nobody = was_paused(table, SUSPECTED_MS);
+    let some = with(table, |waiters| {
         if suspects_nobody {
             waiters.suspects.clear();
         }
@@ -290,13 +304,13 @@ pub(crate) fn look_again(table: &Table, hearer: &mut dyn Hearer) {
         let records_key = waiters_key(kind, db, &key);
         let Ok((turn, own)) = look(table, kind, db, &key, &records_key) else { continue };
         let turn = turn.filter(|_| !suspects_nobody);
-        let (late, first) = ears::with(table, |ears| {
-            let Waiters { suspects, queues, .. } = &mut ears.waiters;
+        let (late, first) = with(table, |waiters| {
+            let Waiters { suspects, queues, .. } = waiters;
             let before = match turn.filter(|_| queues.contains_key(&records_key)) {
                 Some(turn) => suspects.insert(records_key.clone(), turn),
                 None => suspects.remove(&records_key),
             };
-            (turn.filter(|_| before == turn), ears.waiters.first(&records_key))
+            (turn.filter(|_| before == turn), waiters.first(&records_key))
         })
         .unwrap_or_default();
         let Some((number, client)) = first else { continue };
@@ -317,16 +331,16 @@ pub(crate) fn look_again(table: &Table, hearer: &mut dyn Hearer) {
 /// brings its own record up to date. Returns whether the record was out of date or marked.
 fn put_right(table: &Table, hearer: &mut dyn Hearer, (kind, db, key): (Kind, Db, &[u8]), records_key: &[u8], own: Option<Record>) -> bool {
     let number = own.map(|own| own.number);
-    let late = ears::with(table, |ears| {
-        number.inspect(|number| ears.waiters.notice(records_key, *number));
-        ears.waiters.late(records_key)
+    let late = with(table, |waiters| {
+        number.inspect(|number| waiters.notice(records_key, *number));
+        waiters.late(records_key)
     });
     // Calls that are run at once may have removed their marks by now.
     late.unwrap_or_default().into_iter().for_each(|client| hearer.retry(client));
-    let first = ears::with(table, |ears| ears.waiters.first(records_key)).flatten();
+    let first = with(table, |waiters| waiters.first(records_key)).flatten();
     let is_right = number == first.map(|(number, _)| number);
     if !is_right {
-        settle(table, vec![Debt { kind, db, key: key.to_vec(), came: NOBODY }]);
+        notify(table, vec![PendingNotification { kind, db, key: key.to_vec(), came: NOBODY }]);
     }
     !is_right || number.is_some_and(|number| number & LATE != 0)
 }
@@ -335,17 +349,17 @@ fn put_right(table: &Table, hearer: &mut dyn Hearer, (kind, db, key): (Kind, Db,
 /// its place again. A mark that the thread has not noticed stays: the letter that tells of it has
 /// the call run once more.
 pub fn came(table: &Table, client: u64) {
-    let came = ears::with(table, |ears| {
-        let Waiters { queues, places, .. } = &mut ears.waiters;
+    let came = with(table, |waiters| {
+        let Waiters { queues, places, .. } = waiters;
         let place = places.get(&client)?;
         let is_late = |key: &&Vec<u8>| {
             let queue = queues.get(&waiters_key(place.kind, place.db, key));
             queue.is_some_and(|queue| queue.contains_key(&(place.ticket | LATE)))
         };
         let keys = place.keys.iter().filter(is_late);
-        Some(keys.map(|key| Debt { kind: place.kind, db: place.db, key: key.clone(), came: place.ticket }).collect())
+        Some(keys.map(|key| PendingNotification { kind: place.kind, db: place.db, key: key.clone(), came: place.ticket }).collect())
     });
-    settle(table, came.flatten().unwrap_or_default());
+    notify(table, came.flatten().unwrap_or_default());
 }
 
 /// Which seats the marking transaction tells; the others are told later.
@@ -377,7 +391,7 @@ fn pass_over(table: &Table, kind: Kind, db: Db, key: &[u8], late: Record) -> Res
 /// Removes the records of dead seats and wakes the seat that is then first, since the dead one may
 /// have been the one that was woken. Marked seats are told again, since the dead one may have been
 /// about to tell them.
-pub(crate) fn bury(table: &Table, kind: Kind, db: Db, key: &[u8]) -> Result<(), Stop> {
+pub(crate) fn reap(table: &Table, kind: Kind, db: Db, key: &[u8]) -> Result<(), Stop> {
     let marked = |records: &mut Records| records.iter().filter(|record| record.number & LATE != 0).copied().collect();
     change_and_tell(table, (kind, db, key), &mut |records| Changed { marked: marked(records), is_done: false })
 }
@@ -411,8 +425,8 @@ fn change_and_tell(table: &Table, (kind, db, key): (Kind, Db, &[u8]), change: &m
     let told = with_fewer_letters(&mut mark)?;
     let owed = |record| Untold { kind, db, key: key.to_vec(), record };
     let (next, marked) = (next.filter(|_| told == Told::Nobody).map(owed), marked.into_iter().filter(|_| told != Told::All).map(owed));
-    ears::with(table, |ears| {
-        let untold = &mut ears.waiters.untold;
+    with(table, |waiters| {
+        let untold = &mut waiters.untold;
         for one in marked {
             if !untold.contains(&one) {
                 untold.push_back(one);
@@ -441,9 +455,9 @@ fn with_fewer_letters(mark: &mut dyn FnMut(Told) -> Result<(), Stop>) -> Result<
 
 /// Tells some of the seats that could not be told, each in a transaction of its own.
 fn tell_late(table: &Table) {
-    let untold = ears::with(table, |ears| {
-        ears.waiters.told_ms = now_ms();
-        std::mem::take(&mut ears.waiters.untold)
+    let untold = with(table, |waiters| {
+        waiters.told_ms = now_ms();
+        std::mem::take(&mut waiters.untold)
     });
     let untold = untold.unwrap_or_default();
     let left = tell_some(untold, |Untold { kind, db, key, record }| {
@@ -453,7 +467,7 @@ fn tell_late(table: &Table) {
         });
         told.is_ok()
     });
-    ears::with(table, |ears| ears.waiters.untold.extend(left));
+    with(table, |waiters| waiters.untold.extend(left));
 }
 
 /// Tells seats until a few inboxes turn out to be locked. Returns those that are left, beginning
@@ -498,60 +512,48 @@ fn distinct(mut keys: Vec<(Kind, Db, Vec<u8>)>) -> Vec<(Kind, Db, Vec<u8>)> {
     keys
 }
 
-/// Retries some of what could not be done earlier, since others wait for it.
-pub(crate) fn settle_debts(table: &Table) {
+/// Retries some of what failed earlier because another thread held a lock, since others wait for it. At most once in a turn, since that
+/// thread may still hold it.
+pub fn flush_pending(table: &Table) {
     const SOME: usize = 4;
-    let debts = ears::with(table, |ears| {
-        let debts = &mut ears.waiters.debts;
-        debts.drain(..debts.len().min(SOME)).collect()
+    let pending = with(table, |waiters| {
+        let pending = &mut waiters.pending;
+        pending.drain(..pending.len().min(SOME)).collect()
     });
-    settle(table, debts.unwrap_or_default());
+    notify(table, pending.unwrap_or_default());
     // Not at each turn: each try takes a while if a thread is still stopped. The clock may have
     // been set back.
     const BETWEEN_MS: u64 = 20;
-    let is_time = |waiters: &Waiters| !waiters.untold.is_empty() && now_ms().abs_diff(waiters.told_ms) >= BETWEEN_MS;
-    if ears::with(table, |ears| is_time(&ears.waiters)).unwrap_or(false) {
+    let is_time = |waiters: &mut Waiters| !waiters.untold.is_empty() && now_ms().abs_diff(waiters.told_ms) >= BETWEEN_MS;
+    if with(table, is_time).unwrap_or(false) {
         tell_late(table);
     }
 }
 
-fn settle(table: &Table, owed: Vec<Debt>) {
-    let left: Vec<_> = owed.into_iter().filter(|debt| advance(table, debt).is_err()).collect();
-    ears::with(table, |ears| {
-        let debts = &mut ears.waiters.debts;
-        for debt in left {
-            // A debt that cannot be paid for a while is kept once.
-            if !debts.contains(&debt) {
-                debts.push(debt);
+fn notify(table: &Table, pending: Vec<PendingNotification>) {
+    let left: Vec<_> = pending.into_iter().filter(|notification| advance(table, notification).is_err()).collect();
+    with(table, |waiters| {
+        let pending = &mut waiters.pending;
+        for notification in left {
+            // A notification that cannot be sent for a while is kept once.
+            if !pending.contains(&notification) {
+                pending.push(notification);
             }
         }
     });
 }
 
-/// Runs a transaction of the hub and commits it, or returns `Busy` if a lock is not free soon.
-pub(crate) fn run(table: &Table, work: &mut dyn FnMut(&Txn<'_>) -> Result<(), Stop>) -> Result<(), Stop> {
-    let txn = table.begin(Mode::Write)?;
-    txn.limit_patience(PATIENCE);
-    for _ in 0..ATTEMPTS {
-        match work(&txn).and_then(|()| txn.commit()) {
-            Err(Stop::Retry) => txn.abort(),
-            outcome => return outcome,
-        }
-    }
-    Err(Stop::Busy)
-}
-
 /// Sets the seat's record to the first number among its clients for a key, and wakes the seat that
 /// is then first, if the key holds something for it. A mark stays, unless it is of the call that
 /// `came`.
-fn advance(table: &Table, Debt { kind, db, key, came }: &Debt) -> Result<(), Stop> {
+fn advance(table: &Table, PendingNotification { kind, db, key, came }: &PendingNotification) -> Result<(), Stop> {
     let records_key = waiters_key(*kind, *db, key);
     run(table, &mut |txn| {
         let own = Record::own(txn.seat(), 0);
         let mut next = None;
         record::edit(txn, &records_key, |records| {
             let was = records.iter().find(|record| record.same_owner(&own)).map(|record| record.number);
-            let number = ears::with(table, |ears| ears.waiters.number(&records_key, was, *came)).flatten();
+            let number = with(table, |waiters| waiters.number(&records_key, was, *came)).flatten();
             records.retain(|record| !record.same_owner(&own));
             records.extend(number.map(|number| Record { number, ..own }));
             next = first_of(records);
@@ -612,19 +614,19 @@ pub(crate) fn wake(txn: &Txn<'_>, kinds: &[Kind], db: Db, key: &[u8]) -> Result<
 pub(crate) fn woken(table: &Table, hearer: &mut dyn Hearer, kind: Kind, db: Db, key: &[u8]) {
     let records_key = waiters_key(kind, db, key);
     if kind == Kind::Stream {
-        for client in ears::with(table, |ears| ears.waiters.all(&records_key)).unwrap_or_default() {
+        for client in with(table, |waiters| waiters.all(&records_key)).unwrap_or_default() {
             hearer.retry(client);
         }
         return;
     }
-    let handed_on = |key: &[u8]| settle(table, vec![Debt { kind, db, key: key.to_vec(), came: NOBODY }]);
+    let handed_on = |key: &[u8]| notify(table, vec![PendingNotification { kind, db, key: key.to_vec(), came: NOBODY }]);
     let Ok((turn, own)) = look(table, kind, db, key, &records_key) else { return handed_on(key) };
     // The transaction that changes a record wakes the seat that is then first.
     if put_right(table, hearer, (kind, db, key), &records_key, own) {
         return;
     }
     let Some(turn) = turn else { return };
-    match ears::with(table, |ears| ears.waiters.first(&records_key)).flatten() {
+    match with(table, |waiters| waiters.first(&records_key)).flatten() {
         Some((number, client)) if number <= turn.number => hearer.retry(client),
         // Another seat is first, and gets a letter.
         _ => handed_on(key),
@@ -644,9 +646,9 @@ fn look(table: &Table, kind: Kind, db: Db, key: &[u8], records_key: &[u8]) -> Re
 /// Every key of a database (none: of any) has changed: clients that read streams try again, others
 /// where they are first.
 pub(crate) fn woken_all(table: &Table, hearer: &mut dyn Hearer, db: Option<Db>) {
-    let (mut readers, keys) = ears::with(table, |ears| {
+    let (mut readers, keys) = with(table, |waiters| {
         let (mut readers, mut keys) = (Vec::new(), Vec::new());
-        for (client, place) in ears.waiters.places.iter().filter(|(_, place)| db.is_none_or(|db| place.db == db)) {
+        for (client, place) in waiters.places.iter().filter(|(_, place)| db.is_none_or(|db| place.db == db)) {
             match place.kind {
                 Kind::Stream => readers.push((place.ticket, *client)),
                 kind => keys.extend(place.keys.iter().map(|key| (kind, place.db, key.clone()))),

@@ -3,12 +3,12 @@
 
 use hashbrown::HashSet;
 use polder_shm::layout::{header, interest};
-use polder_table::change::{EVENT_CLASSES, interest_at};
+use polder_table::change::EVENT_CLASSES;
 use polder_table::{Change, ChangeSink, Stop, Txn};
 use polder_values::Kind;
-use smallvec::SmallVec;
 
 use crate::letter::Letter;
+use crate::post::to_all;
 use crate::{queue, record, subject};
 
 /// The hub as the table knows it.
@@ -107,15 +107,4 @@ fn invalidate(txn: &Txn<'_>, change: &Change<'_>, listeners: u64) -> Result<(), 
         to_all(txn, interest::BROADCAST, &Letter::Broadcast { origin, key });
     }
     Ok(())
-}
-
-/// Posts a letter to all seats whose interest has one of these bits.
-pub(crate) fn to_all(txn: &Txn<'_>, bits: u64, letter: &Letter<'_>) {
-    let segment = txn.table().segment();
-    let seats: SmallVec<[(u64, u64); 8]> = (0..segment.seats_high())
-        .map(|index| (index, interest_at(segment, index)))
-        .filter(|(index, (said, life))| said & bits != 0 && segment.lives(*index, *life))
-        .map(|(index, (_, life))| (index, life))
-        .collect();
-    letter.write(|parts| seats.iter().for_each(|(index, life)| txn.post(*index, *life, parts)));
 }

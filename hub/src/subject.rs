@@ -4,22 +4,22 @@ use hashbrown::{HashMap, HashSet};
 use polder_base::glob;
 use polder_shm::layout::{header, interest};
 use polder_table::change::take_interest;
-use polder_table::{New, Replaces, SYSTEM, Stop, Txn};
+use polder_table::{New, Replaces, SYSTEM, Stop, Table, Txn};
 use polder_values::string::Draft;
 use polder_values::{Kind, string};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use crate::ears;
 use crate::letter::Letter;
+use crate::per_thread::{self, PerThread};
+use crate::post;
 use crate::record::{self, Record, Records};
+pub use crate::subscriptions::Subject;
+use crate::subscriptions::{is_heard, note_subscription};
 
-/// What can be subscribed to.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Subject {
-    Channel,
-    Pattern,
-    Shard,
+thread_local! {
+    /// Ended subscriptions that the segment still has.
+    static OWED: PerThread<Vec<(Subject, Vec<u8>)>> = const { PerThread::new() };
 }
 
 /// Longer literal beginnings of patterns count as this long: there is a bit for each length.
@@ -138,7 +138,7 @@ fn subscribe_alike(txn: &Txn<'_>, patterns: &[&[u8]], by: i64) -> Result<(), Sto
     };
     let mut draft = Draft::of(&found.value);
     let mut added = patterns.to_vec();
-    if by < 0 || patterns.iter().any(|pattern| ears::is_heard(txn.table(), Subject::Pattern, pattern)) {
+    if by < 0 || patterns.iter().any(|pattern| is_heard(txn.table(), Subject::Pattern, pattern)) {
         let bytes = string::contiguous(txn, &found.value)?;
         let Some(patches) = patches(txn, &bytes, &mut added, by) else {
             return record::put(txn, &key, &rewritten(txn, &bytes, patterns, by));
@@ -362,6 +362,49 @@ pub(crate) fn sweep_group(txn: &Txn<'_>, key: &[u8]) -> Result<(), Stop> {
     let Some(bytes) = record::bytes(txn, txn.peek(SYSTEM, key)?)? else { return Ok(()) };
     let written = rewritten(txn, &bytes, &[], 0);
     if written == *bytes { Ok(()) } else { record::put(txn, key, &written) }
+}
+
+/// Ends a client's subscriptions. If a lock is held, perhaps by a stopped thread, the segment is
+/// told later.
+pub fn unsubscribe(table: &Table, client: u64, subject: Subject, names: Vec<Vec<u8>>) {
+    for name in &names {
+        note_subscription(table, client, subject, name, false);
+    }
+    withdraw(table, names.into_iter().map(|name| (subject, name)).collect());
+}
+
+/// Patterns end together, since many of them lie in one value. Channels end some at a time, or one
+/// by one if a lock stops the group.
+fn withdraw(table: &Table, mut subscriptions: Vec<(Subject, Vec<u8>)>) {
+    /// Channels that end in one transaction.
+    const TOGETHER: usize = 64;
+    let withdrawn = |some: &[(Subject, Vec<u8>)]| {
+        let names: Vec<&[u8]> = some.iter().map(|(_, name)| &name[..]).collect();
+        post::run(table, &mut |txn| subscribe(txn, some[0].0, &names, -1)).is_ok()
+    };
+    subscriptions.sort_unstable_by_key(|(subject, _)| *subject);
+    let mut left = Vec::new();
+    for alike in subscriptions.chunk_by(|one, other| one.0 == other.0) {
+        let is_pattern = alike[0].0 == Subject::Pattern;
+        for some in alike.chunks(if is_pattern { alike.len() } else { TOGETHER }).filter(|some| !withdrawn(some)) {
+            let blocked = some.chunks(1).filter(|one| is_pattern || !withdrawn(one));
+            left.extend(blocked.flatten().cloned());
+        }
+    }
+    if !left.is_empty() {
+        per_thread::with(&OWED, table, |owed| owed.extend(left));
+    }
+}
+
+/// Tells the segment of ended subscriptions that it still has.
+pub(crate) fn withdraw_owed(table: &Table) {
+    let owed = per_thread::with(&OWED, table, std::mem::take).unwrap_or_default();
+    withdraw(table, owed);
+}
+
+/// Whether the segment still has subscriptions that have ended.
+pub(crate) fn owes(table: &Table) -> bool {
+    per_thread::with(&OWED, table, |owed| !owed.is_empty()).unwrap_or(false)
 }
 
 #[cfg(test)]

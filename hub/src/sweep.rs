@@ -11,8 +11,9 @@ use polder_values::Kind;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use crate::per_thread::{self, PerThread};
 use crate::record::{self, PREFIX};
-use crate::{ears, queue, subject};
+use crate::{post, queue, subject};
 
 /// How long one round lasts, about.
 const ROUND: Duration = Duration::from_micros(500);
@@ -21,13 +22,17 @@ const KEYS: usize = 64;
 
 /// How far a thread's sweeping has come.
 #[derive(Default)]
-pub struct Sweep {
+struct Sweep {
     /// The dead seats for which the sweep was begun; empty when none is under way.
     dead: Vec<(u64, u64)>,
     /// Where it goes on; `None` once it has seen all keys.
     cursor: Option<u64>,
     /// Keys that were locked. They are tried again until they are clean.
     held: VecDeque<Vec<u8>>,
+}
+
+thread_local! {
+    static SWEEP: PerThread<Sweep> = const { PerThread::new() };
 }
 
 /// Sweeps for a while if a seat that listened has died: a part of maintenance.
@@ -42,7 +47,7 @@ pub(crate) fn at_once(table: &Table) {
 }
 
 fn sweep(table: &Table, end: Instant) {
-    let Some(mut sweep) = ears::with(table, |ears| std::mem::take(&mut ears.sweep)) else { return };
+    let Some(mut sweep) = per_thread::with(&SWEEP, table, std::mem::take) else { return };
     if matches!(sweep.cursor, None | Some(0)) {
         let new = deaf(table.segment()).into_iter().filter(|dead| !sweep.dead.contains(dead)).collect::<Vec<_>>();
         if !new.is_empty() {
@@ -75,7 +80,7 @@ fn sweep(table: &Table, end: Instant) {
             sweep = Sweep::default();
         }
     }
-    ears::with(table, |ears| ears.sweep = sweep);
+    per_thread::with(&SWEEP, table, |own| *own = sweep);
 }
 
 /// Cleans some keys. Returns where to go on, and adds the keys that were locked to `held`.
@@ -96,19 +101,19 @@ fn portion(table: &Table, cursor: u64, held: &mut VecDeque<Vec<u8>>) -> Result<u
 /// Takes the records of the dead out of one key.
 fn clean(table: &Table, key: &[u8]) -> Result<(), Stop> {
     match key.get(PREFIX.len()) {
-        Some(b'p') => queue::run(table, &mut |txn| subject::sweep_group(txn, key)),
+        Some(b'p') => post::run(table, &mut |txn| subject::sweep_group(txn, key)),
         Some(b'w') => clean_queue(table, key),
-        _ => queue::run(table, &mut |txn| record::edit(txn, key, |_| false)),
+        _ => post::run(table, &mut |txn| record::edit(txn, key, |_| false)),
     }
 }
 
 /// As [`clean`], of a queue.
 fn clean_queue(table: &Table, records_key: &[u8]) -> Result<(), Stop> {
     let Some(([kind, low, high], key)) = records_key.get(PREFIX.len() + 2..).and_then(|rest| rest.split_first_chunk::<3>()) else {
-        return queue::run(table, &mut |txn| record::edit(txn, records_key, |_| false));
+        return post::run(table, &mut |txn| record::edit(txn, records_key, |_| false));
     };
     match Kind::from_stored(*kind) {
-        Some(kind) => queue::bury(table, kind, u16::from_le_bytes([*low, *high]), key),
-        None => queue::run(table, &mut |txn| record::edit(txn, records_key, |_| false)),
+        Some(kind) => queue::reap(table, kind, u16::from_le_bytes([*low, *high]), key),
+        None => post::run(table, &mut |txn| record::edit(txn, records_key, |_| false)),
     }
 }

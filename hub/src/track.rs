@@ -17,10 +17,10 @@ use polder_table::change::take_interest;
 use polder_table::{Stop, Table, Txn};
 use smallvec::SmallVec;
 
-use crate::ask::Thread;
-use crate::ears::{self, Delivery, Hearer};
 use crate::letter::{self, Letter};
-use crate::queue;
+use crate::listener::{Delivery, Hearer, Thread};
+use crate::per_thread::{self, PerThread};
+use crate::post;
 use crate::record::{self, Record, readers_key};
 
 /// The most records of keys without readers that are removed in one go.
@@ -46,7 +46,7 @@ pub struct Redirect {
 
 /// What the tracking clients of one thread have read.
 #[derive(Default)]
-pub struct Tracking {
+struct Tracking {
     clients: HashMap<u64, Terms>,
     keys: HashMap<Vec<u8>, SmallVec<[u64; 2]>>,
     /// How many pairs of a key and a client that has read it there are, and how many prefixes.
@@ -59,12 +59,25 @@ pub struct Tracking {
     changes: Vec<(u64, Vec<u8>)>,
 }
 
+thread_local! {
+    static TRACKING: PerThread<Tracking> = const { PerThread::new() };
+}
+
+fn with<R>(table: &Table, work: impl FnOnce(&mut Tracking) -> R) -> Option<R> {
+    per_thread::with(&TRACKING, table, work)
+}
+
+/// Whether no client of this thread has read anything that it wants to hear of, and whether none hears of all changes.
+pub(crate) fn is_idle(table: &Table) -> (bool, bool) {
+    with(table, |tracking| (tracking.reads_nothing(), tracking.hears_nothing())).unwrap_or_default()
+}
+
 impl Tracking {
-    pub(crate) fn reads_nothing(&self) -> bool {
+    fn reads_nothing(&self) -> bool {
         self.keys.is_empty() && self.stale.is_empty() && !self.clients.values().any(|terms| terms.prefixes.is_none())
     }
 
-    pub(crate) fn hears_nothing(&self) -> bool {
+    fn hears_nothing(&self) -> bool {
         !self.clients.values().any(|terms| terms.prefixes.is_some())
     }
 
@@ -93,12 +106,11 @@ pub fn note_terms(table: &Table, client: u64, terms: Option<Terms>) {
     {
         take_interest(&seat, bit);
     }
-    ears::with(table, |ears| {
+    with(table, |tracking| {
         match terms {
-            Some(terms) => drop(ears.tracking.clients.insert(client, terms)),
-            None => drop(ears.tracking.clients.remove(&client)),
+            Some(terms) => drop(tracking.clients.insert(client, terms)),
+            None => drop(tracking.clients.remove(&client)),
         }
-        let tracking = &mut ears.tracking;
         tracking.prefixes = tracking.clients.values().filter_map(|terms| terms.prefixes.as_ref()).map(Vec::len).sum();
         tracking.review();
     });
@@ -107,8 +119,8 @@ pub fn note_terms(table: &Table, client: u64, terms: Option<Terms>) {
 /// Notes that a client is about to read keys. Returns those that cannot be noted because of a lock,
 /// whose holder may be stopped: the client must not cache what it reads there.
 pub fn note_reads<'k>(table: &Table, client: u64, keys: &[&'k [u8]]) -> Vec<&'k [u8]> {
-    let unknown: Vec<&[u8]> = ears::with(table, |ears| {
-        let known = |key: &&&[u8]| ears.tracking.keys.contains_key(**key);
+    let unknown: Vec<&[u8]> = with(table, |tracking| {
+        let known = |key: &&&[u8]| tracking.keys.contains_key(**key);
         keys.iter().filter(|key| !known(key)).copied().collect()
     })
     .unwrap_or_default();
@@ -116,7 +128,7 @@ pub fn note_reads<'k>(table: &Table, client: u64, keys: &[&'k [u8]]) -> Vec<&'k 
         take_interest(&seat, interest::TRACKERS);
     }
     let noted = |key: &&[u8]| {
-        queue::run(table, &mut |txn| {
+        post::run(table, &mut |txn| {
             note_reader(txn, key)?;
             txn.await_map()
         })
@@ -134,7 +146,7 @@ pub fn note_reads<'k>(table: &Table, client: u64, keys: &[&'k [u8]]) -> Vec<&'k 
 /// # Errors
 /// As [`Txn::write`].
 pub fn note_read_inside(table: &Table, txn: &Txn<'_>, key: &[u8]) -> Result<(), Stop> {
-    if ears::with(table, |ears| ears.tracking.keys.contains_key(key)) == Some(true) {
+    if with(table, |tracking| tracking.keys.contains_key(key)) == Some(true) {
         return Ok(());
     }
     // H1: a transaction that changes the key commits before this one, or locks the key after it and
@@ -156,12 +168,12 @@ fn note_reader(txn: &Txn<'_>, key: &[u8]) -> Result<(), Stop> {
 
 /// A client of this thread has read keys whose records name the seat.
 pub fn have_read(table: &Table, client: u64, keys: &[impl AsRef<[u8]>]) {
-    ears::with(table, |ears| {
+    with(table, |tracking| {
         for key in keys {
-            let clients = ears.tracking.keys.entry_ref(key.as_ref()).or_default();
+            let clients = tracking.keys.entry_ref(key.as_ref()).or_default();
             if !clients.contains(&client) {
                 clients.push(client);
-                ears.tracking.items += 1;
+                tracking.items += 1;
             }
         }
     });
@@ -169,15 +181,15 @@ pub fn have_read(table: &Table, client: u64, keys: &[impl AsRef<[u8]>]) {
 
 /// How many keys, readers of them and prefixes this thread knows.
 pub fn counts(table: &Table) -> (usize, usize, usize) {
-    ears::with(table, |ears| (ears.tracking.keys.len(), ears.tracking.items, ears.tracking.prefixes)).unwrap_or_default()
+    with(table, |tracking| (tracking.keys.len(), tracking.items, tracking.prefixes)).unwrap_or_default()
 }
 
 /// Forgets keys until no more than `most` are left. Their readers are told as if the keys had
 /// changed.
 pub fn limit(table: &Table, hearer: &mut dyn Hearer, most: usize) {
     loop {
-        let over = ears::with(table, |ears| {
-            let keys = &ears.tracking.keys;
+        let over = with(table, |tracking| {
+            let keys = &tracking.keys;
             (keys.len() > most).then(|| keys.keys().next().cloned()).flatten()
         });
         match over.flatten() {
@@ -189,10 +201,10 @@ pub fn limit(table: &Table, hearer: &mut dyn Hearer, most: usize) {
 
 /// Tells the clients of this thread that have read a key that it has changed.
 pub(crate) fn changed(table: &Table, hearer: &mut dyn Hearer, origin: u64, key: &[u8]) {
-    let told = ears::with(table, |ears| {
-        let clients = ears.tracking.keys.remove(key).unwrap_or_default();
-        ears.tracking.items -= clients.len();
-        let terms = clients.into_iter().filter_map(|client| ears.tracking.clients.get(&client).map(|terms| (client, terms.clone())));
+    let told = with(table, |tracking| {
+        let clients = tracking.keys.remove(key).unwrap_or_default();
+        tracking.items -= clients.len();
+        let terms = clients.into_iter().filter_map(|client| tracking.clients.get(&client).map(|terms| (client, terms.clone())));
         // A client that has changed to broadcast mode read the key before that.
         terms.filter(|(client, terms)| terms.prefixes.is_none() && !(terms.no_loop && *client == origin)).collect::<Vec<_>>()
     });
@@ -204,7 +216,7 @@ pub(crate) fn changed(table: &Table, hearer: &mut dyn Hearer, origin: u64, key: 
 
 /// Removes the seat's record from the readers of a key.
 fn forget(table: &Table, key: &[u8]) {
-    let gone = queue::run(table, &mut |txn| {
+    let gone = post::run(table, &mut |txn| {
         let own = Record::own(txn.seat(), 0);
         record::edit(txn, &readers_key(key), |records| {
             let before = records.len();
@@ -213,16 +225,16 @@ fn forget(table: &Table, key: &[u8]) {
         })
     });
     if gone.is_err() {
-        ears::with(table, |ears| ears.tracking.stale.push(key.to_vec()));
+        with(table, |tracking| tracking.stale.push(key.to_vec()));
     }
 }
 
 /// Removes some records of keys that no client reads any more.
 pub(crate) fn forget_stale(table: &Table) {
-    let some = ears::with(table, |ears| {
-        let stale = &mut ears.tracking.stale;
+    let some = with(table, |tracking| {
+        let stale = &mut tracking.stale;
         let some = stale.split_off(stale.len().saturating_sub(STALE_MAX));
-        let keys = &ears.tracking.keys;
+        let keys = &tracking.keys;
         some.into_iter().filter(|key| !keys.contains_key(key)).collect::<Vec<_>>()
     });
     some.unwrap_or_default().iter().for_each(|key| forget(table, key));
@@ -230,18 +242,18 @@ pub(crate) fn forget_stale(table: &Table) {
 
 /// Keeps a change until the end of the turn for the broadcast clients of this thread.
 pub(crate) fn broadcast(table: &Table, origin: u64, key: &[u8]) {
-    ears::with(table, |ears| ears.tracking.changes.push((origin, key.to_vec())));
+    with(table, |tracking| tracking.changes.push((origin, key.to_vec())));
 }
 
 /// Tells of the changes that were kept: each client gets one message for each of its prefixes.
 pub fn close_turn(table: &Table, hearer: &mut dyn Hearer) {
-    let kept = ears::with(table, |ears| {
-        if ears.tracking.changes.is_empty() {
+    let kept = with(table, |tracking| {
+        if tracking.changes.is_empty() {
             return None;
         }
-        let changes = std::mem::take(&mut ears.tracking.changes);
+        let changes = std::mem::take(&mut tracking.changes);
         let clients: BTreeMap<u64, Terms> =
-            ears.tracking.clients.iter().filter(|(_, terms)| terms.prefixes.is_some()).map(|(id, terms)| (*id, terms.clone())).collect();
+            tracking.clients.iter().filter(|(_, terms)| terms.prefixes.is_some()).map(|(id, terms)| (*id, terms.clone())).collect();
         Some((changes, clients))
     });
     let Some((changes, clients)) = kept.flatten() else { return };
@@ -263,8 +275,7 @@ pub fn close_turn(table: &Table, hearer: &mut dyn Hearer) {
 
 /// Tells every tracking client of this thread that all keys have changed.
 pub(crate) fn changed_all(table: &Table, hearer: &mut dyn Hearer) {
-    let told = ears::with(table, |ears| {
-        let tracking = &mut ears.tracking;
+    let told = with(table, |tracking| {
         tracking.forget_all();
         tracking.clients.iter().map(|(client, terms)| (*client, terms.redirect)).collect::<Vec<_>>()
     });
@@ -286,7 +297,7 @@ fn tell(table: &Table, hearer: &mut dyn Hearer, client: u64, redirect: Option<Re
     let bytes = letter::pack(keys.unwrap_or_default());
     // If the letter cannot be posted because a stopped process holds the inbox, it is lost: the
     // client learns of the next change.
-    let _ = queue::run(table, &mut |txn| {
+    let _ = post::run(table, &mut |txn| {
         let letter = Letter::Redirected { reader: (own, client), client: target, all: keys.is_none(), keys: &bytes };
         letter.write(|parts| txn.post(seat, life, parts));
         Ok(())

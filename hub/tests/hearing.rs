@@ -12,7 +12,7 @@ use polder_base::time::now_ms;
 use polder_hub::ask::{Answers, Asker};
 use polder_hub::queue::{self, Place};
 use polder_hub::subject::{self, Subject};
-use polder_hub::{Delivery, Hearer, SINK, ask, attend, ears, hear, record, track};
+use polder_hub::{Delivery, Hearer, SINK, ask, attend, hear, monitor, note_subscription, record, tick, track};
 use polder_shm::layout::{interest, seat};
 use polder_shm::{Locked, Seat, Segment, SegmentName, SegmentOptions};
 use polder_table::{Change, ChangeSink, Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
@@ -153,7 +153,7 @@ impl Thread {
         self.run(move |table, _| {
             attend(table).expect("room");
             run(table, |txn| subject::subscribe(txn, Subject::Channel, &[b"news"], 1));
-            ears::note_subscription(table, client, Subject::Channel, b"news", true);
+            note_subscription(table, client, Subject::Channel, b"news", true);
         });
     }
 
@@ -187,7 +187,7 @@ impl Thread {
 
     fn tick(&self) -> Vec<u64> {
         self.run(|table, heard| {
-            ears::tick(table, heard);
+            tick(table, heard);
             std::mem::take(&mut heard.retried)
         })
     }
@@ -328,13 +328,13 @@ fn who_waits_no_longer_still_owes_the_letters_that_could_not_be_sent() {
     let memory = Memory::new();
     let ([one, other, last], seat) = passed_over_untold(&memory);
     last.run(|table, _| queue::leave(table, 3));
-    let owes = || last.run(|table, _| ears::owes(table));
-    assert!(owes(), "it is tried again soon, without a tick");
+    let has_pending = || last.run(|table, _| queue::has_pending(table));
+    assert!(has_pending(), "it is tried again soon, without a tick");
     seat.rollback();
     let begun = Instant::now();
-    while owes() {
+    while has_pending() {
         assert!(begun.elapsed() < Duration::from_secs(10), "nobody is told");
-        last.run(|table, _| ears::settle(table));
+        last.run(|table, _| queue::flush_pending(table));
     }
     assert!(other.retried().contains(&2));
     assert_eq!(one.retried(), [1]);
@@ -397,12 +397,12 @@ fn who_is_there_again_takes_his_place_although_somebody_was_in_the_way() {
     assert!(one.retried().contains(&1));
     let release = holder.hold(queue_key());
     one.run(|table, _| queue::came(table, 1));
-    let owes = || one.run(|table, _| ears::owes(table));
-    assert!(owes(), "it is tried again soon");
+    let has_pending = || one.run(|table, _| queue::has_pending(table));
+    assert!(has_pending(), "it is tried again soon");
     release.send(()).expect("it waits");
     holder.done.recv().expect("it lives");
-    one.run(|table, _| ears::settle(table));
-    assert!(!owes());
+    one.run(|table, _| queue::flush_pending(table));
+    assert!(!has_pending());
     assert_eq!(numbers(&memory), [1, 2]);
 }
 
@@ -503,7 +503,7 @@ fn what_the_dead_have_left_is_swept_although_somebody_was_in_the_way_and_the_sea
         assert_eq!(table.seat().expect("a seat").index(), seat, "the seat is used again");
         attend(table).expect("room");
         let channel = subscribe_beside(table);
-        ears::note_subscription(table, 9, Subject::Channel, &channel, true);
+        note_subscription(table, 9, Subject::Channel, &channel, true);
     });
     release.send(()).expect("it waits");
     holder.done.recv().expect("it lives");
@@ -657,7 +657,7 @@ fn who_may_have_missed_a_message_is_told_so() {
     let memory = Memory::new();
     let listener = memory.thread();
     listener.subscribe(5);
-    listener.run(|table, _| ears::note_monitor(table, 6, true));
+    listener.run(|table, _| monitor::note_monitor(table, 6, true));
     assert_eq!(publish(&memory, b"short"), 1);
     publish(&memory, &vec![1; 40 << 20]);
     assert_eq!(publish(&memory, b"last"), 1);
@@ -705,7 +705,7 @@ fn a_subscription_that_is_not_withdrawn_yet_is_still_known() {
     let known = || memory.table.interest() & interest::SUBSCRIBERS != 0;
     let txn = memory.table.begin(Mode::Write).expect("a seat");
     txn.peek(SYSTEM, key).expect("nobody is in the way");
-    listener.run(|table, _| ears::unsubscribe(table, 5, Subject::Channel, vec![b"news".to_vec()]));
+    listener.run(|table, _| subject::unsubscribe(table, 5, Subject::Channel, vec![b"news".to_vec()]));
     listener.tick();
     assert!(known(), "the record is there, so its owner must be found when he dies");
     drop(txn);

@@ -1,7 +1,7 @@
 //! MONITOR: every call of every client, as a line.
 //!
 //! A call that is part of EXEC or a script leaves its line with that transaction, any other in one of its own, once it has been run.
-use polder_hub::ears;
+use polder_hub::monitor as monitors;
 use polder_shm::layout::interest;
 use polder_table::{Table, Txn};
 
@@ -25,7 +25,7 @@ fn monitor(call: &mut SessionCall<'_>) -> Outcome {
         call.session.identity.id = polder_hub::next_client(call.table);
     }
     call.session.listening.monitors = true;
-    ears::note_monitor(call.table, call.session.identity.id, true);
+    monitors::note_monitor(call.table, call.session.identity.id, true);
     call.reply.ok();
     Ok(())
 }
@@ -46,7 +46,7 @@ pub(crate) fn is_watched(table: &Table) -> bool {
 #[cold]
 pub(crate) fn show(table: &Table, session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) {
     if !command.has(SKIP_MONITOR | ADMIN) {
-        ears::show_call(table, &line(session, host, command, args));
+        monitors::show_call(table, &line(session, host, command, args));
     }
 }
 
@@ -54,20 +54,20 @@ pub(crate) fn show(table: &Table, session: &Session, host: &dyn Host, command: &
 #[cold]
 pub(crate) fn show_inside(txn: &Txn<'_>, session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) {
     if !command.has(SKIP_MONITOR | ADMIN) {
-        ears::post_call(txn, &line(session, host, command, args));
+        monitors::post_call(txn, &line(session, host, command, args));
     }
 }
 
 /// Shows a call that runs a program, before what the program calls.
 #[cold]
 pub(crate) fn show_program(txn: &Txn<'_>, session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) {
-    ears::post_call(txn, &line(session, host, command, args));
+    monitors::post_call(txn, &line(session, host, command, args));
 }
 
 /// As [`show_program`], where it was refused and its transaction with it.
 #[cold]
 pub(crate) fn show_refused_program(table: &Table, session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) {
-    ears::show_call(table, &line(session, host, command, args));
+    monitors::show_call(table, &line(session, host, command, args));
 }
 
 /// `1339518083.107412 [0 127.0.0.1:60866] "keys" "*"`; a script's calls have `lua` for the address.

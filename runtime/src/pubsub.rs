@@ -2,12 +2,12 @@
 //!
 //! A subscription is recorded in two places. The segment knows which seats are interested
 //! (`hub::subject`), by this command's transaction. The client's thread knows that it is this
-//! client (`hub::ears`), once the transaction has committed. In between, the session keeps what has
+//! client (`hub::subscriptions`), once the transaction has committed. In between, the session keeps what has
 //! changed, so that a transaction that is run again takes it back first.
 use std::sync::Arc;
 
 use polder_base::{Protocol, Reply, glob};
-use polder_hub::ears::{self, Delivery};
+use polder_hub::Delivery;
 use polder_hub::subject::{self, Hearers, Subject};
 use polder_hub::track;
 use polder_table::{Mode, Stop, Table};
@@ -165,7 +165,7 @@ impl Session {
             self.identity.id = polder_hub::next_client(table);
         }
         for (subject, name, begun) in std::mem::take(&mut Arc::make_mut(subscriptions).news) {
-            ears::note_subscription(table, self.identity.id, subject, &name, begun);
+            polder_hub::note_subscription(table, self.identity.id, subject, &name, begun);
         }
         if subscriptions.is_empty() {
             self.listening.subscriptions = None;
@@ -177,7 +177,7 @@ impl Session {
         self.unsubscribe_all(table);
         self.track_nothing(table);
         if std::mem::take(&mut self.listening.monitors) {
-            ears::note_monitor(table, self.identity.id, false);
+            polder_hub::monitor::note_monitor(table, self.identity.id, false);
         }
     }
 
@@ -185,7 +185,7 @@ impl Session {
     fn unsubscribe_all(&mut self, table: &Table) {
         let Some(subscriptions) = self.listening.subscriptions.take() else { return };
         for (subject, names) in SUBJECTS.into_iter().zip(Arc::unwrap_or_clone(subscriptions).names) {
-            ears::unsubscribe(table, self.identity.id, subject, names.into_iter().collect());
+            polder_hub::subject::unsubscribe(table, self.identity.id, subject, names.into_iter().collect());
         }
     }
 }

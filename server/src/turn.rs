@@ -45,7 +45,7 @@ use std::sync::Arc;
 
 use mio::{Events, Poll};
 use polder_base::time::{now_ms, now_us};
-use polder_hub::ears::{owes, settle};
+use polder_hub::queue::{flush_pending, has_pending};
 use polder_runtime::Host;
 use polder_runtime::debug::inside;
 
@@ -140,7 +140,7 @@ impl EventLoop {
             poller.notice(event, connections);
         }
         poller.read_letters(connections);
-        settle(process.memory.table());
+        flush_pending(process.memory.table());
         connections.hear();
         connections.retry_postponed();
         connections.retry_locked(began_us);
@@ -197,7 +197,7 @@ impl EventLoop {
             pause.map(|pause| pause.until_ms),
             connections.waiters.due_ms(now_ms),
             table.is_relieving().then_some(now_ms + RECLAIM_MS),
-            owes(table).then_some(now_ms + NOTIFY_MS),
+            has_pending(table).then_some(now_ms + NOTIFY_MS),
         ];
         due.into_iter().flatten().min().unwrap_or(0).saturating_sub(now_ms)
     }

@@ -237,7 +237,7 @@ impl Seat {
         // message.
         fence(Ordering::SeqCst);
         let lost = self.segment.load(self.base + at::INBOX_LOST);
-        if self.has_mail() || lost != self.lost_seen.get() {
+        if self.has_messages() || lost != self.lost_seen.get() {
             self.rise();
             return false;
         }

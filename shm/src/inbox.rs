@@ -214,13 +214,13 @@ impl Seat {
 
     /// Whether the inbox has something in it. Two loads.
     #[inline]
-    pub fn has_mail(&self) -> bool {
+    pub fn has_messages(&self) -> bool {
         self.segment.load(self.base + at::INBOX_TAIL) != self.get(at::INBOX_HEAD)
     }
 
     /// Where the inbox begins, and where it ends: every message that is sent from now on lies behind that.
     #[inline]
-    pub fn mail(&self) -> std::ops::Range<u64> {
+    pub fn unread(&self) -> std::ops::Range<u64> {
         self.get(at::INBOX_HEAD)..self.segment.observe(self.base + at::INBOX_TAIL)
     }
 

@@ -343,9 +343,9 @@ impl Waiter<'_> {
             shared = self.world.wait(shared);
         }
         shared.asleep[self.seat] = false;
-        let has_mail = shared.inboxes[self.seat] > 0;
-        shared.inboxes[self.seat] -= u32::from(has_mail);
-        has_mail
+        let has_messages = shared.inboxes[self.seat] > 0;
+        shared.inboxes[self.seat] -= u32::from(has_messages);
+        has_messages
     }
 
     fn live(&mut self) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use polder_calls::command::{Command, MAY_WRITE, OWN_CONNECTION, PUBSUB, RUNS_QUEUE, Run, SCRIPTS};
 use polder_engine::Outlook;
-use polder_hub::ears::has_mail;
+use polder_hub::has_messages;
 use polder_runtime::{Host, Progress};
 
 use super::busy::LOADING_DATA;
@@ -89,7 +89,7 @@ impl Calls {
             let slot = ready[frame.place as usize];
             make_room_for(room_due_ms, &service.connections, slot);
             // E2: messages that the last call has caused, and messages from other threads.
-            if seat.as_ref().is_ok_and(|seat| seat.has_mail()) {
+            if seat.as_ref().is_ok_and(|seat| seat.has_messages()) {
                 service.connections.hear();
             }
             if last.is_some_and(|last| last != slot) {
@@ -105,7 +105,7 @@ impl Calls {
             }
             last = Some(slot);
         }
-        if has_mail(service.connections.process.memory.table()) {
+        if has_messages(service.connections.process.memory.table()) {
             service.connections.hear();
         }
         service.connections.show_session(last);

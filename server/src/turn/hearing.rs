@@ -16,7 +16,7 @@ impl Connections {
     /// Does what the hub has to do once a second.
     pub fn tick(&mut self) {
         let process = self.process.clone();
-        polder_hub::ears::tick(process.memory.table(), self);
+        polder_hub::tick(process.memory.table(), self);
         self.end_broadcast();
     }
 

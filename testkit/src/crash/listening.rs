@@ -1,7 +1,7 @@
 //! Clients that hear and wait in one thread, without a server: what they have been told can be asked for.
 use polder_base::Protocol;
 use polder_engine::Table;
-use polder_hub::{Delivery, Hearer, ears, hear};
+use polder_hub::{Delivery, Hearer, hear, tick};
 use polder_runtime::{Progress, Session, give_up, resume};
 
 use crate::answer::Answer;
@@ -56,7 +56,7 @@ impl Client {
 
     /// Does what is due now and then.
     pub fn tick(&mut self, embedder: &Embedder) {
-        ears::tick(embedder.memory.table(), &mut Ear { client: self, embedder });
+        tick(embedder.memory.table(), &mut Ear { client: self, embedder });
     }
 
     /// Hears what has come, and does what is due, until nothing is left to find out.

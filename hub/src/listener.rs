@@ -1,0 +1,67 @@
+//! What listens: a thread that serves clients, and what it is told for them.
+
+/// A seat in one of its lives: a thread.
+pub type Thread = (u64, u64);
+
+/// The thread that asked, and which of its questions it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Asker {
+    pub thread: Thread,
+    pub number: u64,
+}
+
+/// What is delivered to clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Delivery<'d> {
+    Message {
+        channel: &'d [u8],
+        payload: &'d [u8],
+    },
+    PatternMessage {
+        pattern: &'d [u8],
+        channel: &'d [u8],
+        payload: &'d [u8],
+    },
+    ShardMessage {
+        channel: &'d [u8],
+        payload: &'d [u8],
+    },
+    /// Keys that the clients have read have changed (none: all keys). `redirected`: another client
+    /// has read them and has its notices sent here.
+    Invalidation {
+        keys: Option<&'d [&'d [u8]]>,
+        redirected: bool,
+    },
+    /// The client that received these clients' invalidations is gone.
+    RedirectionBroken {
+        client: u64,
+    },
+    /// A line for MONITOR.
+    Call {
+        line: &'d [u8],
+    },
+}
+
+/// What holds the clients: a server's loop, or a caller in this process.
+pub trait Hearer {
+    /// Writes something to each of these clients.
+    fn deliver(&mut self, clients: &[u64], delivery: Delivery<'_>);
+
+    /// Runs the waiting call of a client again.
+    fn retry(&mut self, client: u64);
+
+    /// Whether there is such a client in this process.
+    fn knows(&self, client: u64) -> bool;
+
+    /// Messages that were meant for these clients may have been lost, so they must not assume that
+    /// they have received all.
+    fn missed(&mut self, clients: &[u64]);
+
+    /// Replies to what another process asks about the clients of this one ([`crate::ask::answer`]). Only
+    /// for threads that [`crate::ask::serve`].
+    fn asked(&mut self, _asker: Asker, _words: &[&[u8]]) {}
+
+    /// Looks at what the segment says to all threads that serve clients, before this thread sleeps
+    /// again.
+    fn look(&mut self) {}
+}
