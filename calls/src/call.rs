@@ -4,13 +4,14 @@
 //! commands' writes are committed even so, and one command alone cannot be undone.
 //! **Rule C2** A function on the table changes nothing but the table and the reply, since it may be run again.
 use polder_base::{Reply, number};
+use polder_hub::queue;
 use polder_table::{Db, Found, New, Replaces, Stop, Table, Txn};
 use polder_values::Kind;
 
-use crate::command::{COUNTS, Command, READONLY};
-use crate::facts::Tells;
+use crate::facts::{Facts, Tells};
+use crate::flags::{COUNTS, READONLY};
 use crate::settings::Settings;
-use crate::waiting::Waiting;
+use crate::waiting::{Wait, Waiting};
 
 /// A command function's result: the reply has been written, or the reason why not.
 pub type Outcome = Result<(), Stop>;
@@ -55,7 +56,7 @@ impl Default for Caller {
 
 /// One invocation on the table: arguments (the name first), transaction, reply, what it may know of its client, and the settings.
 pub struct Call<'c> {
-    pub command: &'static Command,
+    pub command: &'static Facts,
     pub args: &'c [&'c [u8]],
     pub table: &'c Table,
     pub txn: &'c Txn<'c>,
@@ -181,9 +182,81 @@ impl<'c> Call<'c> {
     }
 }
 
+impl Call<'_> {
+    /// Whether this call may wait.
+    pub fn may_wait(&self) -> bool {
+        !self.caller.atomic
+    }
+
+    /// Ends a call that found nothing and has written nothing: it is run again when one of the keys changes.
+    ///
+    /// # Errors
+    /// None that is the function's business: hand the outcome on.
+    pub fn wait(&mut self, wait: Wait<'_>) -> Outcome {
+        if !self.may_wait() {
+            wait.otherwise.write(self.reply);
+            return Ok(());
+        }
+        if let Some(waiting) = self.caller.waiting.as_mut().filter(|waiting| waiting.has_place()) {
+            waiting.yields = wait.yields;
+        } else {
+            // By the clock itself, since a turn may be old, and rounded up: no call times out
+            // early.
+            let until_ms = if wait.timeout_ms == 0 { u64::MAX } else { self.txn.now_us().div_ceil(1000).saturating_add(wait.timeout_ms) };
+            let mut keys: Vec<Vec<u8>> = wait.keys.iter().map(|key| key.to_vec()).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            self.caller.waiting = Some(Box::new(Waiting {
+                ticket: 0,
+                kind: wait.kind,
+                db: self.caller.db,
+                keys,
+                until_ms,
+                otherwise: wait.otherwise,
+                memo: wait.memo,
+                yields: wait.yields,
+                insists: false,
+                command: self.command,
+                args: self.args.iter().map(|arg| Box::from(*arg)).collect(),
+            }));
+        }
+        Err(Stop::Wait)
+    }
+
+    /// The first of some keys in which `find` finds something for this call, which may wait. What
+    /// earlier clients have waited for is left to them, and then the call `yields`.
+    ///
+    /// # Errors
+    /// Those of `find`, a fault.
+    pub fn first_for_us<'k, T>(
+        &self,
+        kind: Kind,
+        keys: &[&'k [u8]],
+        yields: &mut bool,
+        find: impl Fn(&Self, &[u8]) -> Result<Option<T>, Stop>,
+    ) -> Result<Option<(&'k [u8], T)>, Stop> {
+        let waiting = self.caller.waiting.as_deref();
+        let ticket = waiting.filter(|waiting| waiting.has_place()).map_or(u64::MAX, |waiting| waiting.ticket);
+        let asks = self.may_wait() && waiting.is_none_or(|waiting| !waiting.insists);
+        for key in keys {
+            let Some(found) = find(self, key)? else { continue };
+            if !asks || !queue::is_for_others(self.txn, kind, (self.caller.db, key), ticket, !self.caller.parks)? {
+                return Ok(Some((key, found)));
+            }
+            *yields = true;
+        }
+        Ok(None)
+    }
+
+    /// What the first run of this call, which had to wait, left for the later ones; `None` in the first.
+    pub fn memo(&self) -> Option<&[u8]> {
+        self.caller.waiting.as_ref().filter(|waiting| waiting.has_place()).map(|waiting| &waiting.memo[..])
+    }
+}
+
 /// Runs a call, and has its transaction say in the change log what it has changed, as its row says.
 #[inline]
-pub fn telling(txn: &Txn<'_>, db: Db, command: &Command, args: &[&[u8]], run: impl FnOnce() -> Outcome) -> Outcome {
+pub fn telling(txn: &Txn<'_>, db: Db, command: &Facts, args: &[&[u8]], run: impl FnOnce() -> Outcome) -> Outcome {
     if command.tells.is_none() || !txn.tells() {
         return run();
     }
@@ -198,7 +271,7 @@ pub fn telling(txn: &Txn<'_>, db: Db, command: &Command, args: &[&[u8]], run: im
 }
 
 /// Says what a call has done that has changed something, unless it says so itself.
-pub fn tell_of(txn: &Txn<'_>, db: Db, command: &Command, args: &[&[u8]]) {
+pub fn tell_of(txn: &Txn<'_>, db: Db, command: &Facts, args: &[&[u8]]) {
     if matches!(command.tells, Some(Tells::Verbatim | Tells::State)) {
         match command.subcommand() {
             // The names of containers and subcommands stand in two words.
@@ -238,6 +311,6 @@ pub fn integer(arg: &[u8]) -> Result<i64, Stop> {
 
 /// Redis's text for too few or too many arguments.
 #[cold]
-pub fn wrong_arity(command: &Command) -> Stop {
+pub fn wrong_arity(command: &Facts) -> Stop {
     format!("ERR wrong number of arguments for '{}' command", command.label()).into()
 }

@@ -6,9 +6,11 @@
 pub mod call;
 pub mod command;
 pub mod facts;
+pub mod flags;
 pub mod grammar;
 pub mod settings;
 pub mod waiting;
 
 pub use call::{Call, Caller, Outcome};
 pub use command::{Command, Common};
+pub use facts::Facts;

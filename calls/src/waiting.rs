@@ -1,16 +1,15 @@
 //! Calls that wait for a key: BLPOP and its like.
 //!
-//! A function that finds nothing ends with [`Call::wait`], having written nothing. Inside EXEC or a
+//! A function that finds nothing ends with [`crate::Call::wait`], having written nothing. Inside EXEC or a
 //! script, where no call waits, that replies as a timeout would. Everywhere else the very
 //! transaction that found nothing records the call for its keys, so that no change can slip in
 //! between. The call is run again, as a transaction of its own, when one of the keys changes.
 use polder_base::{Reply, number};
-use polder_hub::queue;
 use polder_table::{Db, Stop};
 use polder_values::Kind;
 
-use crate::call::{Call, Outcome};
-use crate::command::{Command, ENDS_WITH_KEY};
+use crate::facts::Facts;
+use crate::flags::ENDS_WITH_KEY;
 
 /// What is answered when nothing comes in time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,9 +43,9 @@ pub struct Wait<'k> {
     /// 0: for ever.
     pub timeout_ms: u64,
     pub otherwise: Otherwise,
-    /// What later runs must know of the first: see [`Call::memo`].
+    /// What later runs must know of the first: see [`crate::Call::memo`].
     pub memo: Vec<u8>,
-    /// It has left something to clients that came before it: see [`Call::first_for_us`].
+    /// It has left something to clients that came before it: see [`crate::Call::first_for_us`].
     pub yields: bool,
 }
 
@@ -65,7 +64,7 @@ pub struct Waiting {
     /// Its last run has left something to others; it does so no more, since its time is over.
     pub yields: bool,
     pub insists: bool,
-    pub command: &'static Command,
+    pub command: &'static Facts,
     pub args: Vec<Box<[u8]>>,
 }
 
@@ -89,78 +88,6 @@ impl Waiting {
     /// The database, the keys, and whether the call ends as well where one of them goes.
     pub fn subject(&self) -> (Db, &[Vec<u8>], bool) {
         (self.db, &self.keys, self.command.has(ENDS_WITH_KEY))
-    }
-}
-
-impl Call<'_> {
-    /// Whether this call may wait.
-    pub fn may_wait(&self) -> bool {
-        !self.caller.atomic
-    }
-
-    /// Ends a call that found nothing and has written nothing: it is run again when one of the keys changes.
-    ///
-    /// # Errors
-    /// None that is the function's business: hand the outcome on.
-    pub fn wait(&mut self, wait: Wait<'_>) -> Outcome {
-        if !self.may_wait() {
-            wait.otherwise.write(self.reply);
-            return Ok(());
-        }
-        if let Some(waiting) = self.caller.waiting.as_mut().filter(|waiting| waiting.has_place()) {
-            waiting.yields = wait.yields;
-        } else {
-            // By the clock itself, since a turn may be old, and rounded up: no call times out
-            // early.
-            let until_ms = if wait.timeout_ms == 0 { u64::MAX } else { self.txn.now_us().div_ceil(1000).saturating_add(wait.timeout_ms) };
-            let mut keys: Vec<Vec<u8>> = wait.keys.iter().map(|key| key.to_vec()).collect();
-            keys.sort_unstable();
-            keys.dedup();
-            self.caller.waiting = Some(Box::new(Waiting {
-                ticket: 0,
-                kind: wait.kind,
-                db: self.caller.db,
-                keys,
-                until_ms,
-                otherwise: wait.otherwise,
-                memo: wait.memo,
-                yields: wait.yields,
-                insists: false,
-                command: self.command,
-                args: self.args.iter().map(|arg| Box::from(*arg)).collect(),
-            }));
-        }
-        Err(Stop::Wait)
-    }
-
-    /// The first of some keys in which `find` finds something for this call, which may wait. What
-    /// earlier clients have waited for is left to them, and then the call `yields`.
-    ///
-    /// # Errors
-    /// Those of `find`, a fault.
-    pub fn first_for_us<'k, T>(
-        &self,
-        kind: Kind,
-        keys: &[&'k [u8]],
-        yields: &mut bool,
-        find: impl Fn(&Self, &[u8]) -> Result<Option<T>, Stop>,
-    ) -> Result<Option<(&'k [u8], T)>, Stop> {
-        let waiting = self.caller.waiting.as_deref();
-        let ticket = waiting.filter(|waiting| waiting.has_place()).map_or(u64::MAX, |waiting| waiting.ticket);
-        let asks = self.may_wait() && waiting.is_none_or(|waiting| !waiting.insists);
-        for key in keys {
-            let Some(found) = find(self, key)? else { continue };
-            if !asks || !queue::is_for_others(self.txn, kind, (self.caller.db, key), ticket, !self.caller.parks)? {
-                return Ok(Some((key, found)));
-            }
-            *yields = true;
-        }
-        Ok(None)
-    }
-
-    /// What the first run of this call, which had to wait, left for the later ones; `None` in the first.
-    pub fn memo(&self) -> Option<&[u8]> {
-        self.caller.waiting.as_ref().filter(|waiting| waiting.has_place()).map(|waiting| &waiting.memo[..])
     }
 }
 

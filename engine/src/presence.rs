@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
 
 use polder_base::time::coarse_ms;
-use polder_calls::Command;
+use polder_calls::Facts;
 use polder_hub::ask::Thread;
-use polder_hub::ears;
+use polder_hub::post;
 use polder_runtime::configuration::Configuration;
 use polder_runtime::metrics::{Recorder, Statistics};
 use polder_runtime::persistence::Keeper;
@@ -129,9 +129,9 @@ impl Card {
 
     /// Says that it has made a call.
     #[inline]
-    pub fn beat(&self, last: Option<&Command>, now_ms: u64) {
+    pub fn beat(&self, last: Option<&Facts>, now_ms: u64) {
         self.active_ms.store(now_ms, Ordering::Relaxed);
-        self.last.store(last.map_or(u16::MAX, Command::number), Ordering::Relaxed);
+        self.last.store(last.map_or(u16::MAX, Facts::number), Ordering::Relaxed);
     }
 
     fn kill(&self) -> bool {
@@ -221,7 +221,7 @@ impl<'m> Presence<'m> {
         let thread = *card.thread.lock();
         if let Some(thread) = thread {
             // One that cannot be told looks by itself within half a second.
-            let _ = ears::rouse(self.memory.table(), thread);
+            let _ = post::rouse(self.memory.table(), thread);
         }
     }
 }

@@ -15,8 +15,8 @@ use std::borrow::Cow;
 use polder_base::{Fault, Reply};
 use polder_table::{Counter, Mode, Sight, Stop, Table};
 
-use crate::lookup::find;
 pub use crate::lookup::resolve;
+use crate::lookup::{find, row_of};
 use crate::retry::retry;
 use crate::row::{SessionCall, TxnCall};
 use crate::run::{Keys, begin, end_transaction, note, permit, run_on_session, run_row, settle, spare_memory};
@@ -293,7 +293,7 @@ fn end(session: &mut Session, host: &dyn Host, outcome: Outcome, reply: &mut dyn
 /// Runs a call again that waits: one of its keys has changed.
 pub fn resume(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut dyn Reply) -> Progress {
     let Some(waiting) = session.caller.waiting.as_deref() else { return Progress::Answered };
-    let (command, owned, mark) = (waiting.command, waiting.args.clone(), reply.mark());
+    let (command, owned, mark) = (row_of(waiting.command), waiting.args.clone(), reply.mark());
     let args: Vec<&[u8]> = owned.iter().map(|arg| &**arg).collect();
     // What it may do can have changed meanwhile.
     let allowed = match session.is_free(host) {
@@ -337,7 +337,7 @@ pub fn give_up(table: &Table, session: &mut Session, host: &dyn Host, with_error
         blocking::answer(session, reply);
     }
     if let Some(waiting) = session.caller.waiting.as_deref() {
-        let (command, args) = (waiting.command, waiting.args.clone());
+        let (command, args) = (row_of(waiting.command), waiting.args.clone());
         let args: Vec<&[u8]> = args.iter().map(|arg| &**arg).collect();
         let watch = host.recorder().begin(host.settings(), command);
         note(host, session, command, &args, watch, with_error, reply.bytes_since(mark));

@@ -364,8 +364,11 @@ fn list(call: &mut SessionCall<'_>) -> Outcome {
         }
         _ => return Err(SYNTAX.into()),
     };
-    let names: Vec<_> =
-        all().map(|(_, command)| command).filter(|command| filter(command) && !is_removed(command)).map(Command::label).collect();
+    let names: Vec<_> = all()
+        .map(|(_, command)| command)
+        .filter(|command| filter(command) && !is_removed(command))
+        .map(|command| command.label())
+        .collect();
     call.reply.array(names.len());
     names.iter().for_each(|name| call.reply.bulk(name.as_bytes()));
     Ok(())

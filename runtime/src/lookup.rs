@@ -13,6 +13,7 @@ use polder_base::bytes;
 
 use crate::{FAMILIES, Family};
 use polder_calls::command::{CONTAINER, Command};
+use polder_calls::facts::Facts;
 use polder_table::Stop;
 
 /// Slots of the table, a power of two of at least twice the number of rows.
@@ -65,11 +66,11 @@ const fn table() -> [u16; SLOTS] {
     let mut slots = [0; SLOTS];
     let mut number = 0;
     while number < COUNT {
-        let name = ROWS[number].name.as_bytes();
+        let name = ROWS[number].facts.name.as_bytes();
         assert!(name.len() <= NAME_MAX, "a command's name is too long");
         let mut slot = hash(name) as usize % SLOTS;
         while slots[slot] != 0 {
-            assert!(!bytes::same(ROWS[slots[slot] as usize - 1].name.as_bytes(), name), "two commands of one name");
+            assert!(!bytes::same(ROWS[slots[slot] as usize - 1].facts.name.as_bytes(), name), "two commands of one name");
             slot = (slot + 1) % SLOTS;
         }
         slots[slot] = number as u16 + 1;
@@ -127,7 +128,7 @@ const fn words() -> [u64; COUNT] {
     let mut words = [0; COUNT];
     let mut number = 0;
     while number < COUNT {
-        let name = ROWS[number].name.as_bytes();
+        let name = ROWS[number].facts.name.as_bytes();
         let mut at = 0;
         while name.len() <= SHORT && at < name.len() {
             words[number] |= (name[at] as u64) << (at * 8);
@@ -183,7 +184,7 @@ pub fn find(name: &[u8]) -> Option<&'static Command> {
     loop {
         let Some(number) = (SHORT_TABLE[slot] as usize).checked_sub(1) else { return find_renamed(name) };
         // A byte 0 in a name would make it another, shorter name's word.
-        if WORDS[number].load(Ordering::Relaxed) == word && ROWS[number].name.len() == name.len() {
+        if WORDS[number].load(Ordering::Relaxed) == word && ROWS[number].facts.name.len() == name.len() {
             return Some(&ROWS[number]);
         }
         slot = (slot + 1) % SHORT_SLOTS;
@@ -212,12 +213,17 @@ pub fn find_original(name: &[u8]) -> Option<&'static Command> {
     }
 }
 
+/// The whole row of what a call sees of it.
+pub(crate) fn row_of(facts: &Facts) -> &'static Command {
+    &ROWS[facts.number() as usize]
+}
+
 /// The row of a name that a program of this workspace states in its source, in upper case. To be called in a constant: a name without a row does
 /// not compile then.
 pub const fn row_named(name: &str) -> &'static Command {
     let mut number = 0;
     while number < COUNT {
-        if bytes::same(ROWS[number].name.as_bytes(), name.as_bytes()) {
+        if bytes::same(ROWS[number].facts.name.as_bytes(), name.as_bytes()) {
             return &ROWS[number];
         }
         number += 1;

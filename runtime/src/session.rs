@@ -334,7 +334,7 @@ impl Client {
             queued_bytes: session.queued_bytes(),
             held_bytes: session.held_bytes(),
             events: "r".into(),
-            command: session.tally.last.map_or("NULL".into(), Command::label),
+            command: session.tally.last.map_or("NULL".into(), |command| command.label()),
             user: session.identity.user.to_vec(),
             resp: if session.protocol == Protocol::Resp3 { 3 } else { 2 },
             library: session.identity.library.clone(),

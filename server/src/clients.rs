@@ -308,7 +308,7 @@ impl Record {
         client.idle_seconds = now_ms.saturating_sub(activity.active_ms) / 1000;
         client.age_seconds = now_ms.saturating_sub(self.created_ms) / 1000;
         client.db = activity.db;
-        client.command = activity.last.map_or("NULL".into(), Command::label);
+        client.command = activity.last.map_or("NULL".into(), |command| command.label());
         self.complete(&mut client, &activity);
         client
     }
