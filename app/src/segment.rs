@@ -6,7 +6,7 @@ use clap::Subcommand;
 use polder_engine::{Counter, Memory};
 use polder_shm::directory::{Figures, Listed, Listing};
 use polder_shm::layout::usable;
-use polder_shm::mapping::CreateError;
+use polder_shm::opening::CreateError;
 use polder_shm::overview::Seated;
 use polder_shm::owner::login;
 use polder_shm::{Segment, SegmentName, SegmentOptions};

@@ -99,7 +99,8 @@ use polder_shm::fork;
 #[doc(hidden)]
 pub use polder_shm::fork::{Shelter, generation, watch as watch_forks};
 use polder_shm::layout::header;
-use polder_shm::mapping::{AttachError, CreateError, Residence};
+use polder_shm::mapping::Residence;
+use polder_shm::opening::{AttachError, CreateError};
 use polder_shm::owner::Admission;
 #[doc(inline)]
 pub use polder_shm::owner::{NoSuchUser, Owner};

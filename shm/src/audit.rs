@@ -18,12 +18,13 @@
 //! several passes have seen alike, and sums only if [`Segment::pulse`] stood still.
 
 use crate::class::{CLASSES, cache_slots, per_slab};
-use crate::journal::{BLOCK_PAIRS, Tag, item_of};
+use crate::item::{BLOCK_PAIRS, Tag, item_of};
 use crate::layout::{self, header, seat as at};
 use crate::lock;
-use crate::memory::{cache_count, cache_slot};
 use crate::node::{HEADER_BYTES, NodeHeader, NodeKind};
-use crate::segment::{Segment, class_bytes, offset_of, slab_class, slab_free};
+use crate::seat::{cache_count, cache_slot};
+use crate::segment::{Segment, class_bytes, offset_of};
+use crate::slab::{slab_class, slab_free};
 use crate::witness::Life;
 use polder_base::Ref;
 

@@ -23,7 +23,6 @@
 //! user's file could be a second name of a file that matters, into which each ring would write a
 //! byte. Another user's FIFO could swallow the rings.
 
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -34,7 +33,6 @@ use polder_base::Fault;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::fork::Shelter;
 use crate::layout::{header, seat as at};
 use crate::mapping::Mapping;
 use crate::name::SegmentName;
@@ -47,10 +45,6 @@ const AWAKE: u64 = 0;
 const ON_FUTEX: u64 = 1;
 const ON_FIFO: u64 = 2;
 const WHERE: u64 = 3;
-
-/// The other ends of FIFOs that a process has opened, by seat.
-#[derive(Default)]
-pub(crate) struct Bells(Shelter<HashMap<u64, OwnedFd>>);
 
 impl Segment {
     /// Wakes the thread that owns seat `index`, if it sleeps.
@@ -82,7 +76,7 @@ impl Segment {
     }
 
     fn write_bell(&self, index: u64) {
-        let mut bells = self.bells.0.lock();
+        let mut bells = self.bells.lock();
         let bell = match bells.entry(index) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::hash_map::Entry::Vacant(entry) => {

@@ -34,7 +34,7 @@ use polder_base::Fault;
 
 use crate::class::NODE_MAX;
 use crate::crash;
-use crate::journal::{CHANGED, Tag};
+use crate::item::{CHANGED, Tag};
 use crate::layout::{self, header, log, recording, seat as at};
 use crate::lock::Locked;
 use crate::node::NodeKind;

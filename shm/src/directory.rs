@@ -8,12 +8,12 @@ use polder_base::Fault;
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::mapping::Found;
 use crate::name::SegmentName;
+use crate::opening::Found;
 use crate::owner::Admission;
 use crate::place::{self, Behind, HEAD_BYTES, SHM, SYSV_PREFIX, Signpost};
 use crate::presence;
-use crate::sysv::{self, Attached};
+use crate::shmget::{self, Attached};
 use crate::trouble::fault;
 
 /// How often and how long to wait for another process that removes the same file: about a second in all.
@@ -53,7 +53,7 @@ pub fn remove(
     }
     rustix::fs::unlink(&door).map_err(refused)?;
     let gone = match memory {
-        Named::Sysv(id) => sysv::remove(id),
+        Named::Sysv(id) => shmget::remove(id),
         Named::File(behind) => behind.unlink(),
         Named::Itself | Named::Nothing => Ok(()),
     };
@@ -273,7 +273,7 @@ fn look_at(name: &SegmentName, file: OwnedFd, figures: impl Fn(Words<'_>) -> Opt
             let permissions = &memory.state().shm_perm;
             // One of them is the look itself.
             let attached = memory.state().shm_nattch > 1;
-            listed(permissions.uid, permissions.mode.into(), sysv::used_bytes(id), attached, Some(figures))
+            listed(permissions.uid, permissions.mode.into(), shmget::used_bytes(id), attached, Some(figures))
         }
     }
 }

@@ -17,12 +17,9 @@ use polder_base::Ref;
 
 use crate::class::{CLASSES, SLAB_BYTES, per_slab};
 use crate::layout::header;
-use crate::memory::{cache_count, cache_slot};
-use crate::seat::Seat;
-use crate::segment::{Segment, offset_of, slab_class, slab_free};
-
-/// The mark in a slab's state word.
-const MARK: u64 = 1 << 32;
+use crate::seat::{Seat, cache_count, cache_slot};
+use crate::segment::{Segment, offset_of};
+use crate::slab::{MARK, is_marked, mark_of, slab_class, slab_free};
 
 /// Slabs that are marked at once, at most: 1 GiB, so that marking them takes some milliseconds.
 const MARKED_MAX: u64 = 16_384;
@@ -39,18 +36,6 @@ const MARKS_MS: u64 = 10_000;
 
 /// So few of the 64 groups of slabs that have free ones are few.
 const FREE_GROUPS: u32 = 4;
-
-/// Whether a slab of this state is to be emptied.
-#[inline]
-pub(crate) fn is_marked(state: u64) -> bool {
-    state & MARK != 0
-}
-
-/// What a slab's mark adds to its state.
-#[inline]
-pub(crate) fn mark_of(state: u64) -> u64 {
-    state & MARK
-}
 
 impl Segment {
     /// Whether a node lies in a slab that is to be emptied.

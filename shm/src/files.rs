@@ -13,7 +13,7 @@ use crate::name::SegmentName;
 use crate::pages::{self, PageReport};
 use crate::place::{self, Draft, HEAD_BYTES, Signpost};
 use crate::presence;
-use crate::trouble::{amount, fault};
+use crate::trouble::{amount, fault, locks};
 
 /// A segment that is mapped, but has no name yet.
 struct Drafted {
@@ -62,12 +62,6 @@ fn draft_at(name: &SegmentName, target: &Path, options: &CreateOptions) -> Resul
     let report = PageReport::of(ground, place::directory_of(target));
     let mapping = Mapping::of_file(name, file, ground, Extent { ceiling, taken: 0 }, report, options.residence)?;
     Ok(Drafted { mapping, draft })
-}
-
-/// The words for a file system without locks.
-pub(crate) fn locks(name: &SegmentName, errno: Errno) -> Fault {
-    let advice = "use a local file system such as ext4, xfs, btrfs or tmpfs";
-    Fault::System(format!("cannot lock {name} against processes of another boot: {errno}: {advice}"))
 }
 
 /// A draft on hugetlbfs that has got its first pages, and where it is to stand; or the reason why there is none.

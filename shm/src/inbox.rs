@@ -42,11 +42,11 @@ use polder_base::Fault;
 use smallvec::SmallVec;
 
 use crate::class::{CLASSES, NODE_MAX};
-use crate::journal::{CHANGED, RING, Tag};
-use crate::layout::{SEATS_AT, SEATS_MAX, seat as at};
+use crate::item::{CHANGED, RING, Tag};
+use crate::layout::seat as at;
 use crate::lock::{self, Locked};
 use crate::node::{NodeHeader, NodeKind};
-use crate::seat::Seat;
+use crate::seat::{Pressed, Seat, seat_of};
 use crate::segment::{Segment, offset_of, ref_to};
 
 /// Where a block's words begin, and how many bytes of them there are.
@@ -62,16 +62,6 @@ const PATIENCE: Duration = Duration::from_millis(2);
 /// How long opening one waits.
 const OPEN_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Whether a word is the lock of a seat's inbox.
-pub(crate) const fn is_lock(offset: u64) -> bool {
-    offset >= SEATS_AT && seat_of(offset) < SEATS_MAX && (offset - SEATS_AT) % at::BYTES == at::INBOX_LOCK
-}
-
-/// The seat in which a word lies.
-pub(crate) const fn seat_of(offset: u64) -> u64 {
-    (offset - SEATS_AT) / at::BYTES
-}
-
 impl Segment {
     /// The lock of a seat's inbox.
     pub fn inbox_lock(&self, index: u64) -> u64 {
@@ -82,15 +72,6 @@ impl Segment {
     pub fn inbox_life(&self, index: u64) -> u64 {
         self.load(self.seat_at(index) + at::INBOX_LIFE)
     }
-}
-
-/// An inbox that was more than half full when the calling thread had put something into it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Pressed {
-    pub seat: u64,
-    pub life: u64,
-    /// How many bytes waited.
-    bytes: u64,
 }
 
 impl Segment {

@@ -31,68 +31,16 @@ use std::time::Instant;
 use polder_base::{Fault, Ref};
 use smallvec::SmallVec;
 
-use crate::class::NODE_MAX;
-use crate::inbox;
+use crate::item::{BLOCK_PAIRS, CHANGED, DEATH, RING, Tag, WHOLE, item_of};
 use crate::layout::{self, ROOTS_AT, ROOTS_BYTES, log, seat as at};
 use crate::lock::{self, Locked};
 use crate::node::NodeKind;
-use crate::seat::Seat;
+use crate::seat::{Seat, is_inbox_lock, seat_of};
 use crate::segment::offset_of;
 use crate::swap_barrier::Changes;
 
-/// An item's meaning; see the module's table. The numbers are stored.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Tag {
-    Lock = 1,
-    New = 2,
-    Cover = 3,
-    Word = 4,
-    Old = 5,
-}
-
-/// In a LOCK item's second word: the release adds a version.
-pub const CHANGED: u64 = 1;
-/// In a LOCK item's second word: the release marks the word dead.
-pub const DEATH: u64 = 2;
-/// In a LOCK item's second word: it is an inbox's, whose owner is to be woken.
-pub const RING: u64 = 4;
-/// In an OLD item's second word: everything that the node names goes too.
-pub const WHOLE: u64 = 1;
-
-/// Items in a journal block past the inline one; its first words are the node's header and the next block.
-pub const BLOCK_PAIRS: u64 = (NODE_MAX as u64 - 16) / 16;
-
 /// See [`Seat::stand_back`]: a collision counts two, a lock that was free takes one back.
 const COLLISIONS: u32 = 8;
-
-impl Tag {
-    /// Bits of an item's first word that are its offset; the tag is above.
-    pub(crate) const OFFSET_BITS: u32 = 56;
-
-    /// The bits of an item's first word that are its offset.
-    pub(crate) const OFFSET_MASK: u64 = (1 << Tag::OFFSET_BITS) - 1;
-
-    /// An item's first word.
-    #[inline(always)]
-    pub(crate) const fn stored(self, offset: u64) -> u64 {
-        (self as u64) << Tag::OFFSET_BITS | offset
-    }
-}
-
-/// Takes an item's first word apart; `None` for one that no writer made (S5).
-#[inline(always)]
-pub fn item_of(word: u64) -> Option<(Tag, u64)> {
-    let tag = match word >> Tag::OFFSET_BITS {
-        1 => Tag::Lock,
-        2 => Tag::New,
-        3 => Tag::Cover,
-        4 => Tag::Word,
-        5 => Tag::Old,
-        _ => return None,
-    };
-    Some((tag, word & Tag::OFFSET_MASK))
-}
 
 /// Where the NEW items of a transaction's journal are. It is local to the thread and is brought up to date by each search.
 #[derive(Default)]
@@ -346,15 +294,15 @@ impl Seat {
         let mut cover = 0;
         for index in 0..self.journal_len() {
             let right = match self.item(index) {
-                Some((Tag::Lock, offset, _)) => shared(offset) || inbox::is_lock(offset),
+                Some((Tag::Lock, offset, _)) => shared(offset) || is_inbox_lock(offset),
                 Some((Tag::Cover, offset, _)) => {
                     cover = offset;
-                    offset == 0 || shared(offset) || inbox::is_lock(offset)
+                    offset == 0 || shared(offset) || is_inbox_lock(offset)
                 }
                 Some((Tag::Word, offset, _)) => match cover {
                     0 => own(offset),
                     log::MERGE_LOCK => shared(offset) || layout::is_of_merger(offset),
-                    cover if inbox::is_lock(cover) => shared(offset) || (cover + 8..cover + 64).contains(&offset),
+                    cover if is_inbox_lock(cover) => shared(offset) || (cover + 8..cover + 64).contains(&offset),
                     _ => shared(offset),
                 },
                 Some((Tag::New | Tag::Old, offset, _)) => self.segment.node_class(offset).is_some(),
@@ -384,9 +332,9 @@ impl Seat {
         for index in 0..len {
             if let Some((Tag::Lock, offset, how)) = self.item(index)
                 && how & RING != 0
-                && inbox::is_lock(offset)
+                && is_inbox_lock(offset)
             {
-                self.segment.ring(inbox::seat_of(offset));
+                self.segment.ring(seat_of(offset));
             }
         }
     }

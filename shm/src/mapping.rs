@@ -39,11 +39,10 @@ use rustix::mm::{Advice, MapFlags, MlockFlags, MsyncFlags, ProtFlags};
 
 use crate::ahead::Ahead;
 use crate::name::SegmentName;
-use crate::owner::Admission;
 use crate::pages::{Ground, LARGE, PageChoice, PageReport};
-use crate::place::{self, HEAD_BYTES, Memory, Refusal};
-use crate::trouble::{amount, fault};
-use crate::{files, fork, presence, sysv};
+use crate::place::{self, HEAD_BYTES};
+use crate::trouble::{amount, fault, locks};
+use crate::{presence, shmget};
 
 /// Linux 6.1; in no crate yet.
 const MADV_COLLAPSE: libc::c_int = 25;
@@ -93,26 +92,6 @@ pub struct Extent {
     pub taken: u64,
 }
 
-/// Why there is no new segment.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CreateError {
-    /// The name is taken; attach to it. If several processes create it at once, all but one get this.
-    #[error("ERR {0} exists already")]
-    AlreadyExists(SegmentName),
-    #[error(transparent)]
-    Fault(#[from] Fault),
-}
-
-/// Why a segment could not be attached.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AttachError {
-    /// There is none of this name.
-    #[error("ERR there is no segment {0}")]
-    Absent(SegmentName),
-    #[error(transparent)]
-    Fault(#[from] Fault),
-}
-
 /// What keeps the memory, apart from the mapping itself.
 enum Backing {
     File { file: OwnedFd, ground: Ground },
@@ -138,61 +117,13 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Makes a segment, has `init` fill it, and only then lets others see it under its name (M2). If anything fails,
-    /// nothing is left. In `init` the first `initial_bytes` may be touched and are zero.
-    pub fn create(
-        name: &SegmentName,
-        options: &CreateOptions,
-        init: impl FnOnce(&Mapping) -> Result<(), Fault>,
-    ) -> Result<Mapping, CreateError> {
-        fork::watch();
-        if std::fs::symlink_metadata(place::door(name)).is_ok() {
-            return Err(CreateError::AlreadyExists(name.clone()));
-        }
-        if options.initial_bytes > options.ceiling || options.ceiling == 0 {
-            let text = format!("a ceiling of {} has no room for {} at the start", amount(options.ceiling), amount(options.initial_bytes));
-            return Err(Fault::System(text).into());
-        }
-        let published = match name {
-            SegmentName::Sysv(_) => sysv::create(name, options, init)?,
-            SegmentName::Shm(_) | SegmentName::File(_) => files::create(name, options, init)?,
-        };
-        published.map_err(|errno| match errno {
-            Errno::EXIST => CreateError::AlreadyExists(name.clone()),
-            errno => fault("create", name, errno).into(),
-        })
-    }
-
-    /// Maps a segment that exists. `expected` judges its first `HEAD_BYTES` bytes, a copy, and says how large it is.
-    pub fn attach(
-        name: &SegmentName,
-        residence: Residence,
-        admission: Admission,
-        expected: impl FnOnce(&[u8; HEAD_BYTES]) -> Result<Extent, Fault>,
-    ) -> Result<Mapping, AttachError> {
-        let mapping = Mapping::attach_in_turn(name, residence, admission, expected)?;
-        mapping.enter()?;
-        Ok(mapping)
-    }
-
-    /// The same, but [`Mapping::enter`] is left to the caller: until then no other process attaches or leaves a `file:` segment.
-    pub(crate) fn attach_in_turn(
-        name: &SegmentName,
-        residence: Residence,
-        admission: Admission,
-        expected: impl FnOnce(&[u8; HEAD_BYTES]) -> Result<Extent, Fault>,
-    ) -> Result<Mapping, AttachError> {
-        fork::watch();
-        Ok(found(name, admission)?.map(name, residence, expected)?)
-    }
-
     /// The end of attaching: from now on this process counts as one that uses the segment, and the next may enter.
     pub(crate) fn enter(&self) -> Result<(), Fault> {
         let Backing::File { file, .. } = &self.backing else { return Ok(()) };
         let entered = presence::enter(file);
         presence::end_turn(file);
         match entered {
-            Err(errno) if self.durable_file().is_some() => Err(files::locks(&self.name, errno)),
+            Err(errno) if self.durable_file().is_some() => Err(locks(&self.name, errno)),
             _ => Ok(()),
         }
     }
@@ -200,7 +131,7 @@ impl Mapping {
     /// Whether no other process uses it. Until [`Mapping::enter`] no other one can begin to, if it is a `file:` segment.
     pub(crate) fn is_alone(&self) -> Result<bool, Fault> {
         match &self.backing {
-            Backing::File { file, .. } => presence::is_alone(file).map_err(|errno| files::locks(&self.name, errno)),
+            Backing::File { file, .. } => presence::is_alone(file).map_err(|errno| locks(&self.name, errno)),
             Backing::Sysv => Ok(true),
         }
     }
@@ -320,7 +251,7 @@ impl Mapping {
     }
 
     /// Holds the memory as was asked for.
-    fn reside(&self) -> Result<(), Fault> {
+    pub(crate) fn reside(&self) -> Result<(), Fault> {
         if self.residence.locked {
             // SAFETY: locking does not change what is mapped. On first use (ONFAULT), as the holes must stay holes.
             unsafe { rustix::mm::mlock_with(self.base.as_ptr().cast(), self.bytes, MlockFlags::ONFAULT) }.map_err(|errno| match errno {
@@ -480,7 +411,7 @@ impl Drop for Mapping {
         unsafe {
             match self.backing {
                 Backing::File { .. } => drop(rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes)),
-                Backing::Sysv => sysv::detach(self.base),
+                Backing::Sysv => shmget::detach(self.base),
             }
         }
     }
@@ -517,71 +448,6 @@ fn map_aligned(file: &OwnedFd, bytes: usize, protection: ProtFlags, alignment: u
         }
         Ok(NonNull::new(base).expect("the kernel maps nothing at address zero by itself"))
     }
-}
-
-/// What a name was found to lead to, opened.
-pub struct Found(Kind);
-
-enum Kind {
-    File(OwnedFd),
-    Sysv(sysv::Attached),
-}
-
-impl Found {
-    pub(crate) fn file(file: OwnedFd) -> Found {
-        Found(Kind::File(file))
-    }
-
-    pub(crate) fn sysv(memory: sysv::Attached) -> Found {
-        Found(Kind::Sysv(memory))
-    }
-
-    /// As [`Mapping::attach`], of what has been opened.
-    pub(crate) fn map(
-        self,
-        name: &SegmentName,
-        residence: Residence,
-        expected: impl FnOnce(&[u8; HEAD_BYTES]) -> Result<Extent, Fault>,
-    ) -> Result<Mapping, Fault> {
-        let mapping = match self.0 {
-            Kind::File(file) => files::attach(name, residence, file, expected)?,
-            Kind::Sysv(memory) => sysv::attach(name, residence, memory, expected)?,
-        };
-        mapping.reside()?;
-        Ok(mapping)
-    }
-}
-
-/// How often to look again at a name that leads to nothing before it is called broken.
-const LOOKS: u32 = 100;
-
-/// Follows a name to its memory. A segment that is removed meanwhile counts as absent, or is another segment by then. A
-/// door that leads to nothing at every look is broken, which is an error of its own: `create` could not mend it, so a
-/// caller that attaches or creates by turns would never end if it counted as absent.
-fn found(name: &SegmentName, admission: Admission) -> Result<Found, AttachError> {
-    for _ in 0..LOOKS {
-        match place::open(name, admission) {
-            Ok(Memory::File(file)) => return Ok(Found::file(file)),
-            Ok(Memory::Sysv(id)) => match sysv::Attached::new(id) {
-                Ok(memory) => {
-                    memory.judge(name, admission)?;
-                    return Ok(Found::sysv(memory));
-                }
-                Err(Errno::INVAL | Errno::IDRM) => {}
-                Err(errno) => return Err(fault("open", name, errno).into()),
-            },
-            Err(Refusal::Judged(fault)) => return Err(fault.into()),
-            Err(Refusal::System(Errno::NOENT)) if std::fs::symlink_metadata(place::door(name)).is_err() => {
-                return Err(AttachError::Absent(name.clone()));
-            }
-            Err(Refusal::System(Errno::NOENT)) => {}
-            Err(Refusal::System(Errno::BADMSG | Errno::NODEV)) => return Err(no_segment(name, "it is something else").into()),
-            Err(Refusal::System(errno)) => return Err(fault("open", name, errno).into()),
-        }
-        std::thread::yield_now();
-    }
-    let advice = format!("'polder segment remove {name}' frees the name");
-    Err(Fault::System(format!("the memory of {name} is gone (removed by ipcrm or rm, or in another container): {advice}")).into())
 }
 
 /// How many bytes to map of a segment that says `extent` and is `present` bytes long.

@@ -17,15 +17,15 @@ use std::time::{Duration, Instant};
 
 use polder_base::{Fault, Ref};
 
-use crate::class::{CACHE_STARTS, CLASSES, SIZES, SLAB_BYTES, cache_slots, class_of, per_slab};
-use crate::drain::{is_marked, mark_of};
-use crate::journal::Tag;
+use crate::class::{CLASSES, SIZES, SLAB_BYTES, cache_slots, class_of, per_slab};
+use crate::item::Tag;
 use crate::layout::{header, seat as at};
 use crate::lock::{self, Locked};
 use crate::node::{HEADER_BYTES, NodeHeader, NodeKind};
 use crate::pages::LARGE;
-use crate::seat::Seat;
-use crate::segment::{Segment, class_bytes, ref_to, slab_class, slab_free, slab_state};
+use crate::seat::{Seat, cache_count, cache_slot};
+use crate::segment::{Segment, class_bytes, ref_to};
+use crate::slab::{is_marked, mark_of, slab_class, slab_free, slab_state};
 
 /// The least number of slabs that one growth of the segment adds; a growth ends at the end of a large page.
 const GROWTH_SLABS: u64 = 8;
@@ -607,18 +607,6 @@ impl Seat {
             }
         }
     }
-}
-
-/// The seat's word that counts the cached nodes of `class`.
-#[inline(always)]
-pub(crate) const fn cache_count(class: usize) -> u64 {
-    at::CACHE_COUNTS + class as u64 * 8
-}
-
-/// The seat's word that holds the cached node number `slot` of `class`.
-#[inline(always)]
-pub(crate) const fn cache_slot(class: usize, slot: u64) -> u64 {
-    at::CACHE + (CACHE_STARTS[class] as u64 + slot) * 8
 }
 
 impl Segment {

@@ -37,7 +37,7 @@ use polder_base::Fault;
 use smallvec::SmallVec;
 
 use crate::class::{CLASSES, NODE_MAX, SLAB_BYTES};
-use crate::journal::{BLOCK_PAIRS, Tag, item_of};
+use crate::item::{BLOCK_PAIRS, Tag, item_of};
 use crate::layout::{header, log, seat as at};
 use crate::node::{NodeHeader, NodeKind};
 use crate::seat::Seat;

@@ -3,7 +3,7 @@
 //! Words change while they are read, so what is shown together need not have been true together. It is for people and
 //! monitoring only: no decision may rely on it.
 
-use crate::journal::{Tag, item_of};
+use crate::item::{Tag, item_of};
 use crate::layout::{header, seat as at};
 use crate::segment::Segment;
 use crate::witness::Life;

@@ -15,9 +15,9 @@
 use polder_base::Fault;
 
 use crate::class::{CLASSES, SLAB_BYTES};
-use crate::memory::cache_count;
-use crate::seat::Seat;
-use crate::segment::{Segment, slab_class, slab_free};
+use crate::seat::{Seat, cache_count};
+use crate::segment::Segment;
+use crate::slab::{slab_class, slab_free};
 
 /// The class of chains' blocks.
 const BLOCK_CLASS: usize = CLASSES - 1;

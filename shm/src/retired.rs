@@ -26,11 +26,11 @@ use std::time::Instant;
 use polder_base::Fault;
 
 use crate::class::CLASSES;
-use crate::journal::BLOCK_PAIRS;
+use crate::item::BLOCK_PAIRS;
 use crate::layout::{header, seat as at};
 use crate::node::{HEADER_BYTES, NodeHeader, NodeKind};
 use crate::overlay::DROPPED_MAX;
-use crate::seat::Seat;
+use crate::seat::{Entries, INDEX_MAX, Pass, Seat};
 use crate::segment::{class_bytes, offset_of};
 use polder_base::Ref;
 
@@ -53,39 +53,6 @@ const EXPANDED_MAX: u64 = 6144;
 const BACKLOG_SHARE: u64 = 32;
 /// How many entries ahead nodes are prefetched.
 const AHEAD: u64 = 12;
-/// No list gets to this index: a greater one is damage.
-const INDEX_MAX: u64 = 1 << 60;
-
-/// How far the owner has come with its list. It is local to the thread.
-///
-/// ```text
-///   head ---------- held ---------- kept .......... cursor ---------- tail
-///      | the holder   | others hold   | freed         | not looked at  |
-///      | holds these  | these, too    |               | in this pass   |
-/// ```
-/// A snapshot, or a stopped reader, holds back most of what is retired for as long as it lasts. Entries that were once seen to be held by it
-/// are not looked at again until it ends.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Pass {
-    /// The interval of the pin that holds what lies before `held`.
-    holder: (u64, u64),
-    held: u64,
-    kept: u64,
-    cursor: u64,
-}
-
-/// The block of the list in which an entry was last looked up. It is local to the thread.
-#[derive(Clone, Copy)]
-pub(crate) struct Entries {
-    /// The index of the first entry of it, and where that lies.
-    first: u64,
-    begin: u64,
-}
-
-impl Entries {
-    /// Those of no block.
-    pub(crate) const NONE: Entries = Entries { first: 2 * INDEX_MAX, begin: 0 };
-}
 
 /// The result of one look.
 struct Look {

@@ -5,16 +5,19 @@
 //!
 //! Never here: what the words mean. Never anywhere: an address stored in the segment.
 
+use std::collections::HashMap;
 use std::marker::PhantomData;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use polder_base::Ref;
 
-use crate::bell::Bells;
-use crate::class::{CLASSES, SIZES, SLAB_BYTES, begins_at};
+use crate::class::{SIZES, SLAB_BYTES, begins_at};
 use crate::crash;
+use crate::fork::Shelter;
 use crate::layout::{self, Geometry, header, seat};
 use crate::mapping::Mapping;
+use crate::slab::slab_class;
 
 /// The bytes of a node for which [`Lens::node`] checks that they lie in backed memory. A slab is larger, and there are several.
 pub const ANY_NODE: u64 = 8 << 10;
@@ -35,8 +38,8 @@ pub struct Segment {
     pub(crate) generation: u64,
     /// Tells attachments of this process apart, also when the same segment is attached twice.
     id: u64,
-    /// Bells that this process has rung.
-    pub(crate) bells: Bells,
+    /// The other ends of the FIFOs of seats that this process has written into, by seat.
+    pub(crate) bells: Shelter<HashMap<u64, OwnedFd>>,
     /// The seat at which this process looks next for what the gone have left.
     pub(crate) gone_next: AtomicU64,
     /// The seat, plus one, whose recovery last panicked in this process: no thread of it sits down there.
@@ -63,7 +66,7 @@ impl Segment {
             reach: AtomicU64::new(0),
             generation: crate::fork::generation(),
             id: IDS.fetch_add(1, Ordering::Relaxed),
-            bells: Bells::default(),
+            bells: Shelter::default(),
             gone_next: AtomicU64::new(0),
             avoided: AtomicU64::new(0),
         }
@@ -401,23 +404,6 @@ impl Lens<'_> {
     pub fn observe(&self, offset: u64) -> u64 {
         self.word(offset).load(Ordering::Acquire)
     }
-}
-
-/// The class that a slab's state word names, if it is a valid one.
-#[inline]
-pub(crate) fn slab_class(state: u64) -> Option<usize> {
-    let class = (state & 0xff) as usize;
-    (1..=CLASSES).contains(&class).then(|| class - 1)
-}
-
-/// A slab's state word.
-pub(crate) const fn slab_state(class: usize, free: u64) -> u64 {
-    (class as u64 + 1) | free << 8
-}
-
-/// Free nodes that a slab's state word tells.
-pub(crate) const fn slab_free(state: u64) -> u64 {
-    state >> 8 & 0xffff
 }
 
 /// Bytes of a node of `class`.

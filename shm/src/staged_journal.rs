@@ -13,7 +13,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::crash;
-use crate::journal::{CHANGED, Tag, WHOLE, item_of};
+use crate::item::{CHANGED, Tag, WHOLE, item_of};
 use crate::layout::seat as at;
 use crate::seat::Seat;
 use polder_base::Fault;

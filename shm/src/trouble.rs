@@ -5,6 +5,8 @@ use std::fmt::Display;
 use polder_base::Fault;
 use rustix::io::Errno;
 
+use crate::name::SegmentName;
+
 /// The fault for a system call that failed while we were to `doing` (a verb) with `what`.
 pub(crate) fn fault(doing: &str, what: &dyn Display, errno: Errno) -> Fault {
     let cause = match errno {
@@ -45,6 +47,12 @@ pub(crate) fn amount(bytes: u64) -> String {
     }
     let text = format!("{value:.1}");
     format!("{} {}", text.strip_suffix(".0").unwrap_or(&text), UNITS[unit])
+}
+
+/// The words for a file system without locks.
+pub(crate) fn locks(name: &SegmentName, errno: Errno) -> Fault {
+    let advice = "use a local file system such as ext4, xfs, btrfs or tmpfs";
+    Fault::System(format!("cannot lock {name} against processes of another boot: {errno}: {advice}"))
 }
 
 #[cfg(test)]

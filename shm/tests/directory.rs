@@ -5,8 +5,9 @@ mod common;
 use common::*;
 use polder_base::Fault;
 use polder_shm::directory;
-use polder_shm::mapping::{AttachError, CreateOptions, Mapping, Residence};
+use polder_shm::mapping::{CreateOptions, Mapping, Residence};
 use polder_shm::name::SegmentName;
+use polder_shm::opening::AttachError;
 use polder_shm::owner::{Admission, Owner};
 
 #[test]

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use common::*;
 use polder_base::Fault;
 use polder_shm::directory;
-use polder_shm::mapping::{AttachError, CreateError, CreateOptions, Extent, Mapping, Residence};
+use polder_shm::mapping::{CreateOptions, Extent, Mapping, Residence};
 use polder_shm::name::SegmentName;
+use polder_shm::opening::{AttachError, CreateError};
 use polder_shm::owner::Admission;
 
 fn create(name: &SegmentName) -> Result<Mapping, CreateError> {

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use common::*;
 use polder_shm::directory;
-use polder_shm::mapping::{AttachError, CreateError, CreateOptions, Mapping};
+use polder_shm::mapping::{CreateOptions, Mapping};
 use polder_shm::name::SegmentName;
+use polder_shm::opening::{AttachError, CreateError};
 
 const PROCESSES: u32 = 8;
 const ROUNDS: u32 = 40;

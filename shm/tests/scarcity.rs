@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use common::*;
 use polder_base::Fault;
 use polder_shm::directory::Listed;
-use polder_shm::mapping::{AttachError, CreateError, CreateOptions, Mapping, Residence};
+use polder_shm::mapping::{CreateOptions, Mapping, Residence};
 use polder_shm::name::SegmentName;
+use polder_shm::opening::{AttachError, CreateError};
 use polder_shm::pages::{LARGE, PageChoice};
 
 /// A file system of our own, gone when the test ends.

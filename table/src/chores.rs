@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use polder_base::Fault;
-use polder_shm::journal::{CHANGED, DEATH, Tag};
+use polder_shm::item::{CHANGED, DEATH, Tag};
 use polder_shm::layout::{header, seat as at};
 use polder_shm::{Locked, Seat, ref_to};
 use polder_values::{Kind, hash};

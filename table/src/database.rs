@@ -13,7 +13,7 @@
 
 use std::time::{Duration, Instant};
 
-use polder_shm::journal::{CHANGED, Tag};
+use polder_shm::item::{CHANGED, Tag};
 use polder_shm::{Changes, Locked, lock, ref_to};
 
 use crate::api::{DATABASES, Db, SYSTEM, Stop};

@@ -11,7 +11,7 @@
 //! Restated in shm/tests/models.rs (`extents`), with the readers and writers beside it: change both.
 
 use polder_base::{Fault, Ref};
-use polder_shm::journal::{CHANGED, DEATH, Tag};
+use polder_shm::item::{CHANGED, DEATH, Tag};
 use polder_shm::layout::seat as at;
 use polder_shm::node::{HEADER_BYTES, NodeKind};
 use polder_shm::{Locked, Segment, offset_of, ref_to};

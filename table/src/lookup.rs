@@ -17,7 +17,7 @@
 
 use polder_base::{Fault, Ref};
 use polder_shm::class::NODE_MAX;
-use polder_shm::journal::{self, Tag};
+use polder_shm::item::{self, Tag};
 use polder_shm::layout::seat as at;
 use polder_shm::{Seat, Segment, lock};
 use smallvec::SmallVec;
@@ -418,10 +418,10 @@ fn each_word(segment: &Segment, owner: u64, visit: &mut dyn FnMut(u64, u64)) {
                 return;
             }
             (block, next_at) = ((next + 16).wrapping_sub(index * 16), next + 8);
-            block_end += journal::BLOCK_PAIRS;
+            block_end += item::BLOCK_PAIRS;
         }
         let place = block.wrapping_add(index * 16);
-        if let Some((Tag::Word, offset)) = journal::item_of(segment.load(place)) {
+        if let Some((Tag::Word, offset)) = item::item_of(segment.load(place)) {
             visit(offset, segment.load(place + 8));
         }
     }

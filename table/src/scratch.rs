@@ -6,7 +6,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use bumpalo::Bump;
 use polder_base::{Fault, Ref};
-use polder_shm::journal::{CHANGED, NewItems, Tag};
+use polder_shm::item::{CHANGED, Tag};
+use polder_shm::journal::NewItems;
 use polder_shm::layout::seat as at;
 use polder_shm::{Changes, Seat, Segment};
 

@@ -26,7 +26,7 @@
 //! for expired keys would find it.
 
 use polder_base::{Fault, Ref};
-use polder_shm::journal::Tag;
+use polder_shm::item::Tag;
 use polder_shm::layout::{interest, seat as at};
 use polder_shm::node::NodeKind;
 use polder_shm::staged_journal::{Covered, StagedJournal};

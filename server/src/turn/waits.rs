@@ -7,7 +7,7 @@ use polder_base::Reply;
 use polder_base::time::now_ms;
 use polder_engine::Table;
 use polder_runtime::{Host, Progress, Session, acl, blocking, give_up, resume, time_out};
-use polder_shm::inbox::Pressed;
+use polder_shm::seat::Pressed;
 
 use super::connections::Connections;
 use crate::connection::Connection;

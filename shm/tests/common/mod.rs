@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use polder_base::Fault;
 use polder_shm::directory::{self, Figures};
-use polder_shm::mapping::{AttachError, Extent, Mapping, Residence};
+use polder_shm::mapping::{Extent, Mapping, Residence};
 use polder_shm::name::SegmentName;
+use polder_shm::opening::AttachError;
 use polder_shm::owner::Admission;
 
 pub const MIB: u64 = 1 << 20;
