@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use polder_base::Fault;
 use polder_shm::layout::interest;
 use polder_table::Table;
-use polder_table::change::{interest_at, lose_interest};
+use polder_table::interest::{interest_at, lose_interest};
 
 use crate::letter::{Letter, inbox_bytes, unpack};
 use crate::listener::{Delivery, Hearer, Thread};

@@ -2,7 +2,7 @@
 use std::collections::BTreeSet;
 
 use polder_shm::layout::interest;
-use polder_table::change::{lose_interest, take_interest};
+use polder_table::interest::{lose_interest, take_interest};
 use polder_table::{Table, Txn};
 
 use crate::letter::Letter;

@@ -1,7 +1,7 @@
 //! Transactions of the hub itself, and letters that are more than the word of one change.
 use std::time::Duration;
 
-use polder_table::change::interest_at;
+use polder_table::interest::interest_at;
 use polder_table::{Mode, Stop, Table, Txn};
 use smallvec::SmallVec;
 

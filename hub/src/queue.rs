@@ -53,7 +53,7 @@ use hashbrown::HashMap;
 use polder_base::Fault;
 use polder_base::time::now_ms;
 use polder_shm::layout::{header, interest};
-use polder_table::change::take_interest;
+use polder_table::interest::take_interest;
 use polder_table::{Db, Mode, Stop, Table, Txn};
 use polder_values::Kind;
 use smallvec::SmallVec;

@@ -3,7 +3,7 @@
 
 use hashbrown::HashSet;
 use polder_shm::layout::{header, interest};
-use polder_table::change::EVENT_CLASSES;
+use polder_table::interest::EVENT_CLASSES;
 use polder_table::{Change, ChangeSink, Stop, Txn};
 use polder_values::Kind;
 

@@ -3,7 +3,7 @@
 use hashbrown::{HashMap, HashSet};
 use polder_base::glob;
 use polder_shm::layout::{header, interest};
-use polder_table::change::take_interest;
+use polder_table::interest::take_interest;
 use polder_table::{New, Replaces, SYSTEM, Stop, Table, Txn};
 use polder_values::string::Draft;
 use polder_values::{Kind, string};

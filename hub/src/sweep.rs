@@ -5,7 +5,7 @@
 //! depend on how soon they are swept. Maintenance does it a little at a time; several threads may
 //! do it at once.
 
-use polder_table::change::{deaf, forget_deaf, settle_interest};
+use polder_table::interest::{deaf, forget_deaf, settle_interest};
 use polder_table::{Mode, SYSTEM, Stop, Table};
 use polder_values::Kind;
 use std::collections::VecDeque;

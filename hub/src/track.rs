@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 use polder_shm::layout::interest;
-use polder_table::change::take_interest;
+use polder_table::interest::take_interest;
 use polder_table::{Stop, Table, Txn};
 use smallvec::SmallVec;
 

@@ -4,9 +4,8 @@ use std::borrow::Cow;
 
 use polder_base::Fault;
 use polder_shm::layout::seat as at;
+use polder_shm::lock;
 use polder_values::{Kind, Value};
-
-use crate::lookup::Absence;
 
 /// A database by its number, 0 to 255, or [`SYSTEM`].
 pub type Db = u16;
@@ -154,6 +153,37 @@ pub struct Scanned<'s> {
     pub key: &'s [u8],
     pub kind: Kind,
     pub expiry_ms: Option<u64>,
+}
+
+/// What tells whether a key that was absent from a home bucket may have been there since: the extent's slot and the bucket's version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Absence {
+    slot: u64,
+    version: u32,
+}
+
+impl Absence {
+    /// Of a bucket whose word is this, in the extent that the slot names.
+    pub fn of(slot: u64, word: u64) -> Absence {
+        Absence { slot, version: (word / lock::VERSION) as u32 }
+    }
+
+    /// The same, this many commits later.
+    pub(crate) fn after(self, commits: u32) -> Absence {
+        Absence { version: self.version.wrapping_add(commits), ..self }
+    }
+
+    /// How many commits have changed the bucket since `earlier`, at most; the greatest number if it is another bucket.
+    pub fn moves_since(&self, earlier: &Absence) -> u32 {
+        if self.slot == earlier.slot { self.version.wrapping_sub(earlier.version) } else { u32::MAX }
+    }
+}
+
+/// The bit that names a database among those that are written, swapped or emptied; several databases share a bit. SYSTEM has none, since it is
+/// never swapped nor emptied.
+#[inline(always)]
+pub(crate) fn bit_of(db: Db) -> u64 {
+    if db == SYSTEM { 0 } else { 1 << (db % 32) }
 }
 
 /// What a client watches: a key's version, or that there was no such key.

@@ -14,11 +14,11 @@
 //!
 //! All functions here work on any [`Words`]: a live bucket, the private copy that a transaction edits, or one under construction.
 
+pub use crate::entry::UNITS;
 use crate::entry::{self, Image, UNIT_BYTES, WORDS_MAX};
 use crate::hash::{CONTINUED, FREE};
+use crate::raw;
 
-/// Units of a bucket.
-pub const UNITS: usize = 54;
 /// Buckets of a piece.
 pub const PIECE_BUCKETS: u64 = 7;
 /// Where the units of a piece begin.
@@ -72,33 +72,7 @@ pub fn tags(bucket: &(impl Words + ?Sized)) -> Tags {
 /// A bit for each unit whose tag is `tag`.
 #[inline(always)]
 pub fn matches(words: &[u64; 7], tag: u8) -> u64 {
-    same_bytes(words, tag) & ((1 << UNITS) - 1)
-}
-
-/// A bit for each byte of `words` that is `byte`.
-#[inline(always)]
-fn same_bytes(words: &[u64; 7], byte: u8) -> u64 {
-    #[cfg(target_arch = "x86_64")]
-    return crate::raw::same_bytes(words, byte);
-    #[cfg(not(target_arch = "x86_64"))]
-    return same_bytes_portable(words, byte);
-}
-
-/// The same on any CPU.
-#[cfg(any(test, not(target_arch = "x86_64")))]
-fn same_bytes_portable(words: &[u64; 7], byte: u8) -> u64 {
-    const LOW: u64 = 0x0101_0101_0101_0101;
-    const REST: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-    let pattern = LOW * byte as u64;
-    let mut found = 0u64;
-    for (at, word) in words.iter().enumerate() {
-        let other = word ^ pattern;
-        // The high bit of each byte that is zero in `other`, and of no other byte.
-        let zeros = !(((other & REST) + REST) | other | REST);
-        // Gathers the high bit of each byte into one byte.
-        found |= ((zeros >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) << (at * 8);
-    }
-    found
+    raw::same_bytes(words, tag) & ((1 << UNITS) - 1)
 }
 
 /// Entries at home in this bucket that lie in the next one, and in the stash.
@@ -356,7 +330,7 @@ mod tests {
                 word & 0x0301_0003_0100_0201
             });
             for byte in 0..4 {
-                assert_eq!(same_bytes(&words, byte), same_bytes_portable(&words, byte));
+                assert_eq!(raw::same_bytes(&words, byte), raw::same_bytes_portable(&words, byte));
             }
         }
     }

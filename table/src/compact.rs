@@ -26,28 +26,18 @@ use polder_values::{Nodes, Value};
 use smallvec::SmallVec;
 
 use crate::api::*;
-use crate::entry;
-use crate::place::is_key;
+use crate::compact_pass::{Pass, REST_FACTOR, Stretch};
+use crate::entry::{self, is_key};
+use crate::held::Pending;
 use crate::raw;
 use crate::record;
 use crate::table::Table;
-use crate::txn::{Pending, Txn};
+use crate::txn::Txn;
 
 /// How long it waits for a lock, as other maintenance does: the holder may be stopped.
 const PATIENCE: Duration = Duration::from_micros(100);
-/// A pass must free at least one slab in this many to be worth its cost.
-pub(crate) const SHARE: u64 = 64;
 /// The same for a pass that maintenance begins, before a write has run out of memory.
 const SHARE_AHEAD: u64 = 8;
-/// How long maintenance begins no pass after a pass, and no thread looks for slabs again after a look: this many times as long as that took.
-const REST_FACTOR: u32 = 4;
-const REST_MAX: Duration = Duration::from_secs(10);
-/// After a pass that has failed, none is begun for this long unless it may free twice as much; the time doubles with each failure. A pass
-/// fails if the nodes in the marked slabs cannot be moved, or other threads fill what comes free.
-const FAILED_REST: Duration = Duration::from_secs(1);
-const FAILED_REST_MAX: Duration = Duration::from_secs(64);
-/// A pass has failed if less than one in this many of the marked slabs has come free.
-const FREED_SHARE: u64 = 4;
 /// How long the end of a pass waits for the old nodes to be freed, which the pins of other threads, and of this thread's turn, hold back.
 const SETTLING: Duration = Duration::from_millis(100);
 /// After this time a pass ends wherever it is: it should not take as long, and a damaged value must not make it endless.
@@ -61,15 +51,6 @@ const MOVES_PER_COMMIT: usize = 256;
 const ATTEMPTS: usize = 8;
 /// Levels of a tree; more are damage.
 const LEVELS_MAX: usize = 64;
-
-/// Where a pass goes on: a position, which stays valid when the extent around it is replaced; and there a key, in the order of their
-/// bytes, and how far the walk through its value has come.
-#[derive(Clone, Default)]
-struct Stretch {
-    db: Db,
-    position: u64,
-    inside: Option<(Vec<u8>, Vec<usize>)>,
-}
 
 /// A walk through a part of a value's tree. A path names, from the root down, which reference of each node to follow.
 #[derive(Default)]
@@ -85,60 +66,6 @@ struct Walk {
 impl Walk {
     fn is_over(&self) -> bool {
         self.visits >= VISITS_PER_COMMIT || self.moves >= MOVES_PER_COMMIT
-    }
-}
-
-/// The state of this process's pass.
-#[derive(Default)]
-pub(crate) struct Pass {
-    at: Option<Stretch>,
-    /// The walk has ended, and until then the pass waits for the old nodes to be freed.
-    settles_until: Option<Instant>,
-    /// How many slabs were marked, of how many that could have been, and when.
-    marked: u64,
-    spare: u64,
-    begun: Option<Instant>,
-    /// CPU time that this process has spent on it.
-    worked: Duration,
-    /// Keys in succession for which there was no room.
-    cramped: u32,
-    looks_from: Option<Instant>,
-    ahead_from: Option<Instant>,
-    rests_until: Option<Instant>,
-    failed_rest: Duration,
-}
-
-impl Pass {
-    fn is_on(&self) -> bool {
-        self.at.is_some() || self.settles_until.is_some()
-    }
-
-    /// Whether a pass may begin that is to free one slab in `share`.
-    fn may_begin(&self, share: u64) -> bool {
-        let is_over = |from: Option<Instant>| from.is_none_or(|from| Instant::now() >= from);
-        is_over(self.looks_from) && (share == SHARE || is_over(self.ahead_from))
-    }
-
-    /// How many slabs there must be to mark, at least, so that a pass is worth its cost.
-    fn least(&self, slabs: u64, share: u64) -> u64 {
-        let has_failed = self.rests_until.is_some_and(|until| Instant::now() < until);
-        (slabs / share).max(if has_failed { 2 * self.spare } else { 0 })
-    }
-
-    fn begin(&mut self, marked: u64, spare: u64) {
-        (self.marked, self.spare, self.begun, self.cramped) = (marked, spare, Some(Instant::now()), 0);
-        self.worked = Duration::ZERO;
-        self.at = Some(Stretch::default());
-    }
-
-    /// After a pass in which this many slabs have not come free.
-    fn end(&mut self, left: u64) {
-        let took = self.begun.take().map_or(Duration::ZERO, |begun| begun.elapsed());
-        let has_failed = self.marked.saturating_sub(left) * FREED_SHARE < self.marked;
-        self.failed_rest = if has_failed { (self.failed_rest * 2).clamp(FAILED_REST, FAILED_REST_MAX) } else { Duration::ZERO };
-        (self.at, self.settles_until) = (None, None);
-        self.ahead_from = Some(Instant::now() + (took * REST_FACTOR).min(REST_MAX));
-        self.rests_until = Some(Instant::now() + self.failed_rest);
     }
 }
 

@@ -16,12 +16,13 @@ use std::time::{Duration, Instant};
 use polder_shm::item::{CHANGED, Tag};
 use polder_shm::{Changes, Locked, lock, ref_to};
 
-use crate::api::{DATABASES, Db, SYSTEM, Stop};
+use crate::api::{DATABASES, Db, SYSTEM, Stop, bit_of};
 use crate::directory::{self, GARBAGE_AT, GARBAGE_SLOTS, MAP_LOCK, map_at};
-use crate::entry::Image;
+use crate::entry::{Image, has_expiry, has_inner_expiry, is_key};
 use crate::hash::Hash;
-use crate::place::{has_expiry, has_inner_expiry, is_key};
-use crate::txn::{Held, Pending, Txn};
+use crate::held::{Held, Pending};
+use crate::scratch::SlowWriter;
+use crate::txn::Txn;
 use polder_base::Fault;
 
 /// How long a swap waits for writers in their commit before it lets its locks go and begins again. The time doubles with each attempt, this often at
@@ -32,20 +33,6 @@ const DOUBLINGS: u32 = 7;
 const LOOK_AGAIN: Duration = Duration::from_micros(500);
 /// One of this many looks also searches for dead seats.
 const LOOKS_FOR_THE_DEAD: u32 = 32;
-
-/// The bit that names a database among those that are written, swapped or emptied; several databases share a bit. SYSTEM has none, since it is
-/// never swapped nor emptied.
-#[inline(always)]
-pub(crate) fn bit_of(db: Db) -> u64 {
-    if db == SYSTEM { 0 } else { 1 << (db % 32) }
-}
-
-/// A writer for which a change of the map has given up waiting: its seat, and the number of its transaction.
-#[derive(Clone, Copy)]
-pub(crate) struct SlowWriter {
-    seat: u64,
-    number: u64,
-}
 
 impl Txn<'_> {
     /// Keys in a database, those that have expired but are not collected yet included.

@@ -13,8 +13,9 @@ use smallvec::SmallVec;
 use crate::api::*;
 use crate::directory::Extent;
 use crate::hash::Hash;
+use crate::held::Order;
 use crate::table::PREFETCH_KEYS;
-use crate::txn::{Order, Txn};
+use crate::txn::Txn;
 
 /// Where a declared key belongs.
 struct Wanted<'k> {

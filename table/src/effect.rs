@@ -18,9 +18,10 @@ use polder_base::Fault;
 use polder_shm::layout::recording;
 
 use crate::api::{Counter, Db, Found, SYSTEM, Stop};
+use crate::held::{Held, Pending};
 use crate::recording::save;
 use crate::telling::{ATOMIC, Mark, Telling};
-use crate::txn::{Held, Pending, Txn};
+use crate::txn::Txn;
 
 impl Held {
     /// The key was written, by this write.

@@ -18,6 +18,8 @@ use polder_base::bytes::{self, short_word};
 
 /// Bytes of a unit.
 pub const UNIT_BYTES: usize = 16;
+/// Units of a bucket.
+pub const UNITS: usize = 54;
 /// Words of the longest entry.
 pub const WORDS_MAX: usize = 8;
 /// Bytes of key, value and optional fields that fit inline.
@@ -331,6 +333,21 @@ pub fn inline_fields(bytes: &[u8]) -> Option<Inline<'_>> {
     let key = bytes.get(at..at + key_len)?;
     let value = bytes.get(at + key_len..at + key_len + value_len)?;
     Some(Inline { meta, expiry_ms, flags, key, value })
+}
+
+/// Whether an entry is a key that users see.
+pub(crate) fn is_key(image: &Image) -> bool {
+    image.meta() & 0x0f != MARKER
+}
+
+/// Whether an entry is a key's that expires.
+pub(crate) fn has_expiry(image: &Image) -> bool {
+    is_key(image) && image.meta() & EXPIRY != 0
+}
+
+/// Whether an entry is a key's, parts of whose value expire.
+pub(crate) fn has_inner_expiry(image: &Image) -> bool {
+    is_key(image) && image.meta() & (REFERENCE | INNER) == REFERENCE | INNER
 }
 
 #[cfg(test)]

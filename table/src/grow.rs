@@ -22,8 +22,8 @@ use crate::bucket::{self, LINE_WORDS, PIECE_BUCKETS, PIECE_BYTES, UNITS, Words, 
 use crate::directory::{self, Bucket, Extent, MAP_LOCK, PIECES_MAX, SLOTS, database, extent, map_at};
 use crate::entry::{self, Image, UNIT_BYTES, WORDS_MAX};
 use crate::hash::{CONTINUED, FREE, Hash, hash};
+use crate::held::Want;
 use crate::lookup::Live;
-use crate::place::Want;
 use crate::raw;
 use crate::record::Key;
 use crate::txn::Txn;
@@ -463,7 +463,9 @@ impl Txn<'_> {
                     (self.hash_of_entry(&bucket::image_at(&live, unit))?.position, 1)
                 } else {
                     // Read where it lies: a copy that was made word by word, read at other places, makes the processor wait.
-                    let Some(key) = raw::inline_key(segment, &bucket, unit) else { return Err(Fault::Damaged { what: "an entry" }.into()) };
+                    let Some(key) = raw::inline_key(segment, bucket.word_at(LINE_WORDS + unit * 2), (UNITS - unit) * UNIT_BYTES) else {
+                        return Err(Fault::Damaged { what: "an entry" }.into());
+                    };
                     (hash(key, segment.secret()).position, bucket::units_of(second, unit))
                 };
                 let Some(building) = buildings.iter_mut().find(|building| building.covers(position)) else {

@@ -22,7 +22,7 @@ use polder_shm::layout::seat as at;
 use polder_shm::{Seat, Segment, lock};
 use smallvec::SmallVec;
 
-use crate::api::{Db, Stop};
+use crate::api::{Absence, Db, Stop};
 use crate::bucket::{self, BUCKET_BYTES, LINE_WORDS, UNITS, WORDS, Words};
 use crate::directory::{self, Bucket, Extent, MAP_LOCK};
 use crate::entry::{self, Image};
@@ -99,33 +99,13 @@ enum Look {
     Changed,
 }
 
-/// What tells whether a key that was absent from a home bucket may have been there since: the extent's slot and the bucket's version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Absence {
-    slot: u64,
-    version: u32,
-}
-
-impl Absence {
-    /// Of a bucket whose word is this, in the extent that the slot names.
-    pub fn of(slot: u64, word: u64) -> Absence {
-        Absence { slot, version: (word / lock::VERSION) as u32 }
-    }
-
-    /// How many commits have changed the bucket since `earlier`, at most; the greatest number if it is another bucket.
-    pub fn moves_since(&self, earlier: &Absence) -> u32 {
-        if self.slot == earlier.slot { self.version.wrapping_sub(earlier.version) } else { u32::MAX }
-    }
-}
-
 /// The same from the marks that [`lookup`] has left of a key that it did not find: two of the map, one of the slot, then those of the
 /// home. `None` if the database is empty. The owner of a lock that has committed adds a version when it releases it, so that counts here.
 pub fn absence(marks: &[ReadWord]) -> Option<Absence> {
     let [_, _, slot, home, rest @ ..] = marks else { return None };
     let is_locked = lock::owner(home.word).is_some();
     let commits = is_locked && rest.first().is_some_and(|status| status.word & 3 == at::COMMITTED);
-    let Absence { slot, version } = Absence::of(slot.word, home.word);
-    Some(Absence { slot, version: version.wrapping_add(commits as u32) })
+    Some(Absence::of(slot.word, home.word).after(commits as u32))
 }
 
 /// Attempts before a walk that leads nowhere, although nothing changes, counts as damage (S5).

@@ -7,8 +7,7 @@
 //!
 //! While a [`Window`] is open, memory is likely to come free soon, so a write tries again instead of failing.
 
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use polder_base::Fault;
@@ -16,106 +15,14 @@ use polder_shm::layout::seat as at;
 
 use crate::api::Stop;
 use crate::chores::Swept;
-use crate::compact;
+use crate::compact_pass;
 use crate::table::Table;
 use crate::txn::Txn;
 
-/// How long after the last step of a sweep memory may still come free: until then the turns that hold pins end, and the sweeping thread
-/// reclaims.
-const WINDOW_MS: u64 = 300;
-/// The longest time for which a window stays open because other threads free something; after that it stays closed for as long. Without this
-/// limit, a write that wants more than there is would go on trying for as long as other threads do anything.
-const WINDOW_MS_MAX: u64 = 2000;
-/// A pass of compaction keeps a window open for [`WINDOW_MS_MAX`] of CPU time, but at most for this many times as long by the clock, since
-/// its thread may be stopped.
-const PASS_WAIT: u64 = 10;
 /// The most reclamations in a row.
 const RECLAIMS_MAX: usize = 16;
 /// The pause before a write tries again.
 const REST: Duration = Duration::from_millis(1);
-
-/// Milliseconds by the monotonic clock, used within this process only. If a wall clock were set back, a window would stay open, or
-/// closed, for that long.
-fn ticks_ms() -> u64 {
-    static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
-    // So that times of 0 are long ago.
-    2 * WINDOW_MS_MAX + BEGUN.elapsed().as_millis() as u64
-}
-
-/// The time in which a write tries again: since when there was no success, and until when it lasts.
-#[derive(Default)]
-struct Window {
-    since_ms: AtomicU64,
-    until_ms: AtomicU64,
-}
-
-impl Window {
-    /// Opens it for [`WINDOW_MS`] from now on.
-    fn open(&self) {
-        self.until_ms.store(ticks_ms() + WINDOW_MS, Ordering::Relaxed);
-    }
-
-    /// The same, but not for longer than [`WINDOW_MS_MAX`] unless memory has come free meanwhile.
-    fn open_for_a_while(&self) {
-        let (now_ms, since_ms) = (ticks_ms(), self.since_ms.load(Ordering::Relaxed));
-        if now_ms >= since_ms + 2 * WINDOW_MS_MAX {
-            self.since_ms.store(now_ms, Ordering::Relaxed);
-            self.open();
-        } else if now_ms < since_ms + WINDOW_MS_MAX {
-            self.open();
-        }
-    }
-
-    /// Closes it, since memory has come free.
-    fn close(&self) {
-        self.since_ms.store(0, Ordering::Relaxed);
-        self.until_ms.store(0, Ordering::Relaxed);
-    }
-
-    fn is_open(&self) -> bool {
-        let until_ms = self.until_ms.load(Ordering::Relaxed);
-        until_ms != 0 && ticks_ms() < until_ms
-    }
-}
-
-/// What this process knows about memory that is about to come free.
-#[derive(Default)]
-pub(crate) struct OomRetry {
-    /// The flushed databases, and the bytes that wait for readers, at the last look.
-    garbage: AtomicU64,
-    retired: AtomicU64,
-    /// Open because of other threads' work; and because of what the thread itself has retired, which readers do not hold for long unless they
-    /// are stopped.
-    others: Window,
-    own: Window,
-}
-
-impl OomRetry {
-    /// To be called after a step of a sweep.
-    pub fn note_sweep(&self) {
-        self.others.open();
-    }
-
-    /// To be called while a pass of compaction goes on; it frees slabs for other sizes of nodes and ends by itself. The limit counts CPU time:
-    /// on a busy machine, [`WINDOW_MS_MAX`] of wall time could end before the pass has moved anything.
-    pub fn note_pass(&self, worked: Duration, lasts: Duration) {
-        if worked.as_millis() < WINDOW_MS_MAX.into() && lasts.as_millis() < (PASS_WAIT * WINDOW_MS_MAX).into() {
-            self.others.open();
-        } else {
-            self.others.open_for_a_while();
-        }
-    }
-
-    /// To be called when other threads have freed something.
-    pub fn note_others(&self) {
-        self.others.open_for_a_while();
-    }
-
-    /// Whether memory may still come free from steps of a sweep, or from what this thread has retired.
-    pub fn is_worthwhile(&self) -> bool {
-        self.others.is_open() || self.own.is_open()
-    }
-}
 
 /// A change of the retired bytes counts if it is more than the ceiling divided by this.
 const PART: u64 = 64;
@@ -179,7 +86,7 @@ impl Txn<'_> {
             self.table.oom_retry.own.open_for_a_while();
         }
         // Slabs of another size may be half empty.
-        self.table.compact(self, compact::SHARE, Instant::now() + REST);
+        self.table.compact(self, compact_pass::SHARE, Instant::now() + REST);
         if self.seat.freed() != freed {
             return Ok(());
         }

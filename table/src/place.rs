@@ -3,50 +3,13 @@
 use polder_base::Fault;
 use polder_shm::lock;
 
-use crate::api::{Counter, Db, Stop};
+use crate::api::{Counter, Stop};
 use crate::bucket::{self, Words};
 use crate::directory::{self, MAP_LOCK, database, extent, map_at};
-use crate::entry::{self, Image};
-use crate::expired::Expired;
+use crate::entry::{self, Image, has_expiry, has_inner_expiry, is_key};
 use crate::hash::FREE;
-use crate::txn::{Held, Pending, Spot, Txn};
-
-/// An entry that needs room.
-#[derive(Clone, Copy)]
-pub(crate) struct Want {
-    pub db: Db,
-    pub position: u64,
-    pub units: usize,
-    /// There was none: its place must grow.
-    pub lacks: bool,
-}
-
-/// Why a transaction cannot be placed as it is.
-pub(crate) enum Deficit {
-    /// What it adds, some of which found no room.
-    Room(Vec<Want>),
-    Stop(Stop),
-}
-
-impl From<Stop> for Deficit {
-    fn from(stop: Stop) -> Deficit {
-        Deficit::Stop(stop)
-    }
-}
-
-/// Whether an entry is a key that users see.
-pub(crate) fn is_key(image: &Image) -> bool {
-    image.meta() & 0x0f != entry::MARKER
-}
-
-pub(crate) fn has_expiry(image: &Image) -> bool {
-    is_key(image) && image.meta() & entry::EXPIRY != 0
-}
-
-/// Whether an entry is a key's, parts of whose value expire.
-pub(crate) fn has_inner_expiry(image: &Image) -> bool {
-    is_key(image) && image.meta() & (entry::REFERENCE | entry::INNER) == entry::REFERENCE | entry::INNER
-}
+use crate::held::{Deficit, Expired, Held, Pending, Spot, Want};
+use crate::txn::Txn;
 
 impl Txn<'_> {
     /// Places every pending change; expired entries that were met go too.

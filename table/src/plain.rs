@@ -26,15 +26,14 @@ use smallvec::SmallVec;
 
 use crate::api::{Counter, Db};
 use crate::bucket::{self, BUCKET_BYTES, PIECE_BUCKETS};
-use crate::change::is_told;
 use crate::clock;
 use crate::directory::{self, Bucket, MAP_LOCK, Near, map_at};
 use crate::entry::{self, INLINE_HEAD, INLINE_MAX, UNIT_BYTES};
 use crate::hash::Hash;
+use crate::interest::is_told;
 use crate::quick::PinGuard;
 use crate::raw;
 use crate::recording;
-use crate::several::SEVERAL_MAX;
 use crate::sight::Sight;
 use crate::table::Table;
 
@@ -198,6 +197,9 @@ impl Foreseen {
 }
 
 const NOWHERE: Bucket = Bucket { line: 0, units: 0 };
+
+/// The most keys: their words fit into a staged journal, unless buckets are rearranged.
+pub(crate) const SEVERAL_MAX: usize = 20;
 
 /// What sends the plain ways elsewhere, in a bucket's word.
 pub(crate) const BUSY: u64 = lock::OWNER | lock::STARVING | lock::DEAD;

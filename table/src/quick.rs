@@ -9,26 +9,23 @@
 //!         an entry that does not lie at home: the same of the other buckets in which it may lie
 //! ```
 
-use polder_base::Fault;
 use polder_shm::layout::interest;
 use polder_shm::staged_journal::StagedJournal;
 use polder_shm::{Seat, Segment, lock};
 use polder_values::{Kind, Value};
 
-use crate::api::{COUNTERS, Counter, Db, Found};
+use crate::api::{COUNTERS, Counter, Db, Found, bit_of};
 use crate::bucket::{self, LINE_WORDS, UNITS, WORDS, Words, WordsMut};
-use crate::change::is_told;
 use crate::clock;
-use crate::database::bit_of;
 use crate::directory::Bucket;
 use crate::entry::{self, Image};
 use crate::hash::{CONTINUED, FREE, Hash};
-use crate::lookup::{Hit, Live};
+use crate::interest::is_told;
+use crate::lookup::Live;
 use crate::raw;
 use crate::record::{self, Key};
 use crate::sight::Sight;
 use crate::table::Table;
-use crate::txn::{Met, Txn};
 
 const _: () = assert!(COUNTERS > Counter::Misses as usize);
 
@@ -71,15 +68,15 @@ pub(crate) const CLOCK_LAG_MS: u64 = 20;
 
 /// A bucket that is being read: its word when that began.
 #[derive(Clone, Copy)]
-struct Reading {
-    bucket: Bucket,
+pub(crate) struct Reading {
+    pub(crate) bucket: Bucket,
     word: u64,
 }
 
 impl Reading {
     /// `None` when the bucket is locked or dead.
     #[inline(always)]
-    fn begin(segment: &Segment, bucket: Bucket) -> Option<Reading> {
+    pub(crate) fn begin(segment: &Segment, bucket: Bucket) -> Option<Reading> {
         let word = segment.observe(bucket.line);
         (word & (lock::OWNER | lock::DEAD) == 0).then_some(Reading { bucket, word })
     }
@@ -87,7 +84,7 @@ impl Reading {
     /// Whether all that was read since was one state. It is checked last, after the map: two swaps can bring an old root back, but a bucket's
     /// word never comes back.
     #[inline(always)]
-    fn holds(&self, segment: &Segment) -> bool {
+    pub(crate) fn holds(&self, segment: &Segment) -> bool {
         segment.acquire_fence();
         segment.load(self.bucket.line) == self.word
     }
@@ -160,7 +157,14 @@ impl Table {
 
     /// Finds an entry that does not lie at home; `Some(None)` if there is none, and never was since `home` was begun to be read.
     #[inline(never)]
-    fn find_displaced(&self, sight: &Sight, key: &[u8], home: Reading, next: u8, stash: u8) -> Option<Option<(Reading, BucketProbe)>> {
+    pub(crate) fn find_displaced(
+        &self,
+        sight: &Sight,
+        key: &[u8],
+        home: Reading,
+        next: u8,
+        stash: u8,
+    ) -> Option<Option<(Reading, BucketProbe)>> {
         let segment = &**self.segment();
         let mut readings = [home; 4];
         for (number, (index, in_stash)) in sight.others().into_iter().enumerate() {
@@ -262,42 +266,6 @@ impl Drop for PinGuard<'_> {
         self.seat.leave_commit();
         self.seat.unpin();
         self.seat.leave();
-    }
-}
-
-impl Txn<'_> {
-    /// Finds a key of any type by the fast path; the result was true at one moment of this transaction. `None`: take the slow path.
-    pub(crate) fn find_sighted(&self, sight: &Sight, key: &[u8]) -> Result<Option<Option<Met<'_>>>, Fault> {
-        let segment = self.segment();
-        let Some(home) = Reading::begin(segment, sight.bucket) else { return Ok(None) };
-        let (reading, found) = match probe_bucket(&Live { segment, bucket: sight.bucket }, &sight.hash, key) {
-            BucketProbe::Miss(0, 0) => return Ok((sight.is_current(segment) && home.holds(segment)).then_some(None)),
-            BucketProbe::Miss(next, stash) => match self.table.find_displaced(sight, key, home, next, stash) {
-                Some(Some(found)) => found,
-                Some(None) => return Ok(Some(None)),
-                None => return Ok(None),
-            },
-            found => (home, found),
-        };
-        let (BucketProbe::Here(unit) | BucketProbe::Record(unit)) = found else { return Ok(None) };
-        let mut image = Image::EMPTY;
-        bucket::read_image(&Live { segment, bucket: reading.bucket }, unit, &mut image);
-        // T3: as in `read_record`.
-        if !self.seat.covers_now() || !sight.is_current(segment) || !reading.holds(segment) {
-            return Ok(None);
-        }
-        let found = if image.is_reference() {
-            let record = self.record(image.record())?;
-            // Another key of the same 24 bits, or a long one: rare.
-            if !matches!(record.key, Key::Short(stored) if stored == key) {
-                return Ok(None);
-            }
-            record::found_in(&image, &record)
-        } else {
-            self.found(&image)?
-        };
-        let hit = Hit { image, first_at: reading.bucket.word_at(LINE_WORDS + unit * 2) };
-        Ok(Some(found.map(|found| (hit, found))))
     }
 }
 

@@ -5,9 +5,7 @@
 
 use std::mem::MaybeUninit;
 
-use crate::bucket::{LINE_WORDS, UNITS};
-use crate::directory::Bucket;
-use crate::entry::{self, UNIT_BYTES};
+use crate::entry::{self, UNITS};
 use polder_base::bytes::short_word;
 use polder_base::{Fault, Ref};
 use polder_shm::node::{HEADER_BYTES, NodeHeader, NodeKind};
@@ -85,13 +83,12 @@ pub fn refs_in(payload: &[u8]) -> Result<usize, Fault> {
     Ok(count as usize)
 }
 
-/// The key of the inline entry at `unit` of a bucket that this transaction has locked, where it lies; `None` if its lengths lead
-/// outside (S5).
+/// The key of the inline entry at `entry`, of a bucket that this transaction has locked and that ends `room` bytes behind it; `None` if its
+/// lengths lead outside (S5).
 #[inline]
-pub fn inline_key<'s>(segment: &'s Segment, bucket: &Bucket, unit: usize) -> Option<&'s [u8]> {
-    let entry = bucket.word_at(LINE_WORDS + unit * 2);
+pub fn inline_key(segment: &Segment, entry: u64, room: usize) -> Option<&[u8]> {
     let (at, length) = entry::inline_key_place(segment.load(entry + 8));
-    if unit * UNIT_BYTES + at + length > UNITS * UNIT_BYTES {
+    if at + length > room {
         return None;
     }
     // SAFETY: S2, only this thread writes the bucket's units, which it has locked; other threads may change an access clock, which is in
@@ -166,6 +163,30 @@ pub fn same_bytes(words: &[u64; 7], byte: u8) -> u64 {
     part(words[0], words[1]) | part(words[2], words[3]) << 16 | part(words[4], words[5]) << 32 | (part(words[6], 0) & 0xff) << 48
 }
 
+/// The same, on other CPUs.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+pub fn same_bytes(words: &[u64; 7], byte: u8) -> u64 {
+    same_bytes_portable(words, byte)
+}
+
+/// The same on any CPU.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+pub(crate) fn same_bytes_portable(words: &[u64; 7], byte: u8) -> u64 {
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    const REST: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    let pattern = LOW * byte as u64;
+    let mut found = 0u64;
+    for (at, word) in words.iter().enumerate() {
+        let other = word ^ pattern;
+        // The high bit of each byte that is zero in `other`, and of no other byte.
+        let zeros = !(((other & REST) + REST) | other | REST);
+        // Gathers the high bit of each byte into one byte.
+        found |= ((zeros >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) << (at * 8);
+    }
+    found
+}
+
 /// A bit for each unit of the bucket whose line this is whose tag is `tag`. Others may write the line meanwhile.
 #[inline(always)]
 pub fn units_tagged(lens: Lens<'_>, line: u64, tag: u8) -> u64 {
@@ -174,7 +195,9 @@ pub fn units_tagged(lens: Lens<'_>, line: u64, tag: u8) -> u64 {
         if std::is_x86_feature_detected!("avx2") { wide::units_tagged(lens, line, tag) } else { narrow::units_tagged(lens, line, tag) }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    crate::bucket::matches(&std::array::from_fn(|number| lens.load(line + 8 + number as u64 * 8)), tag)
+    {
+        same_bytes(&std::array::from_fn(|number| lens.load(line + 8 + number as u64 * 8)), tag) & ((1 << UNITS) - 1)
+    }
 }
 
 /// With AVX2: half of the instructions.

@@ -3,8 +3,8 @@
 use crate::api::{Db, Expiries};
 use crate::bucket;
 use crate::directory::Extent;
+use crate::entry::has_expiry;
 use crate::lookup::view;
-use crate::place::has_expiry;
 use crate::txn::Txn;
 
 /// Keys with an expiry that one sample looks at, and buckets in which it looks for them, at most.

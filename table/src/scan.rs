@@ -12,10 +12,11 @@ use crate::api::{Db, Scanned, Stop};
 use crate::bucket::{self, UNITS};
 use crate::directory::{self, Extent, map_at};
 use crate::entry::Image;
+use crate::entry::is_key;
 use crate::hash::Hash;
+use crate::held::Pending;
 use crate::lookup::{self, ReadSet, view};
-use crate::place::is_key;
-use crate::txn::{Pending, Txn};
+use crate::txn::Txn;
 
 /// What [`Txn::bucket_from`] finds.
 pub(crate) type AtHome = (Vec<(Hash, Image)>, Option<u64>);

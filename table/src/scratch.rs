@@ -12,17 +12,14 @@ use polder_shm::layout::seat as at;
 use polder_shm::{Changes, Seat, Segment};
 
 use crate::api::{Db, Stop};
-use crate::change::{Noted, Post};
-use crate::database::SlowWriter;
 use crate::directory::Bucket;
 use crate::entry::Image;
 use crate::hash::Hash;
+use crate::held::{Held, Order, Want};
 use crate::lookup::ReadSet;
 use crate::new_nodes::NewNodes;
-use crate::place::Want;
 use crate::shadow::Shadow;
 use crate::sight::Sight;
-use crate::txn::{Held, Order};
 
 /// More held keys or locked buckets than this are found through a map instead of by looking at each.
 const LOOK_AT_EACH: usize = 12;
@@ -97,6 +94,30 @@ impl Hasher for Spread {
     fn finish(&self) -> u64 {
         self.0
     }
+}
+
+/// A change, with its key among the scratch's bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Noted {
+    pub(crate) class: char,
+    pub(crate) event: &'static str,
+    pub(crate) db: Db,
+    pub(crate) key: Option<(usize, usize)>,
+}
+
+/// A message, with its bytes among the scratch's.
+#[derive(Clone, Copy)]
+pub(crate) struct Post {
+    pub(crate) to: u64,
+    pub(crate) life: u64,
+    pub(crate) bytes: (usize, usize),
+}
+
+/// A writer for which a change of the map has given up waiting: its seat, and the number of its transaction.
+#[derive(Clone, Copy)]
+pub(crate) struct SlowWriter {
+    pub(crate) seat: u64,
+    pub(crate) number: u64,
 }
 
 /// See the module.

@@ -17,22 +17,19 @@ use smallvec::SmallVec;
 
 use crate::api::{Counter, Db};
 use crate::bucket::{self, Words};
-use crate::change::is_told;
 use crate::clock;
 use crate::directory::{self, Bucket};
 use crate::entry::{self, Image, Inline, UNIT_BYTES};
 use crate::hash::FREE;
+use crate::interest::is_told;
 use crate::lookup::Live;
-use crate::plain;
+use crate::plain::{self, SEVERAL_MAX};
 use crate::quick::{BucketProbe, PinGuard, has_room, probe_bucket};
 use crate::raw;
 use crate::recording;
 use crate::sight::Sight;
 use crate::table::Table;
 use crate::update::{fits, note_turn};
-
-/// The most keys: their words fit into a staged journal, unless buckets are rearranged.
-pub(crate) const SEVERAL_MAX: usize = 20;
 
 /// A bucket that is locked, by the journal's item of the same number.
 struct Held {

@@ -13,45 +13,16 @@
 
 use polder_shm::Locked;
 
-use crate::api::{Counter, Db, Found, New, Replaces, SYSTEM, Stop};
+use crate::api::{Counter, Db, Found, New, Replaces, SYSTEM, Stop, bit_of};
 use crate::bucket::{self, LINE_WORDS};
-use crate::database::bit_of;
 use crate::directory;
-use crate::entry::Image;
+use crate::entry::{Image, is_key};
+use crate::held::{Held, Pending, Plan, SingleKeyTxn, Spot};
 use crate::lookup::{KeyTest, Live};
-use crate::place::is_key;
 use crate::quick::{BucketProbe, probe_bucket};
 use crate::sight::Sight;
-use crate::txn::{Held, Pending, Spot, Txn};
+use crate::txn::Txn;
 use crate::update;
-
-/// See the module. Key and sight are what the transaction was told to foresee ([`Txn::foresee`]).
-#[derive(Clone, Copy, Default)]
-pub(crate) struct SingleKeyTxn {
-    active: bool,
-    /// Where the entry begins, whose image is the scratch's `before`. It is a key, and has not expired.
-    unit: Option<u8>,
-    pending: Plan,
-    /// The entry that was there goes with all that its record names.
-    whole: bool,
-}
-
-impl SingleKeyTxn {
-    /// Whether the transaction is one.
-    pub(crate) fn is_active(self) -> bool {
-        self.active
-    }
-}
-
-/// What the key is going to be.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-enum Plan {
-    #[default]
-    Same,
-    /// As the scratch's `after`.
-    Write,
-    Remove,
-}
 
 impl<'t> Txn<'t> {
     /// Declares the prefetched key as the only one, in the short form. Returns false, having done nothing, if that is not possible.

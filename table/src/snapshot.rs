@@ -53,10 +53,10 @@ use polder_values::Nodes;
 
 use crate::api::{DATABASES, Db, Found, Mode, Stop};
 use crate::directory::{self, MAP_LOCK, map_at};
+use crate::entry::is_key;
 use crate::entry::{self, Image, WORDS_MAX};
-use crate::expired::Expired;
 use crate::hash::Hash;
-use crate::place::is_key;
+use crate::held::Expired;
 use crate::recording::{HEAD_WORDS, INLINE, KEY_KEPT, REFERENCE, order};
 use crate::scan::Attempts;
 use crate::table::Table;

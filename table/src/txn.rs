@@ -27,17 +27,15 @@ use polder_values::{Kind, Nodes, Value};
 use crate::api::*;
 use crate::bucket::{self, UNITS, Words};
 use crate::directory::{self, Extent, MAP_LOCK};
-use crate::entry::{self, Image};
-use crate::expired::Expired;
+use crate::entry::{self, Image, is_key};
 use crate::hash::{Hash, hash};
+use crate::held::{Deficit, Held, Met, Pending, SingleKeyTxn, Spot};
 use crate::lookup::{self, KeyTest};
-use crate::place::{Deficit, is_key};
 use crate::record::{self, Record};
 use crate::recording::Changed;
 use crate::scratch::Loan;
 use crate::shadow::Editing;
 use crate::sight::Sight;
-use crate::single_key::SingleKeyTxn;
 use crate::table::Table;
 use crate::telling::{MERGED_BY_WRITERS, Telling};
 use crate::{clock, extras, raw};
@@ -92,52 +90,6 @@ pub struct Txn<'t> {
     /// See [`Txn::tell_as_whole`].
     pub(crate) is_whole: Cell<bool>,
 }
-
-/// Where a locked key's entry lies.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Spot {
-    pub shadow: usize,
-    pub unit: usize,
-    pub image: Image,
-    /// 0 home, 1 the next bucket, 2 the stash.
-    pub hop: u8,
-    /// Its key does not exist any more.
-    pub expired: Option<Expired>,
-}
-
-/// A key that the transaction has locked.
-pub(crate) struct Held {
-    pub db: Db,
-    /// The key's place among the scratch's key bytes.
-    pub key: (usize, usize),
-    pub hash: Hash,
-    pub extent: Extent,
-    pub home: usize,
-    pub spot: Option<Spot>,
-    pub pending: Option<Pending>,
-    /// The entry that was there goes out of use; true: with all that its record names.
-    pub retires: Option<bool>,
-    /// The database is being emptied by this very transaction: the key belongs to the new, private one.
-    pub fresh: bool,
-    /// The key as it was before this transaction emptied its database. What was written to it is swept with the old directory, and no
-    /// later lookup finds it.
-    pub passed: bool,
-    /// The first write of it of which the change log has not been told, by the transaction's count of writes; 0: there is none.
-    pub untold: u64,
-}
-
-/// An entry as it was met, and what it says.
-pub(crate) type Met<'a> = (lookup::Hit, Found<'a>);
-
-/// What a key is going to be.
-#[derive(Clone, Copy)]
-pub(crate) enum Pending {
-    Write(Image),
-    Remove,
-}
-
-/// The order of locks (T2): see [`Extent::order`].
-pub(crate) type Order = (u64, u64, u64);
 
 impl KeyTest for (&Txn<'_>, &[u8]) {
     fn key(&self) -> &[u8] {

@@ -36,12 +36,11 @@ use polder_values::{Kind, PACKED_MAX, Value};
 
 use crate::api::{Counter, New};
 use crate::bucket::{self, LINE_WORDS, Words};
-use crate::change::is_told;
 use crate::directory::{self, Bucket, database};
-use crate::entry::{self, Image, Inline, UNIT_BYTES};
+use crate::entry::{self, Image, Inline, UNIT_BYTES, has_expiry, has_inner_expiry, is_key};
 use crate::hash::FREE;
+use crate::interest::is_told;
 use crate::lookup::Live;
-use crate::place::{has_expiry, has_inner_expiry, is_key};
 use crate::plain::BUSY;
 use crate::quick::{BucketProbe, CLOCK_LAG_MS, PinGuard, has_room, note_words, probe_bucket, put, tags_of};
 use crate::record::{self, Key, Record};

@@ -28,10 +28,10 @@ use crate::directory::{
     self, Extent, GARBAGE_AT, GARBAGE_SLOTS, LEVEL_BITS, LEVELS_MAX, MAP_LOCK, Named, SLOTS, SWEEP_LOCK, Slot, database, extent, map_at,
 };
 use crate::entry::{self, Image};
+use crate::entry::{has_expiry, has_inner_expiry, is_key};
 use crate::grow::stash_buckets;
 use crate::hash::{CONTINUED, FREE};
 use crate::lookup::view;
-use crate::place::{has_expiry, has_inner_expiry, is_key};
 use crate::record::{self, Key};
 use crate::report::Report;
 use crate::table::Table;

@@ -24,9 +24,10 @@
 //! Versions have 32 bits. A watch that lasts for exactly 2^32 commits to one bucket is deceived.
 
 use crate::api::*;
-use crate::lookup::{self, Absence};
-use crate::place::is_key;
-use crate::txn::{Spot, Txn};
+use crate::entry::is_key;
+use crate::held::Spot;
+use crate::lookup::{self};
+use crate::txn::Txn;
 
 /// A bucket's version may have moved by so much in the life of a watch of an absent key: see the module.
 const MOVES_MAX: u32 = 1;

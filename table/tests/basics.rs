@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{Draw, Place, run_alone};
 use polder_shm::layout::interest;
-use polder_table::change::{lose_interest, set_events, take_interest};
+use polder_table::interest::{lose_interest, set_events, take_interest};
 use polder_table::{Counter, Form, Limits, Mode, Mutation, New, Policy, Replaces, Stop};
 use polder_values::list::{Limit, popped, pushed};
 use polder_values::{Kind, Value};

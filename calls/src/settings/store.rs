@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use polder_table::change::{EVENT_CLASSES, set_events};
+use polder_table::interest::{EVENT_CLASSES, set_events};
 use polder_table::{Db, Limits, Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
 use polder_values::{Kind, Value};
 

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use super::memory::POLICY_NAMES;
 use super::{Setting, Shape, Start};
 use polder_base::number;
-use polder_table::change::EVENT_CLASSES;
+use polder_table::interest::EVENT_CLASSES;
 use polder_table::{POLICIES, Policy};
 
 /// A value in both its forms.

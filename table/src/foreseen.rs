@@ -1,0 +1,48 @@
+//! A transaction's look at a key whose place was prefetched: by the fast path, without marks.
+
+use polder_base::Fault;
+
+use crate::bucket::{self, LINE_WORDS};
+use crate::entry::Image;
+use crate::held::Met;
+use crate::lookup::{Hit, Live};
+use crate::quick::{BucketProbe, Reading, probe_bucket};
+use crate::record::{self, Key};
+use crate::sight::Sight;
+use crate::txn::Txn;
+
+impl Txn<'_> {
+    /// Finds a key of any type by the fast path; the result was true at one moment of this transaction. `None`: take the slow path.
+    pub(crate) fn find_sighted(&self, sight: &Sight, key: &[u8]) -> Result<Option<Option<Met<'_>>>, Fault> {
+        let segment = self.segment();
+        let Some(home) = Reading::begin(segment, sight.bucket) else { return Ok(None) };
+        let (reading, found) = match probe_bucket(&Live { segment, bucket: sight.bucket }, &sight.hash, key) {
+            BucketProbe::Miss(0, 0) => return Ok((sight.is_current(segment) && home.holds(segment)).then_some(None)),
+            BucketProbe::Miss(next, stash) => match self.table.find_displaced(sight, key, home, next, stash) {
+                Some(Some(found)) => found,
+                Some(None) => return Ok(Some(None)),
+                None => return Ok(None),
+            },
+            found => (home, found),
+        };
+        let (BucketProbe::Here(unit) | BucketProbe::Record(unit)) = found else { return Ok(None) };
+        let mut image = Image::EMPTY;
+        bucket::read_image(&Live { segment, bucket: reading.bucket }, unit, &mut image);
+        // T3: as in `read_record`.
+        if !self.seat.covers_now() || !sight.is_current(segment) || !reading.holds(segment) {
+            return Ok(None);
+        }
+        let found = if image.is_reference() {
+            let record = self.record(image.record())?;
+            // Another key of the same 24 bits, or a long one: rare.
+            if !matches!(record.key, Key::Short(stored) if stored == key) {
+                return Ok(None);
+            }
+            record::found_in(&image, &record)
+        } else {
+            self.found(&image)?
+        };
+        let hit = Hit { image, first_at: reading.bucket.word_at(LINE_WORDS + unit * 2) };
+        Ok(Some(found.map(|found| (hit, found))))
+    }
+}
