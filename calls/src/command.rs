@@ -10,7 +10,7 @@
 use std::ops::Deref;
 
 use polder_base::Reply;
-use polder_table::{Mode, Sight, Stop, Table};
+use polder_table::{Location, Mode, Stop, Table};
 
 use crate::call::{Call, Outcome};
 use crate::facts::{Channels, Facts, Secrets, Tells};
@@ -37,7 +37,7 @@ pub enum Run {
 pub struct Short<'c> {
     pub table: &'c Table,
     /// Where its key belongs.
-    pub sight: &'c Sight,
+    pub location: &'c Location,
     pub args: &'c [&'c [u8]],
     pub now_ms: u64,
     /// Whether that is the time of the transaction that the call would be, and no cheaper clock, which is behind by some milliseconds.

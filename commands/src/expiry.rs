@@ -192,7 +192,7 @@ fn expire_in_quickly(call: &Short<'_>, unit: Unit, base_ms: u64, reply: &mut dyn
     let Ok(condition) = Condition::read(&call.args[3..]) else { return false };
     let expiry_ms = number::integer(call.args[2]).and_then(|number| absolute_ms(number, unit, base_ms));
     let Some(expiry_ms) = expiry_ms.filter(|expiry_ms| *expiry_ms > call.exact_ms() as i64) else { return false };
-    let done = call.table.update(call.sight, call.args[1], None, call.now_ms, |old| match old {
+    let done = call.table.update(call.location, call.args[1], None, call.now_ms, |old| match old {
         Some(old) if condition.holds(old.expiry_ms, expiry_ms) => Some((Mutation::Expiring(Some(expiry_ms as u64)), true)),
         _ => Some((Mutation::Same, false)),
     });
@@ -200,7 +200,7 @@ fn expire_in_quickly(call: &Short<'_>, unit: Unit, base_ms: u64, reply: &mut dyn
 }
 
 fn persist_quickly(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
-    let done = call.table.update(call.sight, call.args[1], None, call.now_ms, |old| match old {
+    let done = call.table.update(call.location, call.args[1], None, call.now_ms, |old| match old {
         Some(old) if old.expiry_ms.is_some() => Some((Mutation::Expiring(None), true)),
         _ => Some((Mutation::Same, false)),
     });

@@ -269,7 +269,7 @@ fn look<'c>(call: &Call<'c>, key: &[u8], options: &Options<'_>) -> Result<Option
 /// The fast path of ITEM.GET and of ITEM.GAT without options: a packed string that no client is to renew.
 fn quick_get(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     let &[_, key] = call.args else { return false };
-    let replied = call.table.quick_item(call.sight, key, call.now_ms, |found| {
+    let replied = call.table.quick_item(call.location, key, call.now_ms, |found| {
         let Some(found) = found else {
             reply.null();
             return Some(Counter::Misses);
@@ -294,11 +294,11 @@ fn quick_set(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
         return false;
     }
     let done = match *call.args {
-        [_, key, value] => call.table.quick_set(call.sight, key, value, call.now_ms, 1),
+        [_, key, value] => call.table.quick_set(call.location, key, value, call.now_ms, 1),
         [_, key, value, unit, span] if is(unit, "EX") => {
             let span = number::integer(span).filter(|seconds| *seconds > 0).and_then(|seconds| seconds.checked_mul(1000));
             let until = span.and_then(|ms| call.exact_ms().checked_add(ms as u64));
-            until.and_then(|until| call.table.quick_set_until(call.sight, key, value, Some(until), (call.now_ms, 1)))
+            until.and_then(|until| call.table.quick_set_until(call.location, key, value, Some(until), (call.now_ms, 1)))
         }
         _ => None,
     };

@@ -162,7 +162,7 @@ fn unlink_quickly(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
 /// As [`delete`], of one key that holds a packed value (`table::update`) of which nothing needs to be counted.
 fn delete_quickly(call: &Short<'_>, freely: bool, reply: &mut dyn Reply) -> bool {
     let &[_, key] = call.args else { return false };
-    let there = call.table.update(call.sight, key, None, call.now_ms, |old| match old {
+    let there = call.table.update(call.location, key, None, call.now_ms, |old| match old {
         Some(old) if freely && old.kind != Kind::String => None,
         Some(_) => Some((Mutation::Gone, true)),
         None => Some((Mutation::Same, false)),

@@ -11,7 +11,7 @@ use polder_calls::Command;
 use polder_calls::call::{NO_MEMORY, WRONG_TYPE};
 use polder_runtime::{DirectCall, row_named};
 use polder_table::Db;
-use polder_table::{Foreseen, Found, Mode, Sight, Stop, Table, Txn};
+use polder_table::{Foreseen, Found, Location, Mode, Stop, Table, Txn};
 use polder_values::{Kind, string};
 
 use crate::Memory;
@@ -178,12 +178,12 @@ impl<'m> Database<'m> {
     /// Reads what is not a plain string at home, or not there at all.
     #[inline(never)]
     fn read_elsewhere<R>(&self, key: &[u8], mut read: &mut dyn FnMut(Option<&[u8]>) -> R) -> Result<R, Stop> {
-        self.read_at(self.table().sight(self.number, key).as_ref(), key, &mut read)
+        self.read_at(self.table().location(self.number, key).as_ref(), key, &mut read)
     }
 
     #[inline(always)]
-    fn read_at<R>(&self, sight: Option<&Sight>, key: &[u8], read: &mut impl FnMut(Option<&[u8]>) -> R) -> Result<R, Stop> {
-        match sight.and_then(|sight| self.table().quick_get(sight, key, polder_base::time::coarse_ms(), &mut *read)) {
+    fn read_at<R>(&self, location: Option<&Location>, key: &[u8], read: &mut impl FnMut(Option<&[u8]>) -> R) -> Result<R, Stop> {
+        match location.and_then(|location| self.table().quick_get(location, key, polder_base::time::coarse_ms(), &mut *read)) {
             Some(shown) => Ok(shown),
             None => self.read_slowly(key, read),
         }
@@ -215,8 +215,8 @@ impl<'m> Database<'m> {
     /// Sets a key that has no plain string of this size at home.
     #[inline(never)]
     fn set_elsewhere(&self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
-        let sight = self.table().sight(self.number, key);
-        match sight.and_then(|sight| self.table().quick_set_until(&sight, key, value, None, (polder_base::time::coarse_ms(), 0))) {
+        let location = self.table().location(self.number, key);
+        match location.and_then(|location| self.table().quick_set_until(&location, key, value, None, (polder_base::time::coarse_ms(), 0))) {
             Some(()) => Ok(()),
             None => self.run_row(const { row_named("SET") }, &[b"SET", key, value], &mut Scalar::default()),
         }

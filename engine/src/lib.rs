@@ -107,7 +107,7 @@ pub use polder_shm::owner::{NoSuchUser, Owner};
 #[doc(inline)]
 pub use polder_shm::pages::PageChoice;
 use polder_shm::{AttachOptions, Segment, SegmentName, SegmentOptions};
-use polder_table::Sight;
+use polder_table::Location;
 #[doc(hidden)]
 pub use polder_table::{Counter, Limits, Policy, Table, Usage};
 #[doc(inline)]
@@ -268,9 +268,9 @@ const PREFETCH_KEYS_MAX: usize = 1024;
 #[doc(hidden)]
 #[derive(Default)]
 pub struct Outlook {
-    /// Each call's row, and which of the sights is that of its only key.
+    /// Each call's row, and which of the locations is that of its only key.
     calls: Vec<(Option<&'static Command>, usize)>,
-    sights: Vec<Option<Sight>>,
+    locations: Vec<Option<Location>>,
 }
 
 impl Outlook {
@@ -602,7 +602,7 @@ impl Memory {
     #[doc(hidden)]
     pub fn prefetch<'c>(&self, calls: impl Iterator<Item = (Db, &'c [&'c [u8]])>, outlook: &mut Outlook) {
         outlook.calls.clear();
-        outlook.sights.clear();
+        outlook.locations.clear();
         let mut keys: SmallVec<[(Db, &[u8]); 64]> = SmallVec::new();
         for (db, args) in calls {
             let command = args.first().and_then(|name| polder_runtime::find(name));
@@ -621,7 +621,7 @@ impl Memory {
             }
             outlook.calls.push((command, only));
         }
-        self.table.prefetch(keys.iter().copied(), &mut outlook.sights);
+        self.table.prefetch(keys.iter().copied(), &mut outlook.locations);
     }
 
     /// As [`Memory::execute`], for call `number` of those that `outlook` was made for.
@@ -636,7 +636,7 @@ impl Memory {
         reply: &mut dyn Reply,
     ) -> Progress {
         let foresight = outlook.calls.get(number).and_then(|(command, key)| {
-            command.map(|command| Foresight { command, sight: outlook.sights.get(*key).and_then(Option::as_ref) })
+            command.map(|command| Foresight { command, location: outlook.locations.get(*key).and_then(Option::as_ref) })
         });
         let progress = polder_runtime::execute_foreseen(&self.table, session, host, foresight, args, reply);
         self.see_through(progress, session, host, reply)
@@ -708,9 +708,9 @@ mod tests {
         let many: Vec<&[u8]> = std::iter::once(&b"DEL"[..]).chain(names.iter().map(String::as_bytes)).collect();
         let mut outlook = Outlook::default();
         memory.prefetch([(0, &many[..]), (0, &[&b"GET"[..], b"key"])].into_iter(), &mut outlook);
-        assert!(outlook.sights.capacity() <= 2 * PREFETCH_KEYS_MAX, "{}", outlook.sights.capacity());
+        assert!(outlook.locations.capacity() <= 2 * PREFETCH_KEYS_MAX, "{}", outlook.locations.capacity());
         // The call after it is prefetched nevertheless.
-        assert_eq!(outlook.sights.len() - 1, outlook.calls[1].1);
+        assert_eq!(outlook.locations.len() - 1, outlook.calls[1].1);
         Memory::remove(&segment).expect("it is there");
     }
 }

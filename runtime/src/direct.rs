@@ -42,10 +42,10 @@ impl DirectCall<'_> {
             spare_memory(table)?;
         }
         let alone = if command.works_alone() || command.quick.is_some() { args.get(1) } else { None };
-        let sight = alone.and_then(|key| table.sight(db, key));
-        if let (Some(quick), Some(sight)) = (command.quick, &sight) {
+        let location = alone.and_then(|key| table.location(db, key));
+        if let (Some(quick), Some(location)) = (command.quick, &location) {
             let settings = self.host.settings();
-            if quick(&Short { table, sight, args, now_ms: coarse_ms(), is_exact: false, settings }, reply) {
+            if quick(&Short { table, location, args, now_ms: coarse_ms(), is_exact: false, settings }, reply) {
                 return Ok(());
             }
         }
@@ -59,8 +59,8 @@ impl DirectCall<'_> {
         let mut keys = Keys::new();
         command.each_key(args, |at, _| keys.push((db, args[at])));
         let mut txn = table.begin(mode)?;
-        if let (Some(key), Some(sight)) = (alone.filter(|_| command.works_alone()), &sight) {
-            txn.foresee(key, sight);
+        if let (Some(key), Some(location)) = (alone.filter(|_| command.works_alone()), &location) {
+            txn.foresee(key, location);
         }
         patience.into_iter().for_each(|patience| txn.limit_patience(patience));
         let mark = reply.mark();

@@ -13,7 +13,7 @@
 use std::borrow::Cow;
 
 use polder_base::{Fault, Reply};
-use polder_table::{Counter, Mode, Sight, Stop, Table};
+use polder_table::{Counter, Location, Mode, Stop, Table};
 
 pub use crate::lookup::resolve;
 use crate::lookup::{find, row_of};
@@ -35,13 +35,13 @@ pub struct Foresight<'s> {
     /// The row that its first word names.
     pub command: &'static Command,
     /// Where its only key belongs, if that was looked up already.
-    pub sight: Option<&'s Sight>,
+    pub location: Option<&'s Location>,
 }
 
 /// Runs one call to its end and writes exactly one reply (none where CLIENT REPLY says so).
 pub fn execute(table: &Table, session: &mut Session, host: &dyn Host, args: &[&[u8]], reply: &mut dyn Reply) -> Progress {
     let command = args.first().and_then(|name| find(name));
-    execute_foreseen(table, session, host, command.map(|command| Foresight { command, sight: None }), args, reply)
+    execute_foreseen(table, session, host, command.map(|command| Foresight { command, location: None }), args, reply)
 }
 
 /// As [`execute`], for callers that have prefetched the call.
@@ -74,7 +74,7 @@ fn run_quickly(
     args: &[&[u8]],
     reply: &mut dyn Reply,
 ) -> Option<Progress> {
-    let Foresight { command, sight } = foresight;
+    let Foresight { command, location } = foresight;
     if !is_plain(table, session, host) || !command.arity_fits(args.len()) {
         return None;
     }
@@ -86,21 +86,21 @@ fn run_quickly(
         return None;
     }
     let fresh;
-    let sight = match sight {
-        Some(sight) if sight.db() == session.caller.db => Some(sight),
+    let location = match location {
+        Some(location) if location.db() == session.caller.db => Some(location),
         _ => {
-            fresh = table.sight(session.caller.db, key);
+            fresh = table.location(session.caller.db, key);
             fresh.as_ref()
         }
     };
-    if let (Some(quick), Some(sight)) = (command.quick, sight)
-        && run_shortest(table, session, host, (command, quick), sight, args, reply)
+    if let (Some(quick), Some(location)) = (command.quick, location)
+        && run_shortest(table, session, host, (command, quick), location, args, reply)
     {
         return Some(Progress::Answered);
     }
     match command.run {
         Run::Table(mode, function) if command.works_alone() => {
-            run_alone(table, session, host, Foresight { command, sight }, (mode, function), args, reply)
+            run_alone(table, session, host, Foresight { command, location }, (mode, function), args, reply)
         }
         _ => None,
     }
@@ -113,7 +113,7 @@ fn run_shortest(
     session: &mut Session,
     host: &dyn Host,
     (command, quick): (&'static Command, Quick),
-    sight: &Sight,
+    location: &Location,
     args: &[&[u8]],
     reply: &mut dyn Reply,
 ) -> bool {
@@ -122,7 +122,7 @@ fn run_shortest(
     let (watch, mark) = ((!passed).then(|| recorder.begin(settings, command)), if passed { 0 } else { reply.mark() });
     let now_ms = session.clock_ms();
     let is_exact = session.clock.turn_ms != 0;
-    if !quick(&Short { table, sight, args, now_ms, is_exact, settings }, reply) {
+    if !quick(&Short { table, location, args, now_ms, is_exact, settings }, reply) {
         if passed {
             recorder.take_back(command);
         }
@@ -143,14 +143,14 @@ fn run_alone(
     table: &Table,
     session: &mut Session,
     host: &dyn Host,
-    Foresight { command, sight }: Foresight<'_>,
+    Foresight { command, location }: Foresight<'_>,
     (mode, function): (Mode, fn(&mut Call<'_>) -> Outcome),
     args: &[&[u8]],
     reply: &mut dyn Reply,
 ) -> Option<Progress> {
     let Ok(mut txn) = begin(table, session, mode) else { return None };
-    if let Some(sight) = sight {
-        txn.foresee(args[1], sight);
+    if let Some(location) = location {
+        txn.foresee(args[1], location);
     }
     session.caller.waiting = None;
     let passed = command.has(FAST) && host.recorder().pass(host.settings(), command);
@@ -373,7 +373,7 @@ fn text_of(stop: Stop) -> Cow<'static, str> {
     }
 }
 
-/// Whether a call may go on during a pause of writes. A call that is wrong at first sight is
+/// Whether a call may go on during a pause of writes. A call that is wrong at a first look is
 /// refused at once.
 pub fn may_write(table: &Table, session: &Session, host: &dyn Host, args: &[&[u8]]) -> bool {
     let may = |command: &Command, args: &[&[u8]]| {
@@ -521,10 +521,10 @@ fn run_on_table(
     let mode = if command.reads_where.is_some_and(|reads| reads(args)) { Mode::Read } else { mode };
     // A read transaction may look for the key twice, and a prefetched location is good for one look
     // only: it would all be done again.
-    let sight = if let ([(db, key)], Mode::Write) = (&keys[..], mode) { table.sight(*db, key) } else { None };
+    let location = if let ([(db, key)], Mode::Write) = (&keys[..], mode) { table.location(*db, key) } else { None };
     let mut txn = begin(table, session, mode)?;
-    if let ([(_, key)], Some(sight)) = (&keys[..], &sight) {
-        txn.foresee(key, sight);
+    if let ([(_, key)], Some(location)) = (&keys[..], &location) {
+        txn.foresee(key, location);
     }
     let (mark, unsure) = (reply.mark(), session.listening.unsure.len());
     let mut place = None;

@@ -160,14 +160,14 @@ fn run_together(
         polder_hub::attend(table)?;
     }
     let scripts = matches!(common, Some(Common::Program { .. }));
-    let sight = key.filter(|_| mode == Mode::Write).and_then(|(db, key)| table.sight(db, key));
+    let location = key.filter(|_| mode == Mode::Write).and_then(|(db, key)| table.location(db, key));
     let mut txn = begin(table, session, mode)?;
     if !scripts {
         txn.joins_calls();
     }
-    match (mode, key, &sight) {
+    match (mode, key, &location) {
         (Mode::Read, Some((db, key)), _) => txn.share(db, key),
-        (Mode::Write, Some((_, key)), Some(sight)) => txn.foresee(key, sight),
+        (Mode::Write, Some((_, key)), Some(location)) => txn.foresee(key, location),
         _ => {}
     }
     // However often a call is run, it is counted at its first end.

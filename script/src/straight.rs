@@ -39,7 +39,7 @@ enum Operand {
     /// `KEYS[1]` is 0.
     Key(usize),
     Arg(usize),
-    /// By how many others have been declared before and are still in sight.
+    /// By how many others have been declared before and are still in scope.
     Local(usize),
     Call(Invocation),
 }

@@ -44,10 +44,10 @@ impl Txn<'_> {
         self.scratch.take_trouble()?;
         if !self.locks() {
             if keys.len() > 1 {
-                let mut sights = self.scratch.sights.borrow_mut();
+                let mut locations = self.scratch.locations.borrow_mut();
                 for keys in keys.chunks(PREFETCH_KEYS) {
-                    self.table.prefetch(keys.iter().copied(), &mut sights);
-                    sights.clear();
+                    self.table.prefetch(keys.iter().copied(), &mut locations);
+                    locations.clear();
                 }
             }
             return Ok(());

@@ -5,20 +5,20 @@ use polder_base::Fault;
 use crate::bucket::{self, LINE_WORDS};
 use crate::entry::Image;
 use crate::held::Met;
+use crate::location::Location;
 use crate::lookup::{Hit, Live};
 use crate::quick::{BucketProbe, Reading, probe_bucket};
 use crate::record::{self, Key};
-use crate::sight::Sight;
 use crate::txn::Txn;
 
 impl Txn<'_> {
     /// Finds a key of any type by the fast path; the result was true at one moment of this transaction. `None`: take the slow path.
-    pub(crate) fn find_sighted(&self, sight: &Sight, key: &[u8]) -> Result<Option<Option<Met<'_>>>, Fault> {
+    pub(crate) fn find_located(&self, location: &Location, key: &[u8]) -> Result<Option<Option<Met<'_>>>, Fault> {
         let segment = self.segment();
-        let Some(home) = Reading::begin(segment, sight.bucket) else { return Ok(None) };
-        let (reading, found) = match probe_bucket(&Live { segment, bucket: sight.bucket }, &sight.hash, key) {
-            BucketProbe::Miss(0, 0) => return Ok((sight.is_current(segment) && home.holds(segment)).then_some(None)),
-            BucketProbe::Miss(next, stash) => match self.table.find_displaced(sight, key, home, next, stash) {
+        let Some(home) = Reading::begin(segment, location.bucket) else { return Ok(None) };
+        let (reading, found) = match probe_bucket(&Live { segment, bucket: location.bucket }, &location.hash, key) {
+            BucketProbe::Miss(0, 0) => return Ok((location.is_current(segment) && home.holds(segment)).then_some(None)),
+            BucketProbe::Miss(next, stash) => match self.table.find_displaced(location, key, home, next, stash) {
                 Some(Some(found)) => found,
                 Some(None) => return Ok(Some(None)),
                 None => return Ok(None),
@@ -29,7 +29,7 @@ impl Txn<'_> {
         let mut image = Image::EMPTY;
         bucket::read_image(&Live { segment, bucket: reading.bucket }, unit, &mut image);
         // T3: as in `read_record`.
-        if !self.seat.covers_now() || !sight.is_current(segment) || !reading.holds(segment) {
+        if !self.seat.covers_now() || !location.is_current(segment) || !reading.holds(segment) {
             return Ok(None);
         }
         let found = if image.is_reference() {

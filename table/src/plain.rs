@@ -31,10 +31,10 @@ use crate::directory::{self, Bucket, MAP_LOCK, Near, map_at};
 use crate::entry::{self, INLINE_HEAD, INLINE_MAX, UNIT_BYTES};
 use crate::hash::Hash;
 use crate::interest::is_told;
+use crate::location::Location;
 use crate::quick::PinGuard;
 use crate::raw;
 use crate::recording;
-use crate::sight::Sight;
 use crate::table::Table;
 
 /// A plain entry, as it was seen.
@@ -98,46 +98,46 @@ impl Seen {
 
     /// Finds the entry of a key that is to be written, from where it was seen to belong; and the home, where that is another bucket.
     #[inline(always)]
-    fn find_sighted(segment: &Segment, sight: &Sight, key: &[u8]) -> Option<(Seen, Option<Home>)> {
-        let (lens, Bucket { line, units }) = (segment.lens(), sight.bucket);
+    fn find_located(segment: &Segment, location: &Location, key: &[u8]) -> Option<(Seen, Option<Home>)> {
+        let (lens, Bucket { line, units }) = (segment.lens(), location.bucket);
         let word = lens.observe(line);
         if word & BUSY != 0 {
             return None;
         }
-        let found = raw::units_tagged(lens, line, sight.hash.tag);
+        let found = raw::units_tagged(lens, line, location.hash.tag);
         segment.prefetch_to_write(units + found.trailing_zeros() as u64 * UNIT_BYTES as u64);
         if let Some((at, first, second, value_len)) = pick(lens, units, found, key) {
-            let Sight { root, slot_at, slot, .. } = *sight;
+            let Location { root, slot_at, slot, .. } = *location;
             return Some((Seen { root, slot_at, slot, line, word, at, first, second, value_len, units }, None));
         }
         // Most that are not at home are nowhere.
-        if bucket::displaced(lens.load(sight.bucket.word_at(7))) == (0, 0) {
+        if bucket::displaced(lens.load(location.bucket.word_at(7))) == (0, 0) {
             return None;
         }
-        Seen::find_displaced(segment, sight, key).map(|(seen, home)| (seen, Some(home)))
+        Seen::find_displaced(segment, location, key).map(|(seen, home)| (seen, Some(home)))
     }
 
     /// Finds an entry that lies in another bucket than its home.
     #[cold]
     #[inline(never)]
-    fn find_displaced(segment: &Segment, sight: &Sight, key: &[u8]) -> Option<(Seen, Home)> {
+    fn find_displaced(segment: &Segment, location: &Location, key: &[u8]) -> Option<(Seen, Home)> {
         let lens = segment.lens();
-        let home = Home { line: sight.bucket.line, word: lens.observe(sight.bucket.line) };
+        let home = Home { line: location.bucket.line, word: lens.observe(location.bucket.line) };
         if home.word & BUSY != 0 {
             return None;
         }
-        let (next, stash) = bucket::displaced(lens.load(sight.bucket.word_at(7)));
-        for (index, in_stash) in sight.others() {
+        let (next, stash) = bucket::displaced(lens.load(location.bucket.word_at(7)));
+        for (index, in_stash) in location.others() {
             if (if in_stash { stash } else { next }) == 0 {
                 continue;
             }
-            let Bucket { line, units } = sight.bucket(segment, index)?;
+            let Bucket { line, units } = location.bucket(segment, index)?;
             let word = lens.observe(line);
             if word & BUSY != 0 {
                 return None;
             }
-            if let Some((at, first, second, value_len)) = pick(lens, units, raw::units_tagged(lens, line, sight.hash.tag), key) {
-                let Sight { root, slot_at, slot, .. } = *sight;
+            if let Some((at, first, second, value_len)) = pick(lens, units, raw::units_tagged(lens, line, location.hash.tag), key) {
+                let Location { root, slot_at, slot, .. } = *location;
                 return Some((Seen { root, slot_at, slot, line, word, at, first, second, value_len, units }, home));
             }
         }
@@ -153,7 +153,7 @@ impl Seen {
         self.second as u8 & entry::RAW == 0 && bytes(value.len()) == bytes(self.value_len) && is_inside
     }
 
-    /// As `Sight::is_current`.
+    /// As `Location::is_current`.
     #[inline(always)]
     fn is_current(&self, lens: Lens<'_>, db: Db) -> bool {
         lens.observe(self.slot_at) == self.slot && lens.observe(MAP_LOCK) & lock::OWNER == 0 && lens.observe(map_at(db) + 8) == self.root
@@ -260,7 +260,7 @@ impl Table {
         let lens = segment.lens();
         let seen = match Seen::find::<false>(lens, db, hash, key) {
             Ok(seen) => seen,
-            Err(Missed::NotHere) => Seen::find_displaced(segment, &Sight::at(segment, db, hash)?, key)?.0,
+            Err(Missed::NotHere) => Seen::find_displaced(segment, &Location::at(segment, db, hash)?, key)?.0,
             Err(Missed::Unclear) => return None,
         };
         let mut copy = raw::Short::EMPTY;
@@ -294,15 +294,15 @@ impl Table {
     #[inline(always)]
     pub fn edit_plain<'v, R>(
         &self,
-        sight: &Sight,
+        location: &Location,
         key: &[u8],
         now_ms: u64,
         calls: u64,
         edit: impl FnOnce(&[u8]) -> Option<(&'v [u8], R)>,
     ) -> Option<R> {
         let edited = self.segment().with_seat(|seat| {
-            let guard = PinGuard::begin(seat, sight.db)?;
-            let answer = edit_sighted(guard.seat, sight, key, (self, clock::lru(now_ms)), edit)?;
+            let guard = PinGuard::begin(seat, location.db)?;
+            let answer = edit_located(guard.seat, location, key, (self, clock::lru(now_ms)), edit)?;
             guard.seat.add(at::COUNTERS + 8 * Counter::Calls as u64, calls);
             Some(answer)
         });
@@ -331,7 +331,7 @@ fn write(seat: &Seat, db: Db, hash: Hash, clock: Clock<'_>, (key, value): (&[u8]
     let segment = &**seat.segment();
     let seen = match Seen::find::<true>(segment.lens(), db, hash, key) {
         Ok(seen) => seen,
-        Err(Missed::NotHere) => return write_displaced(seat, &Sight::at(segment, db, hash)?, clock, (key, value)),
+        Err(Missed::NotHere) => return write_displaced(seat, &Location::at(segment, db, hash)?, clock, (key, value)),
         Err(Missed::Unclear) => return None,
     };
     if !seen.takes(key, value) || !may_lock(seat) || !seat.lock_as_seen(0, seen.line, seen.word) {
@@ -342,20 +342,20 @@ fn write(seat: &Seat, db: Db, hash: Hash, clock: Clock<'_>, (key, value): (&[u8]
 
 /// As `Table::edit_plain`.
 #[inline(always)]
-fn edit_sighted<'v, R>(
+fn edit_located<'v, R>(
     seat: &Seat,
-    sight: &Sight,
+    location: &Location,
     key: &[u8],
     clock: Clock<'_>,
     edit: impl FnOnce(&[u8]) -> Option<(&'v [u8], R)>,
 ) -> Option<R> {
     let segment = &**seat.segment();
-    segment.prefetch_to_write(sight.bucket.line);
+    segment.prefetch_to_write(location.bucket.line);
     // T3: as in `quick.rs`, the pin reaches to the bucket before it is looked into, and locked.
-    if is_watched(segment) || !seat.covers_now() || !sight.is_current(segment) {
+    if is_watched(segment) || !seat.covers_now() || !location.is_current(segment) {
         return None;
     }
-    let (seen, home) = Seen::find_sighted(segment, sight, key)?;
+    let (seen, home) = Seen::find_located(segment, location, key)?;
     let mut copy = raw::Short::EMPTY;
     let old = copy.take(segment.lens(), seen.at + (INLINE_HEAD + key.len()) as u64, seen.value_len);
     let (value, answer) = edit(old)?;
@@ -371,7 +371,7 @@ fn edit_sighted<'v, R>(
         seat.forget_collision();
         return None;
     }
-    replace(seat, sight.db(), (&seen, lock), clock, (key, value))?;
+    replace(seat, location.db(), (&seen, lock), clock, (key, value))?;
     Some(answer)
 }
 
@@ -393,12 +393,12 @@ pub(crate) fn now() -> u32 {
 /// As [`write`], where the entry lies elsewhere.
 #[cold]
 #[inline(never)]
-fn write_displaced(seat: &Seat, sight: &Sight, clock: Clock<'_>, (key, value): (&[u8], &[u8])) -> Option<()> {
-    let (seen, home) = Seen::find_displaced(seat.segment(), sight, key)?;
+fn write_displaced(seat: &Seat, location: &Location, clock: Clock<'_>, (key, value): (&[u8], &[u8])) -> Option<()> {
+    let (seen, home) = Seen::find_displaced(seat.segment(), location, key)?;
     if !seen.takes(key, value) || !may_lock(seat) || !lock_both(seat, &home, &seen) {
         return None;
     }
-    replace(seat, sight.db(), (&seen, 1), clock, (key, value))
+    replace(seat, location.db(), (&seen, 1), clock, (key, value))
 }
 
 /// T3: the pin covers all nodes on the way to the key. The check for listeners is repeated under the lock; here it only saves a useless lock.
@@ -426,7 +426,7 @@ pub(crate) fn write_all(seat: &Seat, db: Db, clock: Clock<'_>, pairs: &[[&[u8]; 
         let seen = match Seen::find::<true>(lens, db, hash, key) {
             Ok(seen) => seen,
             Err(Missed::NotHere) => {
-                let (seen, home) = Seen::find_displaced(segment, &Sight::at(segment, db, hash)?, key)?;
+                let (seen, home) = Seen::find_displaced(segment, &Location::at(segment, db, hash)?, key)?;
                 homes.push(home);
                 seen
             }

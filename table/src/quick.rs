@@ -21,10 +21,10 @@ use crate::directory::Bucket;
 use crate::entry::{self, Image};
 use crate::hash::{CONTINUED, FREE, Hash};
 use crate::interest::is_told;
+use crate::location::Location;
 use crate::lookup::Live;
 use crate::raw;
 use crate::record::{self, Key};
-use crate::sight::Sight;
 use crate::table::Table;
 
 const _: () = assert!(COUNTERS > Counter::Misses as usize);
@@ -93,38 +93,38 @@ impl Reading {
 impl Table {
     /// Where a key belongs at the moment; `None` where its database has no keys.
     #[inline(always)]
-    pub fn sight(&self, db: Db, key: &[u8]) -> Option<Sight> {
-        Sight::of(self.segment(), db, key)
+    pub fn location(&self, db: Db, key: &[u8]) -> Option<Location> {
+        Location::of(self.segment(), db, key)
     }
 
     /// Reads a string that is packed: `read` gets its bytes, or nothing if there is no such key. `None`: take the slow path.
     #[inline(always)]
-    pub fn quick_get<R>(&self, sight: &Sight, key: &[u8], now_ms: u64, read: impl FnOnce(Option<&[u8]>) -> R) -> Option<R> {
+    pub fn quick_get<R>(&self, location: &Location, key: &[u8], now_ms: u64, read: impl FnOnce(Option<&[u8]>) -> R) -> Option<R> {
         let segment = &**self.segment();
-        let reading = Reading::begin(segment, sight.bucket)?;
-        match probe_bucket(&Live { segment, bucket: sight.bucket }, &sight.hash, key) {
-            BucketProbe::Here(unit) => self.read_at(sight, &reading, unit, now_ms, read),
+        let reading = Reading::begin(segment, location.bucket)?;
+        match probe_bucket(&Live { segment, bucket: location.bucket }, &location.hash, key) {
+            BucketProbe::Here(unit) => self.read_at(location, &reading, unit, now_ms, read),
             BucketProbe::Miss(..) if is_told(segment, interest::MISSES) => None,
-            BucketProbe::Miss(0, 0) => (sight.is_current(segment) && reading.holds(segment)).then(|| read(None)),
-            BucketProbe::Miss(next, stash) => match self.find_displaced(sight, key, reading, next, stash)? {
-                Some((reading, BucketProbe::Here(unit))) => self.read_at(sight, &reading, unit, now_ms, read),
-                Some((reading, BucketProbe::Record(unit))) => self.read_record(sight, key, &reading, unit, now_ms, read),
+            BucketProbe::Miss(0, 0) => (location.is_current(segment) && reading.holds(segment)).then(|| read(None)),
+            BucketProbe::Miss(next, stash) => match self.find_displaced(location, key, reading, next, stash)? {
+                Some((reading, BucketProbe::Here(unit))) => self.read_at(location, &reading, unit, now_ms, read),
+                Some((reading, BucketProbe::Record(unit))) => self.read_record(location, key, &reading, unit, now_ms, read),
                 Some(_) => None,
                 None => Some(read(None)),
             },
-            BucketProbe::Record(unit) => self.read_record(sight, key, &reading, unit, now_ms, read),
+            BucketProbe::Record(unit) => self.read_record(location, key, &reading, unit, now_ms, read),
         }
     }
 
     /// As [`Table::quick_get`], with all that is known of the key: `read` gets a packed string.
     #[inline(never)]
-    pub fn quick_item<R>(&self, sight: &Sight, key: &[u8], now_ms: u64, read: impl FnOnce(Option<Found<'_>>) -> R) -> Option<R> {
+    pub fn quick_item<R>(&self, location: &Location, key: &[u8], now_ms: u64, read: impl FnOnce(Option<Found<'_>>) -> R) -> Option<R> {
         let segment = &**self.segment();
-        let home = Reading::begin(segment, sight.bucket)?;
-        let (reading, found) = match probe_bucket(&Live { segment, bucket: sight.bucket }, &sight.hash, key) {
+        let home = Reading::begin(segment, location.bucket)?;
+        let (reading, found) = match probe_bucket(&Live { segment, bucket: location.bucket }, &location.hash, key) {
             BucketProbe::Miss(..) if is_told(segment, interest::MISSES) => return None,
-            BucketProbe::Miss(0, 0) => return (sight.is_current(segment) && home.holds(segment)).then(|| read(None)),
-            BucketProbe::Miss(next, stash) => match self.find_displaced(sight, key, home, next, stash)? {
+            BucketProbe::Miss(0, 0) => return (location.is_current(segment) && home.holds(segment)).then(|| read(None)),
+            BucketProbe::Miss(next, stash) => match self.find_displaced(location, key, home, next, stash)? {
                 Some(found) => found,
                 None => return Some(read(None)),
             },
@@ -135,7 +135,7 @@ impl Table {
         let pinned = self.pinned().ok()?;
         let mut image = Image::EMPTY;
         bucket::read_image(&Live { segment, bucket: reading.bucket }, unit, &mut image);
-        if !pinned.covers_now() || image.meta() & 0x0f != PLAIN || !sight.is_current(segment) || !reading.holds(segment) {
+        if !pinned.covers_now() || image.meta() & 0x0f != PLAIN || !location.is_current(segment) || !reading.holds(segment) {
             return None;
         }
         let found = if image.is_reference() {
@@ -159,7 +159,7 @@ impl Table {
     #[inline(never)]
     pub(crate) fn find_displaced(
         &self,
-        sight: &Sight,
+        location: &Location,
         key: &[u8],
         home: Reading,
         next: u8,
@@ -167,27 +167,34 @@ impl Table {
     ) -> Option<Option<(Reading, BucketProbe)>> {
         let segment = &**self.segment();
         let mut readings = [home; 4];
-        for (number, (index, in_stash)) in sight.others().into_iter().enumerate() {
+        for (number, (index, in_stash)) in location.others().into_iter().enumerate() {
             if (if in_stash { stash } else { next }) == 0 {
                 continue;
             }
-            let bucket = sight.bucket(segment, index)?;
+            let bucket = location.bucket(segment, index)?;
             let reading = Reading::begin(segment, bucket)?;
-            match probe_bucket(&Live { segment, bucket }, &sight.hash, key) {
+            match probe_bucket(&Live { segment, bucket }, &location.hash, key) {
                 BucketProbe::Miss(..) => readings[number + 1] = reading,
                 found => return Some(Some((reading, found))),
             }
         }
         // An entry that grows or shrinks may move between the looks: only all of them together say that it is not there.
-        (sight.is_current(segment) && readings.iter().all(|reading| reading.holds(segment))).then_some(None)
+        (location.is_current(segment) && readings.iter().all(|reading| reading.holds(segment))).then_some(None)
     }
 
     #[inline(always)]
-    fn read_at<R>(&self, sight: &Sight, reading: &Reading, unit: usize, now_ms: u64, read: impl FnOnce(Option<&[u8]>) -> R) -> Option<R> {
+    fn read_at<R>(
+        &self,
+        location: &Location,
+        reading: &Reading,
+        unit: usize,
+        now_ms: u64,
+        read: impl FnOnce(Option<&[u8]>) -> R,
+    ) -> Option<R> {
         let segment = &**self.segment();
         let mut image = Image::EMPTY;
         bucket::read_image(&Live { segment, bucket: reading.bucket }, unit, &mut image);
-        if image.meta() & WHAT != PLAIN || !sight.is_current(segment) || !reading.holds(segment) {
+        if image.meta() & WHAT != PLAIN || !location.is_current(segment) || !reading.holds(segment) {
             return None;
         }
         let fields = entry::inline_value(&image)?;
@@ -202,7 +209,7 @@ impl Table {
     #[inline(never)]
     fn read_record<R>(
         &self,
-        sight: &Sight,
+        location: &Location,
         key: &[u8],
         reading: &Reading,
         unit: usize,
@@ -214,7 +221,10 @@ impl Table {
         let pinned = self.pinned().ok()?;
         let mut image = Image::EMPTY;
         bucket::read_image(&Live { segment, bucket: reading.bucket }, unit, &mut image);
-        if !pinned.covers_now() || image.meta() & WHAT != PLAIN | entry::REFERENCE || !sight.is_current(segment) || !reading.holds(segment)
+        if !pinned.covers_now()
+            || image.meta() & WHAT != PLAIN | entry::REFERENCE
+            || !location.is_current(segment)
+            || !reading.holds(segment)
         {
             return None;
         }
@@ -248,7 +258,7 @@ impl<'s> PinGuard<'s> {
     #[inline(always)]
     pub(crate) fn begin(seat: &'s Seat, db: Db) -> Option<PinGuard<'s>> {
         seat.enter().then(|| {
-            // Before the map is validated under the locks (`Sight::is_current`), and until the end. A fast path may enter its commit this early, since it
+            // Before the map is validated under the locks (`Location::is_current`), and until the end. A fast path may enter its commit this early, since it
             // never waits for a lock.
             seat.enter_commit_quickly(bit_of(db));
             seat.pin();

@@ -16,10 +16,10 @@ use crate::directory::Bucket;
 use crate::entry::Image;
 use crate::hash::Hash;
 use crate::held::{Held, Order, Want};
+use crate::location::Location;
 use crate::lookup::ReadSet;
 use crate::new_nodes::NewNodes;
 use crate::shadow::Shadow;
-use crate::sight::Sight;
 
 /// More held keys or locked buckets than this are found through a map instead of by looking at each.
 const LOOK_AT_EACH: usize = 12;
@@ -145,7 +145,7 @@ pub struct Scratch {
     by_line: RefCell<HashMap<u64, usize, BuildHasherDefault<Spread>>>,
     shadows_indexed: Cell<usize>,
     pub(crate) marks: RefCell<ReadSet>,
-    pub(crate) sights: RefCell<Vec<Option<Sight>>>,
+    pub(crate) locations: RefCell<Vec<Option<Location>>>,
     /// Nodes of values and records of trees that this transaction has made: they may be edited in place.
     pub(crate) made: RefCell<NewNodes>,
     pub(crate) olds: Cell<u64>,

@@ -22,12 +22,12 @@ use crate::directory::{self, Bucket};
 use crate::entry::{self, Image, Inline, UNIT_BYTES};
 use crate::hash::FREE;
 use crate::interest::is_told;
+use crate::location::Location;
 use crate::lookup::Live;
 use crate::plain::{self, SEVERAL_MAX};
 use crate::quick::{BucketProbe, PinGuard, has_room, probe_bucket};
 use crate::raw;
 use crate::recording;
-use crate::sight::Sight;
 use crate::table::Table;
 use crate::update::{fits, note_turn};
 
@@ -52,7 +52,7 @@ struct Plan {
 impl Table {
     /// Gives several keys short strings: `pairs` are keys and values in turn, at most `SEVERAL_MAX` of each, and `first` says where the first key
     /// belongs. Returns false, having done nothing, if the caller must take the slow path.
-    pub fn quick_set_all(&self, first: &Sight, pairs: &[&[u8]], now_ms: u64) -> bool {
+    pub fn quick_set_all(&self, first: &Location, pairs: &[&[u8]], now_ms: u64) -> bool {
         let (pairs, []) = pairs.as_chunks::<2>() else { return false };
         if pairs.len() > SEVERAL_MAX {
             return false;
@@ -61,25 +61,25 @@ impl Table {
             return true;
         }
         let segment = &**self.segment();
-        let mut sights: SmallVec<[Sight; SEVERAL_MAX]> = SmallVec::new();
+        let mut locations: SmallVec<[Location; SEVERAL_MAX]> = SmallVec::new();
         for (number, [key, _]) in pairs.iter().enumerate() {
-            let Some(sight) = (if number == 0 { Some(*first) } else { Sight::of(segment, first.db(), key) }) else { return false };
+            let Some(location) = (if number == 0 { Some(*first) } else { Location::of(segment, first.db(), key) }) else { return false };
             // One root for all: then each look whether it is current is about one map, however often that is swapped in between.
-            if sight.root != first.root {
+            if location.root != first.root {
                 return false;
             }
-            segment.prefetch_to_write(sight.bucket.line);
-            sights.push(sight);
+            segment.prefetch_to_write(location.bucket.line);
+            locations.push(location);
         }
         // All at once, before the first lock, behind which nothing is brought near.
-        for sight in &sights {
-            let found = raw::units_tagged(segment.lens(), sight.bucket.line, sight.hash.tag);
+        for location in &locations {
+            let found = raw::units_tagged(segment.lens(), location.bucket.line, location.hash.tag);
             let nearly = found.trailing_zeros() as u64 * UNIT_BYTES as u64;
-            segment.prefetch_to_write(sight.bucket.units + nearly);
+            segment.prefetch_to_write(location.bucket.units + nearly);
         }
         let done = self.segment().with_seat(|seat| {
             let guard = PinGuard::begin(seat, first.db)?;
-            Several { table: self, seat: guard.seat, held: SmallVec::new() }.run(&sights, pairs, now_ms)
+            Several { table: self, seat: guard.seat, held: SmallVec::new() }.run(&locations, pairs, now_ms)
         });
         matches!(done, Ok(Some(())))
     }
@@ -110,29 +110,29 @@ struct Several<'s> {
 }
 
 impl Several<'_> {
-    fn run(&mut self, sights: &[Sight], pairs: &[[&[u8]; 2]], now_ms: u64) -> Option<()> {
+    fn run(&mut self, locations: &[Location], pairs: &[[&[u8]; 2]], now_ms: u64) -> Option<()> {
         let (seat, segment) = (self.seat, &**self.seat.segment());
-        // T3: the sights are older than this, and each bucket is there when it is locked.
+        // T3: the locations are older than this, and each bucket is there when it is locked.
         if !seat.covers_now() || seat.journal_len() != 0 {
             return None;
         }
         let mut homes = SmallVec::<[usize; SEVERAL_MAX]>::new();
-        for sight in sights {
-            homes.push(if sight.is_current(segment) { self.hold(sight.bucket)? } else { return None });
+        for location in locations {
+            homes.push(if location.is_current(segment) { self.hold(location.bucket)? } else { return None });
         }
         // All homes are locked now. Check that no extent has grown, that the database was not flushed or swapped, and that no thread listens
         // (see `Table::interest`).
         let is_watched = is_told(segment, interest::CHANGES & !interest::WAITERS);
-        if is_watched || !sights.iter().all(|sight| sight.is_current(segment)) {
+        if is_watched || !locations.iter().all(|location| location.is_current(segment)) {
             return None;
         }
         let mut plans = SmallVec::<[Plan; SEVERAL_MAX]>::new();
-        for ((sight, pair), home) in sights.iter().zip(pairs).zip(homes) {
-            plans.push(self.plan(sight, home, pair, now_ms)?);
+        for ((location, pair), home) in locations.iter().zip(pairs).zip(homes) {
+            plans.push(self.plan(location, home, pair, now_ms)?);
         }
         // Every lock is an item of the journal by now.
         let (mut notes, mut added) = (seat.stage(), 0);
-        for (plan, sight) in plans.iter().zip(sights) {
+        for (plan, location) in plans.iter().zip(locations) {
             if !notes.has_room() {
                 return None;
             }
@@ -144,11 +144,11 @@ impl Several<'_> {
             let bucket = self.held[plan.held].bucket;
             notes.cover(plan.held as u64, bucket.line);
             let old = plan.unit.map(|unit| (unit, &plan.before));
-            note_turn(&mut notes, &self.live(bucket), sight.hash.tag, (old, Some(&plan.after))).ok()?;
+            note_turn(&mut notes, &self.live(bucket), location.hash.tag, (old, Some(&plan.after))).ok()?;
             added += u64::from(old.is_none());
         }
         if added > 0 {
-            let tally = at::TALLIES + directory::tally_of(sights[0].root) * at::TALLY_BYTES;
+            let tally = at::TALLIES + directory::tally_of(locations[0].root) * at::TALLY_BYTES;
             notes.cover_own();
             notes.word(segment.seat_at(seat.index()) + tally, seat.get(tally).wrapping_add(added));
         }
@@ -163,16 +163,16 @@ impl Several<'_> {
 
     /// Finds a key's entry, and where the new one goes.
     #[inline]
-    fn plan(&mut self, sight: &Sight, home: usize, [key, value]: &[&[u8]; 2], now_ms: u64) -> Option<Plan> {
+    fn plan(&mut self, location: &Location, home: usize, [key, value]: &[&[u8]; 2], now_ms: u64) -> Option<Plan> {
         if entry::inline_bytes(key.len(), value.len(), false, false) > entry::INLINE_MAX {
             return None;
         }
         let mut plan = Plan { held: home, unit: None, before: Image::EMPTY, after: Image::EMPTY, displaced: None };
-        match probe_bucket(&self.live(self.held[home].bucket), &sight.hash, key) {
+        match probe_bucket(&self.live(self.held[home].bucket), &location.hash, key) {
             BucketProbe::Here(unit) => plan.unit = Some(unit),
             BucketProbe::Miss(0, 0) => {}
             BucketProbe::Miss(next, stash) => {
-                if let Some((held, unit)) = self.find_displaced(sight, key, next, stash)? {
+                if let Some((held, unit)) = self.find_displaced(location, key, next, stash)? {
                     (plan.held, plan.unit) = (held, Some(unit));
                 }
             }
@@ -196,7 +196,7 @@ impl Several<'_> {
             if plan.unit.is_some() {
                 return None;
             }
-            let (held, in_stash) = self.find_room(sight, plan.after.units)?;
+            let (held, in_stash) = self.find_room(location, plan.after.units)?;
             self.held[home].write(0, true)?;
             (plan.held, plan.displaced) = (held, Some((home, in_stash)));
         }
@@ -225,20 +225,20 @@ impl Several<'_> {
     }
 
     /// The same by its number in the extent.
-    fn hold_other(&mut self, sight: &Sight, index: u64) -> Option<usize> {
-        self.hold(sight.bucket(self.seat.segment(), index)?)
+    fn hold_other(&mut self, location: &Location, index: u64) -> Option<usize> {
+        self.hold(location.bucket(self.seat.segment(), index)?)
     }
 
     /// Finds an entry that does not lie at home, and locks the buckets where it may lie; `None`: it is not a plain string, or another thread
     /// holds one of the locks.
     #[inline(never)]
-    fn find_displaced(&mut self, sight: &Sight, key: &[u8], next: u8, stash: u8) -> Option<Option<(usize, usize)>> {
-        for (index, in_stash) in sight.others() {
+    fn find_displaced(&mut self, location: &Location, key: &[u8], next: u8, stash: u8) -> Option<Option<(usize, usize)>> {
+        for (index, in_stash) in location.others() {
             if (if in_stash { stash } else { next }) == 0 {
                 continue;
             }
-            let held = self.hold_other(sight, index)?;
-            match probe_bucket(&self.live(self.held[held].bucket), &sight.hash, key) {
+            let held = self.hold_other(location, index)?;
+            match probe_bucket(&self.live(self.held[held].bucket), &location.hash, key) {
                 BucketProbe::Here(unit) => return Some(Some((held, unit))),
                 BucketProbe::Miss(..) => {}
                 BucketProbe::Record(_) => return None,
@@ -249,13 +249,13 @@ impl Several<'_> {
 
     /// Finds and locks a bucket with room for what has none at home, as in `quick.rs`, and whether it is the stash's.
     #[inline(never)]
-    fn find_room(&mut self, sight: &Sight, units: usize) -> Option<(usize, bool)> {
-        let [(beside, _), (one, _), (other, _)] = sight.others();
-        let held = self.hold_other(sight, beside)?;
+    fn find_room(&mut self, location: &Location, units: usize) -> Option<(usize, bool)> {
+        let [(beside, _), (one, _), (other, _)] = location.others();
+        let held = self.hold_other(location, beside)?;
         if has_room(&self.live(self.held[held].bucket), units) {
             return Some((held, false));
         }
-        let stashes = [self.hold_other(sight, one)?, self.hold_other(sight, other)?];
+        let stashes = [self.hold_other(location, one)?, self.hold_other(location, other)?];
         let free = stashes.map(|held| bucket::matches(&self.live(self.held[held].bucket).tag_words(), FREE).count_ones());
         let held = stashes[(free[1] > free[0]) as usize];
         has_room(&self.live(self.held[held].bucket), units).then_some((held, true))

@@ -18,9 +18,9 @@ use crate::bucket::{self, LINE_WORDS};
 use crate::directory;
 use crate::entry::{Image, is_key};
 use crate::held::{Held, Pending, Plan, SingleKeyTxn, Spot};
+use crate::location::Location;
 use crate::lookup::{KeyTest, Live};
 use crate::quick::{BucketProbe, probe_bucket};
-use crate::sight::Sight;
 use crate::txn::Txn;
 use crate::update;
 
@@ -28,20 +28,20 @@ impl<'t> Txn<'t> {
     /// Declares the prefetched key as the only one, in the short form. Returns false, having done nothing, if that is not possible.
     #[inline]
     pub(crate) fn declare_single(&self, db: Db, key: &[u8]) -> Result<bool, Stop> {
-        let Some(sight) = self.foreseen_sight(db, key) else { return Ok(false) };
+        let Some(location) = self.foreseen_location(db, key) else { return Ok(false) };
         let segment = self.segment();
         // T3: as in `quick.rs`, the pin reaches to the bucket before it is locked.
         let may = !self.tells() && self.is_first_attempt() && self.seat.journal_len() == 0 && self.scratch.is_untouched();
-        if !may || !self.seat.covers_now() || !sight.is_current(segment) {
+        if !may || !self.seat.covers_now() || !location.is_current(segment) {
             return Ok(false);
         }
-        if !matches!(self.seat.lock_now(sight.bucket.line)?, Locked::Ours(_)) {
+        if !matches!(self.seat.lock_now(location.bucket.line)?, Locked::Ours(_)) {
             // The slow path meets the same lock and counts it.
             self.seat.forget_collision();
             return Ok(false);
         }
         self.dirty.set(true);
-        match self.look_alone(sight, key) {
+        match self.look_alone(location, key) {
             Ok(Some(unit)) => {
                 self.single.set(SingleKeyTxn { active: true, unit, ..SingleKeyTxn::default() });
                 Ok(true)
@@ -56,12 +56,12 @@ impl<'t> Txn<'t> {
 
     /// Finds the key's entry in its home, which is locked; `None` if the short form cannot handle it.
     #[inline]
-    fn look_alone(&self, sight: &Sight, key: &[u8]) -> Result<Option<Option<u8>>, Stop> {
-        let live = Live { segment: self.segment(), bucket: sight.bucket };
-        if !sight.is_current(live.segment) {
+    fn look_alone(&self, location: &Location, key: &[u8]) -> Result<Option<Option<u8>>, Stop> {
+        let live = Live { segment: self.segment(), bucket: location.bucket };
+        if !location.is_current(live.segment) {
             return Ok(None);
         }
-        let unit = match probe_bucket(&live, &sight.hash, key) {
+        let unit = match probe_bucket(&live, &location.hash, key) {
             BucketProbe::Here(unit) | BucketProbe::Record(unit) => unit,
             BucketProbe::Miss(0, 0) => return Ok(Some(None)),
             BucketProbe::Miss(..) => return Ok(None),
@@ -82,15 +82,15 @@ impl<'t> Txn<'t> {
 
     /// Where the only key belongs, if this is it.
     #[inline]
-    fn single_sight(&self, db: Db, key: &[u8]) -> Option<&'t Sight> {
-        let (seen, sight) = self.foreseen.filter(|_| self.single.get().active)?;
-        (sight.db() == db && (std::ptr::eq(seen, key) || seen == key)).then_some(sight)
+    fn single_location(&self, db: Db, key: &[u8]) -> Option<&'t Location> {
+        let (seen, location) = self.foreseen.filter(|_| self.single.get().active)?;
+        (location.db() == db && (std::ptr::eq(seen, key) || seen == key)).then_some(location)
     }
 
     /// As [`Txn::find`], of the only key; `None`: it is another one, or there is none.
     #[inline]
     pub(crate) fn find_single(&self, db: Db, key: &[u8], access: bool) -> Result<Option<Option<Found<'_>>>, Stop> {
-        let (single, Some(sight)) = (self.single.get(), self.single_sight(db, key)) else { return Ok(None) };
+        let (single, Some(location)) = (self.single.get(), self.single_location(db, key)) else { return Ok(None) };
         let image = match (single.pending, single.unit) {
             (Plan::Write, _) => self.scratch.after.borrow(),
             (Plan::Same, Some(_)) => self.scratch.before.borrow(),
@@ -99,7 +99,7 @@ impl<'t> Txn<'t> {
         let Some(found) = self.found(&image)? else { return Ok(Some(None)) };
         let Some(found) = self.if_it_exists(db, key, found, true) else { return Ok(Some(None)) };
         if let (true, Plan::Same, Some(unit)) = (access, single.pending, single.unit) {
-            self.note_access_at(sight.bucket.word_at(LINE_WORDS + unit as usize * 2), image.words[0], &found);
+            self.note_access_at(location.bucket.word_at(LINE_WORDS + unit as usize * 2), image.words[0], &found);
         }
         Ok(Some(Some(found)))
     }
@@ -107,7 +107,7 @@ impl<'t> Txn<'t> {
     /// As [`Txn::write`], for the first write to the only key. Returns false, having done nothing, in other cases.
     #[inline]
     pub(crate) fn write_single(&self, db: Db, key: &[u8], new: &New<'_>, replaces: Replaces) -> Result<bool, Stop> {
-        let (single @ SingleKeyTxn { pending: Plan::Same, .. }, Some(sight)) = (self.single.get(), self.single_sight(db, key)) else {
+        let (single @ SingleKeyTxn { pending: Plan::Same, .. }, Some(location)) = (self.single.get(), self.single_location(db, key)) else {
             return Ok(false);
         };
         if single.unit.is_none() {
@@ -115,7 +115,7 @@ impl<'t> Txn<'t> {
         }
         let before = self.scratch.before.borrow();
         let clock = self.new_clock(single.unit.map(|_| &*before));
-        *self.scratch.after.borrow_mut() = self.image(key, &sight.hash, new, clock)?;
+        *self.scratch.after.borrow_mut() = self.image(key, &location.hash, new, clock)?;
         self.single.set(SingleKeyTxn { pending: Plan::Write, whole: replaces == Replaces::Whole, ..single });
         Ok(true)
     }
@@ -123,7 +123,7 @@ impl<'t> Txn<'t> {
     /// As [`Txn::remove`], for the only key if nothing was written to it; `None` in other cases.
     #[inline]
     pub(crate) fn remove_single(&self, db: Db, key: &[u8], replaces: Replaces) -> Option<bool> {
-        let (single @ SingleKeyTxn { pending: Plan::Same, .. }, Some(_)) = (self.single.get(), self.single_sight(db, key)) else {
+        let (single @ SingleKeyTxn { pending: Plan::Same, .. }, Some(_)) = (self.single.get(), self.single_location(db, key)) else {
             return None;
         };
         if single.unit.is_none() {
@@ -146,11 +146,11 @@ impl<'t> Txn<'t> {
 
     #[cold]
     fn escalate_now(&self) -> Result<(), Stop> {
-        let (single, Some((key, sight))) = (self.single.get(), self.foreseen) else { return Ok(()) };
+        let (single, Some((key, location))) = (self.single.get(), self.foreseen) else { return Ok(()) };
         // An extent of which a bucket is locked stays; but its database may be another one by now, or none.
-        let extent = directory::walk(self.segment(), sight.root, sight.hash.position).ok_or(Stop::Retry)?;
-        let home = self.scratch.push_shadow(sight.bucket, 0);
-        self.scratch.highest.set(extent.order(sight.home));
+        let extent = directory::walk(self.segment(), location.root, location.hash.position).ok_or(Stop::Retry)?;
+        let home = self.scratch.push_shadow(location.bucket, 0);
+        self.scratch.highest.set(extent.order(location.home));
         let image = *self.scratch.before.borrow();
         let spot = single.unit.map(|unit| Spot { shadow: home, unit: unit.into(), image, hop: 0, expired: None });
         let pending = match single.pending {
@@ -158,7 +158,7 @@ impl<'t> Txn<'t> {
             Plan::Write => Some(Pending::Write(*self.scratch.after.borrow())),
             Plan::Remove => Some(Pending::Remove),
         };
-        let (db, hash, retires) = (sight.db(), sight.hash, pending.is_some().then_some(single.whole));
+        let (db, hash, retires) = (location.db(), location.hash, pending.is_some().then_some(single.whole));
         let key = self.scratch.keep_key(key);
         // While the log is on there is no only key: nothing of it is to be told.
         let held = Held { db, key, hash, extent, home, spot, pending, retires, fresh: false, passed: false, untold: 0 };
@@ -170,7 +170,7 @@ impl<'t> Txn<'t> {
     /// As [`Txn::commit`], if the only key is all that the transaction touches. Returns false if the slow path must commit.
     #[inline]
     pub(crate) fn commit_single(&self) -> Result<bool, Stop> {
-        let (single, Some((key, sight))) = (self.single.get(), self.foreseen) else { return Ok(false) };
+        let (single, Some((key, location))) = (self.single.get(), self.foreseen) else { return Ok(false) };
         if !single.active {
             return Ok(false);
         }
@@ -181,7 +181,7 @@ impl<'t> Txn<'t> {
                 true
             }
             Plan::Same => false,
-            Plan::Write | Plan::Remove => self.publish_single(single, key, sight)?,
+            Plan::Write | Plan::Remove => self.publish_single(single, key, location)?,
         };
         if done {
             self.dirty.set(false);
@@ -193,8 +193,8 @@ impl<'t> Txn<'t> {
 
     /// Notes the entry's new words and commits. Returns false, having done nothing, if more than the entry would have to change.
     #[inline]
-    fn publish_single(&self, single: SingleKeyTxn, key: &[u8], sight: &Sight) -> Result<bool, Stop> {
-        let live = Live { segment: self.segment(), bucket: sight.bucket };
+    fn publish_single(&self, single: SingleKeyTxn, key: &[u8], location: &Location) -> Result<bool, Stop> {
+        let live = Live { segment: self.segment(), bucket: location.bucket };
         let (before, after) = (self.scratch.before.borrow(), self.scratch.after.borrow());
         let before = single.unit.map(|unit| (usize::from(unit), &*before));
         let after = if single.pending == Plan::Write { Some(&*after) } else { None };
@@ -202,23 +202,23 @@ impl<'t> Txn<'t> {
             return Ok(false);
         }
         let bound_ms = after.map_or(Ok(None), |image| self.bound_of(image))?;
-        if !bound_ms.is_none_or(|bound_ms| update::lower_bounds(live.segment, sight, bound_ms)) {
+        if !bound_ms.is_none_or(|bound_ms| update::lower_bounds(live.segment, location, bound_ms)) {
             return Ok(false);
         }
-        self.seat.enter_commit(bit_of(sight.db()), false);
-        if !sight.is_current(live.segment) {
+        self.seat.enter_commit(bit_of(location.db()), false);
+        if !location.is_current(live.segment) {
             self.seat.leave_commit();
             return Ok(false);
         }
         if let Some((_, image)) = before {
             self.retire_record(image, single.whole, key.len())?;
         }
-        if !update::publish(&self.seat, sight, key, (before, after), self.scratch.olds.get())? {
+        if !update::publish(&self.seat, location, key, (before, after), self.scratch.olds.get())? {
             // The log was turned on meanwhile.
             return Err(Stop::Retry);
         }
         self.seat.leave_commit();
-        if sight.db() != SYSTEM {
+        if location.db() != SYSTEM {
             self.count(Counter::Changes, 1);
         }
         Ok(true)

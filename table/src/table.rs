@@ -17,12 +17,12 @@ use crate::compact_pass::Pass;
 use crate::directory::{self, Slot, database, map_at};
 use crate::entry;
 use crate::hash::FREE;
+use crate::location::Location;
 use crate::lookup;
 use crate::oom_window::OomRetry;
 use crate::raw;
 use crate::room_makers::RoomMakers;
 use crate::scratch::Loan;
-use crate::sight::Sight;
 use crate::txn::Txn;
 
 /// A process's handle on the table of a segment; shared by its threads.
@@ -165,25 +165,25 @@ impl Table {
     }
 
     /// Brings near what a call for each of these keys will look at, all keys' misses at once: first the header lines, then the
-    /// entries whose tags match, then the records that these name. A hint: nothing is locked, nothing is believed. Adds to `sights`,
+    /// entries whose tags match, then the records that these name. A hint: nothing is locked, nothing is believed. Adds to `locations`,
     /// for each key, where it belongs.
-    pub fn prefetch<'k>(&self, keys: impl IntoIterator<Item = (Db, &'k [u8])>, sights: &mut Vec<Option<Sight>>) {
+    pub fn prefetch<'k>(&self, keys: impl IntoIterator<Item = (Db, &'k [u8])>, locations: &mut Vec<Option<Location>>) {
         let segment = &*self.segment;
-        let first = sights.len();
-        sights.extend(keys.into_iter().map(|(db, key)| {
-            let sight = Sight::of(segment, db, key);
-            if let Some(sight) = &sight {
-                segment.prefetch(sight.bucket.line);
+        let first = locations.len();
+        locations.extend(keys.into_iter().map(|(db, key)| {
+            let location = Location::of(segment, db, key);
+            if let Some(location) = &location {
+                segment.prefetch(location.bucket.line);
             }
-            sight
+            location
         }));
-        let sights = &sights[first..];
-        if sights.len() < 2 {
+        let locations = &locations[first..];
+        if locations.len() < 2 {
             return;
         }
-        for sights in sights.chunks(PREFETCH_KEYS) {
+        for locations in locations.chunks(PREFETCH_KEYS) {
             let mut entries: SmallVec<[u64; PREFETCH_KEYS]> = SmallVec::new();
-            for sight @ Sight { bucket, hash, .. } in sights.iter().flatten() {
+            for location @ Location { bucket, hash, .. } in locations.iter().flatten() {
                 let found = raw::units_tagged(segment.lens(), bucket.line, hash.tag);
                 if found != 0 {
                     let entry = bucket.word_at(LINE_WORDS + found.trailing_zeros() as usize * 2);
@@ -191,7 +191,7 @@ impl Table {
                     segment.prefetch(entry + 32);
                     entries.push(entry);
                 } else {
-                    prefetch_elsewhere(segment, sight);
+                    prefetch_elsewhere(segment, location);
                 }
             }
             for entry in entries {
@@ -435,17 +435,17 @@ impl Table {
 
 /// Brings near what a key that does not lie at home may need: the units where a new entry would go, the lines of the other buckets where
 /// an old one may lie or a new one must go.
-fn prefetch_elsewhere(segment: &Segment, sight: &Sight) {
-    let free = raw::units_tagged(segment.lens(), sight.bucket.line, FREE);
+fn prefetch_elsewhere(segment: &Segment, location: &Location) {
+    let free = raw::units_tagged(segment.lens(), location.bucket.line, FREE);
     if free != 0 {
-        let place = sight.bucket.word_at(LINE_WORDS + free.trailing_zeros() as usize * 2);
+        let place = location.bucket.word_at(LINE_WORDS + free.trailing_zeros() as usize * 2);
         segment.prefetch(place);
         segment.prefetch(place + 32);
     }
-    let (next, stash) = bucket::displaced(segment.load(sight.bucket.word_at(7)));
-    for (index, in_stash) in sight.others() {
+    let (next, stash) = bucket::displaced(segment.load(location.bucket.word_at(7)));
+    for (index, in_stash) in location.others() {
         if free == 0 || (if in_stash { stash } else { next }) > 0 {
-            segment.prefetch(sight.bucket(segment, index).map_or(0, |bucket| bucket.line));
+            segment.prefetch(location.bucket(segment, index).map_or(0, |bucket| bucket.line));
         }
     }
 }

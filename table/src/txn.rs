@@ -30,12 +30,12 @@ use crate::directory::{self, Extent, MAP_LOCK};
 use crate::entry::{self, Image, is_key};
 use crate::hash::{Hash, hash};
 use crate::held::{Deficit, Held, Met, Pending, SingleKeyTxn, Spot};
+use crate::location::Location;
 use crate::lookup::{self, KeyTest};
 use crate::record::{self, Record};
 use crate::recording::Changed;
 use crate::scratch::Loan;
 use crate::shadow::Editing;
-use crate::sight::Sight;
 use crate::table::Table;
 use crate::telling::{MERGED_BY_WRITERS, Telling};
 use crate::{clock, extras, raw};
@@ -66,7 +66,7 @@ pub struct Txn<'t> {
     until: Cell<Option<Instant>>,
     pub(crate) origin: Cell<u64>,
     /// Where a key that the call is about to ask for belongs.
-    pub(crate) foreseen: Option<(&'t [u8], &'t Sight)>,
+    pub(crate) foreseen: Option<(&'t [u8], &'t Location)>,
     pub(crate) single: Cell<SingleKeyTxn>,
     /// A key was found by the fast path, which leaves no marks.
     unmarked: Cell<bool>,
@@ -152,8 +152,8 @@ impl<'t> Txn<'t> {
 
     /// Gives the transaction the prefetched place of a key. A reader's first look for the same slice of bytes then takes the fast path.
     #[inline]
-    pub fn foresee(&mut self, key: &'t [u8], sight: &'t Sight) {
-        self.foreseen = Some((key, sight));
+    pub fn foresee(&mut self, key: &'t [u8], location: &'t Location) {
+        self.foreseen = Some((key, location));
     }
 
     #[inline]
@@ -213,8 +213,8 @@ impl<'t> Txn<'t> {
 
     /// Where a key belongs, if that was foreseen.
     #[inline]
-    pub(crate) fn foreseen_sight(&self, db: Db, key: &[u8]) -> Option<&'t Sight> {
-        self.foreseen.filter(|(seen, sight)| std::ptr::eq(*seen, key) && sight.db() == db).map(|(_, sight)| sight)
+    pub(crate) fn foreseen_location(&self, db: Db, key: &[u8]) -> Option<&'t Location> {
+        self.foreseen.filter(|(seen, location)| std::ptr::eq(*seen, key) && location.db() == db).map(|(_, location)| location)
     }
 
     pub(crate) fn locks(&self) -> bool {
@@ -310,8 +310,8 @@ impl<'t> Txn<'t> {
     fn look_up(&self, db: Db, key: &[u8]) -> Result<Option<Met<'_>>, Stop> {
         self.lookups.set(self.lookups.get() + 1);
         let first = self.lookups.get() + self.attempts.get() == 1;
-        if let Some((seen, sight)) = self.foreseen.filter(|(seen, sight)| first && std::ptr::eq(*seen, key) && sight.db() == db)
-            && let Some(met) = self.find_sighted(sight, seen)?
+        if let Some((seen, location)) = self.foreseen.filter(|(seen, location)| first && std::ptr::eq(*seen, key) && location.db() == db)
+            && let Some(met) = self.find_located(location, seen)?
         {
             self.unmarked.set(true);
             return Ok(met);

@@ -40,12 +40,12 @@ use crate::directory::{self, Bucket, database};
 use crate::entry::{self, Image, Inline, UNIT_BYTES, has_expiry, has_inner_expiry, is_key};
 use crate::hash::FREE;
 use crate::interest::is_told;
+use crate::location::Location;
 use crate::lookup::Live;
 use crate::plain::BUSY;
 use crate::quick::{BucketProbe, CLOCK_LAG_MS, PinGuard, has_room, note_words, probe_bucket, put, tags_of};
 use crate::record::{self, Key, Record};
 use crate::recording::{self, Changed};
-use crate::sight::Sight;
 use crate::table::Table;
 use crate::{clock, raw};
 
@@ -100,17 +100,17 @@ impl<'v, 'n> From<Removed<'v, 'n>> for Mutation<'v, 'n> {
 impl Table {
     /// Gives a key a string, as [`Table::quick_edit`] does, one that may take a record, too. `calls` is added to the count of calls.
     #[inline(always)]
-    pub fn quick_set(&self, sight: &Sight, key: &[u8], value: &[u8], now_ms: u64, calls: u64) -> Option<()> {
+    pub fn quick_set(&self, location: &Location, key: &[u8], value: &[u8], now_ms: u64, calls: u64) -> Option<()> {
         let is_short = entry::inline_bytes(key.len(), value.len(), false, false) <= entry::INLINE_MAX;
-        let edited = if is_short { self.edit_plain(sight, key, now_ms, calls, |_| Some((value, ()))) } else { None };
-        edited.or_else(|| self.quick_set_until(sight, key, value, None, (now_ms, calls)))
+        let edited = if is_short { self.edit_plain(location, key, now_ms, calls, |_| Some((value, ()))) } else { None };
+        edited.or_else(|| self.quick_set_until(location, key, value, None, (now_ms, calls)))
     }
 
     /// The same with an expiry in milliseconds since the Unix epoch, which lies in the future, or none; `calls` comes with the time.
     #[inline(never)]
     pub fn quick_set_until(
         &self,
-        sight: &Sight,
+        location: &Location,
         key: &[u8],
         value: &[u8],
         expiry_ms: Option<u64>,
@@ -120,7 +120,7 @@ impl Table {
         if value.len() > PACKED_MAX || is_told(self.segment(), listeners(Some(Kind::String))) {
             return None;
         }
-        self.update_counted(sight, key, Some(Kind::String), (now_ms, calls), |_| Some((Mutation::String(value, expiry_ms), ())))
+        self.update_counted(location, key, Some(Kind::String), (now_ms, calls), |_| Some((Mutation::String(value, expiry_ms), ())))
     }
 
     /// Changes a packed value of `kind`, or of any kind: `change` gets the old state (nothing if there is no such key) and returns the mutation and a
@@ -128,13 +128,13 @@ impl Table {
     #[inline]
     pub fn update<'n, R>(
         &self,
-        sight: &Sight,
+        location: &Location,
         key: &[u8],
         kind: impl Into<Option<Kind>>,
         now_ms: u64,
         change: impl for<'v> FnOnce(Option<Old<'v>>) -> Option<(Mutation<'v, 'n>, R)>,
     ) -> Option<R> {
-        self.update_counted(sight, key, kind.into(), (now_ms, 1), change)
+        self.update_counted(location, key, kind.into(), (now_ms, 1), change)
     }
 
     /// Gives a key a short string, made by `edit` from the one it has (nothing if there is no such key), which keeps expiry and flags. `edit` returns the
@@ -143,13 +143,13 @@ impl Table {
     #[inline]
     pub fn quick_edit<'n, R>(
         &self,
-        sight: &Sight,
+        location: &Location,
         key: &[u8],
         now_ms: u64,
         calls: u64,
         edit: impl FnOnce(Option<&[u8]>) -> (Option<&'n [u8]>, R),
     ) -> Option<R> {
-        self.update_counted(sight, key, Some(Kind::String), (now_ms, calls), |old| {
+        self.update_counted(location, key, Some(Kind::String), (now_ms, calls), |old| {
             let (value, answer) = edit(old.map(|old| old.value));
             let mutation = value.map_or(Mutation::Same, |added| Mutation::Text { kept: &[], added, form: Form::Plain });
             Some((mutation, answer))
@@ -159,15 +159,15 @@ impl Table {
     #[inline]
     fn update_counted<'n, R>(
         &self,
-        sight: &Sight,
+        location: &Location,
         key: &[u8],
         kind: Option<Kind>,
         (now_ms, calls): (u64, u64),
         change: impl for<'v> FnOnce(Option<Old<'v>>) -> Option<(Mutation<'v, 'n>, R)>,
     ) -> Option<R> {
         let work = |seat: &Seat| {
-            let guard = PinGuard::begin(seat, sight.db)?;
-            KeyUpdate { table: self, seat: guard.seat, sight, key, kind, calls }.run(now_ms, change)
+            let guard = PinGuard::begin(seat, location.db)?;
+            KeyUpdate { table: self, seat: guard.seat, location, key, kind, calls }.run(now_ms, change)
         };
         self.segment().with_seat(work).ok()?
     }
@@ -207,7 +207,7 @@ impl Seen {
 struct KeyUpdate<'e> {
     table: &'e Table,
     seat: &'e Seat,
-    sight: &'e Sight,
+    location: &'e Location,
     key: &'e [u8],
     /// The kind that the value must have, if that matters.
     kind: Option<Kind>,
@@ -218,11 +218,11 @@ struct KeyUpdate<'e> {
 impl<'e> KeyUpdate<'e> {
     #[inline]
     fn run<'n, R>(&self, now_ms: u64, change: impl for<'v> FnOnce(Option<Old<'v>>) -> Option<(Mutation<'v, 'n>, R)>) -> Option<R> {
-        let (seat, sight) = (self.seat, self.sight);
+        let (seat, location) = (self.seat, self.location);
         let segment = &**seat.segment();
         let mut before = Image::EMPTY;
         let seen = self.look(&mut before)?;
-        let (unit, bucket) = (seen.unit, seen.displaced.map_or(sight.bucket, |displaced| displaced.bucket));
+        let (unit, bucket) = (seen.unit, seen.displaced.map_or(location.bucket, |displaced| displaced.bucket));
         let mut extras = Extras::default();
         let old = if unit.is_some() { Some(self.value_of(&before, now_ms, &mut extras)?) } else { None };
         if before.is_reference() {
@@ -233,7 +233,7 @@ impl<'e> KeyUpdate<'e> {
             return None;
         }
         // Under the lock: see `Table::interest`.
-        if !sight.is_current(segment) || is_told(segment, listeners(self.kind)) {
+        if !location.is_current(segment) || is_told(segment, listeners(self.kind)) {
             return None;
         }
         let (mutation, answer) = change(old)?;
@@ -258,7 +258,7 @@ impl<'e> KeyUpdate<'e> {
             }
         };
         let before = unit.map(|unit| (unit, &before));
-        if expiry_ms.is_some_and(|expiry_ms| !lower_bounds(segment, sight, expiry_ms)) {
+        if expiry_ms.is_some_and(|expiry_ms| !lower_bounds(segment, location, expiry_ms)) {
             return None;
         }
         if let (Some((unit, old)), Some(new)) = (before, after)
@@ -281,7 +281,7 @@ impl<'e> KeyUpdate<'e> {
             olds = 1;
         }
         match seen.displaced {
-            None => publish(seat, sight, self.key, (before, after), olds).ok()?.then_some(())?,
+            None => publish(seat, location, self.key, (before, after), olds).ok()?.then_some(())?,
             Some(displaced) => self.publish_displaced(displaced, (before, after), olds)?,
         }
         self.count();
@@ -333,16 +333,16 @@ impl<'e> KeyUpdate<'e> {
     /// Looks for the key's entry without a lock.
     #[inline(always)]
     fn look(&self, before: &mut Image) -> Option<Seen> {
-        let (seat, sight) = (self.seat, self.sight);
+        let (seat, location) = (self.seat, self.location);
         let segment = &**seat.segment();
-        segment.prefetch_to_write(sight.bucket.line);
-        let word = segment.observe(sight.bucket.line);
+        segment.prefetch_to_write(location.bucket.line);
+        let word = segment.observe(location.bucket.line);
         if word & BUSY != 0 {
             return None;
         }
         let mut seen = Seen { word, unit: None, displaced: None };
-        let mut live = Live { segment, bucket: sight.bucket };
-        match probe_bucket(&live, &sight.hash, self.key) {
+        let mut live = Live { segment, bucket: location.bucket };
+        match probe_bucket(&live, &location.hash, self.key) {
             BucketProbe::Here(unit) | BucketProbe::Record(unit) => seen.unit = Some(unit),
             BucketProbe::Miss(0, 0) => {}
             BucketProbe::Miss(next, stash) => {
@@ -357,7 +357,7 @@ impl<'e> KeyUpdate<'e> {
         // T3: as in `quick.rs`, the pin reaches to the bucket before it is locked, and to the record.
         segment.acquire_fence();
         let is_whole = seen.displaced.is_none_or(|displaced| segment.load(displaced.bucket.line) == displaced.word);
-        if !seat.covers_now() || segment.load(sight.bucket.line) != word || !is_whole || !sight.is_current(segment) {
+        if !seat.covers_now() || segment.load(location.bucket.line) != word || !is_whole || !location.is_current(segment) {
             return None;
         }
         Some(seen)
@@ -369,16 +369,16 @@ impl<'e> KeyUpdate<'e> {
     #[inline(never)]
     fn find_displaced(&self, next: u8, stash: u8) -> Option<Option<(usize, Displaced)>> {
         let segment = &**self.seat.segment();
-        for (index, in_stash) in self.sight.others() {
+        for (index, in_stash) in self.location.others() {
             if (if in_stash { stash } else { next }) == 0 {
                 continue;
             }
-            let bucket = self.sight.bucket(segment, index)?;
+            let bucket = self.location.bucket(segment, index)?;
             let word = segment.observe(bucket.line);
             if word & BUSY != 0 {
                 return None;
             }
-            match probe_bucket(&Live { segment, bucket }, &self.sight.hash, self.key) {
+            match probe_bucket(&Live { segment, bucket }, &self.location.hash, self.key) {
                 BucketProbe::Here(unit) | BucketProbe::Record(unit) => return Some(Some((unit, Displaced { bucket, word, in_stash }))),
                 BucketProbe::Miss(..) => {}
             }
@@ -395,7 +395,7 @@ impl<'e> KeyUpdate<'e> {
     fn lock(&self, seen: &Seen) -> bool {
         let seat = self.seat;
         let displaced = |Displaced { bucket, word, .. }: Displaced| seat.lock_as_seen(1, bucket.line, word);
-        let locked = seat.lock_as_seen(0, self.sight.bucket.line, seen.word) && seen.displaced.is_none_or(displaced);
+        let locked = seat.lock_as_seen(0, self.location.bucket.line, seen.word) && seen.displaced.is_none_or(displaced);
         if !locked {
             // The slow path meets the same lock, and counts it.
             seat.forget_collision();
@@ -407,14 +407,14 @@ impl<'e> KeyUpdate<'e> {
     #[cold]
     #[inline(never)]
     fn publish_displaced(&self, Displaced { bucket, in_stash, .. }: Displaced, turn: Turn<'_>, olds: u64) -> Option<()> {
-        let (seat, sight) = (self.seat, self.sight);
+        let (seat, location) = (self.seat, self.location);
         let live = Live { segment: seat.segment(), bucket };
         let (before, after) = (turn.0.map(|(_, image)| image), turn.1);
         let mut notes = seat.stage();
         notes.cover(1, bucket.line);
-        note_turn(&mut notes, &live, sight.hash.tag, turn).ok()?;
+        note_turn(&mut notes, &live, location.hash.tag, turn).ok()?;
         if after.is_none() {
-            let home = Live { segment: seat.segment(), bucket: sight.bucket };
+            let home = Live { segment: seat.segment(), bucket: location.bucket };
             notes.cover(0, home.bucket.line);
             notes.word(home.bucket.word_at(7), bucket::with_displaced(home.word(7), in_stash, -1));
         }
@@ -425,21 +425,21 @@ impl<'e> KeyUpdate<'e> {
     #[cold]
     #[inline(never)]
     fn insert_displaced(&self, image: &Image) -> Option<()> {
-        let (seat, sight) = (self.seat, self.sight);
+        let (seat, location) = (self.seat, self.location);
         let ((bucket, item), in_stash) = self.find_room(image.units)?;
-        let home = Live { segment: seat.segment(), bucket: sight.bucket };
+        let home = Live { segment: seat.segment(), bucket: location.bucket };
         let mut notes = seat.stage();
         notes.cover(0, home.bucket.line);
         notes.word(home.bucket.word_at(7), bucket::with_displaced(home.word(7), in_stash, 1));
         notes.cover(item, bucket.line);
-        put(&mut notes, &Live { segment: seat.segment(), bucket }, sight.hash.tag, image, &[0; 7])?;
+        put(&mut notes, &Live { segment: seat.segment(), bucket }, location.hash.tag, image, &[0; 7])?;
         self.publish_notes(notes, None, Some(image), 0)
     }
 
     fn publish_notes(&self, mut notes: StagedJournal<'_>, before: Option<&Image>, after: Option<&Image>, olds: u64) -> Option<()> {
-        let (seat, sight) = (self.seat, self.sight);
-        note_tallies(&mut notes, seat, sight, before, after);
-        let change = Changed { root: sight.root, hash: &sight.hash, key: self.key, before, after };
+        let (seat, location) = (self.seat, self.location);
+        note_tallies(&mut notes, seat, location, before, after);
+        let change = Changed { root: location.root, hash: &location.hash, key: self.key, before, after };
         if !recording::before_commit(seat, |record| record(change)) {
             return None;
         }
@@ -449,7 +449,7 @@ impl<'e> KeyUpdate<'e> {
     /// Finds and locks a bucket with room for what has none at home, as `Txn::put_in` does, and whether it is the stash's.
     fn find_room(&self, units: usize) -> Option<((Bucket, u64), bool)> {
         let live = |bucket: Bucket| Live { segment: self.seat.segment(), bucket };
-        let [(beside, _), (one, _), (other, _)] = self.sight.others();
+        let [(beside, _), (one, _), (other, _)] = self.location.others();
         let held = self.hold(beside)?;
         if has_room(&live(held.0), units) {
             return Some((held, false));
@@ -462,7 +462,7 @@ impl<'e> KeyUpdate<'e> {
 
     /// Bucket `index`, locked by this update, and the LOCK item that did it; `None` if another thread has it.
     fn hold(&self, index: u64) -> Option<(Bucket, u64)> {
-        let (seat, bucket) = (self.seat, self.sight.bucket(self.seat.segment(), index)?);
+        let (seat, bucket) = (self.seat, self.location.bucket(self.seat.segment(), index)?);
         let len = seat.journal_len();
         // The smallest extents name one bucket twice.
         if let Some(item) = (0..len).find(|item| matches!(seat.item(*item), Some((Tag::Lock, offset, _)) if offset == bucket.line)) {
@@ -474,8 +474,8 @@ impl<'e> KeyUpdate<'e> {
     /// One entry in the place of another of as many units, which counts as the same in every tally: mostly.
     #[inline]
     fn replace(&self, covered: Covered, old: &Image, new: &Image) -> Option<()> {
-        let (seat, sight) = (self.seat, self.sight);
-        let change = Changed { root: sight.root, hash: &sight.hash, key: self.key, before: Some(old), after: Some(new) };
+        let (seat, location) = (self.seat, self.location);
+        let change = Changed { root: location.root, hash: &location.hash, key: self.key, before: Some(old), after: Some(new) };
         if !recording::before_commit(seat, |record| record(change)) {
             return None;
         }
@@ -571,7 +571,7 @@ impl<'e> KeyUpdate<'e> {
             return Some(());
         }
         let node = self.make_record(NodeKind::Plain, &[u8::try_from(key.len()).ok()?], length, write)?;
-        *image = entry::with_reference(first, kind as u8, (false, false), self.sight.hash.extra, node);
+        *image = entry::with_reference(first, kind as u8, (false, false), self.location.hash.extra, node);
         Some(())
     }
 
@@ -597,7 +597,7 @@ impl<'e> KeyUpdate<'e> {
         }
         let head = record::Head::of(key, &New { expiry_ms, flags, raw, text, ..New::of(kind, Value::Packed(&[])) })?;
         let node = self.make_record(head.kind(), head.bytes(), length, write)?;
-        *image = entry::with_reference(first, kind as u8, (expiry_ms.is_some(), false), self.sight.hash.extra, node);
+        *image = entry::with_reference(first, kind as u8, (expiry_ms.is_some(), false), self.location.hash.extra, node);
         Some(expiry_ms)
     }
 
@@ -654,10 +654,10 @@ impl Extras {
 }
 
 /// Lowers the earliest expiry of extent and database, as `Txn::lower_bounds`; returns false if the number names another database by now.
-pub(crate) fn lower_bounds(segment: &Segment, sight: &Sight, expiry_ms: u64) -> bool {
-    segment.lower(sight.extent() + directory::extent::EXPIRY_MIN, expiry_ms);
-    let node = segment.observe(directory::map_at(sight.db()));
-    let is_its = segment.check(node, 64) && segment.load(node + database::DIRECTORY) == directory::directory_of(sight.root);
+pub(crate) fn lower_bounds(segment: &Segment, location: &Location, expiry_ms: u64) -> bool {
+    segment.lower(location.extent() + directory::extent::EXPIRY_MIN, expiry_ms);
+    let node = segment.observe(directory::map_at(location.db()));
+    let is_its = segment.check(node, 64) && segment.load(node + database::DIRECTORY) == directory::directory_of(location.root);
     if is_its {
         segment.lower(node + database::EXPIRY_MIN, expiry_ms);
     }
@@ -680,13 +680,13 @@ pub(crate) fn fits(live: &Live<'_>, before: Option<(usize, &Image)>, after: Opti
 /// # Errors
 /// [`Fault::Full`], [`Fault::Damaged`]: nothing has happened then.
 #[inline]
-pub(crate) fn publish(seat: &Seat, sight: &Sight, key: &[u8], (before, after): Turn<'_>, olds: u64) -> Result<bool, Fault> {
-    let live = Live { segment: seat.segment(), bucket: sight.bucket };
+pub(crate) fn publish(seat: &Seat, location: &Location, key: &[u8], (before, after): Turn<'_>, olds: u64) -> Result<bool, Fault> {
+    let live = Live { segment: seat.segment(), bucket: location.bucket };
     let mut notes = seat.stage();
-    notes.cover(0, sight.bucket.line);
-    note_turn(&mut notes, &live, sight.hash.tag, (before, after))?;
-    note_tallies(&mut notes, seat, sight, before.map(|(_, image)| image), after);
-    let change = Changed { root: sight.root, hash: &sight.hash, key, before: before.map(|(_, image)| image), after };
+    notes.cover(0, location.bucket.line);
+    note_turn(&mut notes, &live, location.hash.tag, (before, after))?;
+    note_tallies(&mut notes, seat, location, before.map(|(_, image)| image), after);
+    let change = Changed { root: location.root, hash: &location.hash, key, before: before.map(|(_, image)| image), after };
     if !recording::before_commit(seat, |record| record(change)) {
         return Ok(false);
     }
@@ -695,24 +695,24 @@ pub(crate) fn publish(seat: &Seat, sight: &Sight, key: &[u8], (before, after): T
 
 /// Notes what becomes of the numbers of keys, of keys with an expiry, and of keys with fields that have one.
 #[inline(always)]
-fn note_tallies(notes: &mut StagedJournal<'_>, seat: &Seat, sight: &Sight, before: Option<&Image>, after: Option<&Image>) {
+fn note_tallies(notes: &mut StagedJournal<'_>, seat: &Seat, location: &Location, before: Option<&Image>, after: Option<&Image>) {
     let may_expire = |image: Option<&Image>| image.is_some_and(Image::may_expire);
     if may_expire(before) || may_expire(after) {
-        return note_all_tallies(notes, seat, sight, before, after);
+        return note_all_tallies(notes, seat, location, before, after);
     }
     let by = i64::from(after.is_some()) - i64::from(before.is_some());
     if by != 0 {
-        let tally = at::TALLIES + directory::tally_of(sight.root) * at::TALLY_BYTES;
+        let tally = at::TALLIES + directory::tally_of(location.root) * at::TALLY_BYTES;
         notes.cover_own();
         notes.word(seat.segment().seat_at(seat.index()) + tally, seat.get(tally).wrapping_add_signed(by));
     }
 }
 
 #[inline(never)]
-fn note_all_tallies(notes: &mut StagedJournal<'_>, seat: &Seat, sight: &Sight, before: Option<&Image>, after: Option<&Image>) {
+fn note_all_tallies(notes: &mut StagedJournal<'_>, seat: &Seat, location: &Location, before: Option<&Image>, after: Option<&Image>) {
     let count = |image: Option<&Image>, test: fn(&Image) -> bool| i64::from(image.is_some_and(test));
     let counts = [is_key, has_expiry, has_inner_expiry].map(|test| count(after, test) - count(before, test));
-    let tally = at::TALLIES + directory::tally_of(sight.root) * at::TALLY_BYTES;
+    let tally = at::TALLIES + directory::tally_of(location.root) * at::TALLY_BYTES;
     notes.cover_own();
     for (by, at) in counts.into_iter().zip((tally..).step_by(8)).filter(|(by, _)| *by != 0) {
         notes.word(seat.segment().seat_at(seat.index()) + at, seat.get(at).wrapping_add_signed(by));

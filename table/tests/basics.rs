@@ -152,10 +152,10 @@ fn the_short_way_writes_every_byte() {
         for length in 0..=40 {
             let (key, value) = (format!("{byte}:{length}").into_bytes(), vec![byte; length]);
             for _ in 0..2 {
-                let sight = place.table.sight(0, &key).expect("the database has keys");
-                if place.table.quick_edit(&sight, &key, now_ms, 0, |_| (Some(&value[..]), ())).is_some() {
+                let location = place.table.location(0, &key).expect("the database has keys");
+                if place.table.quick_edit(&location, &key, now_ms, 0, |_| (Some(&value[..]), ())).is_some() {
                     assert_eq!(place.get(0, &key), Some(value.clone()));
-                    let same = place.table.quick_get(&sight, &key, now_ms, |found| found == Some(&value[..]));
+                    let same = place.table.quick_get(&location, &key, now_ms, |found| found == Some(&value[..]));
                     assert_ne!(same, Some(false));
                 }
             }
@@ -206,9 +206,9 @@ fn the_shortest_way_leads_to_displaced_entries_too() {
         assert!(place.table.write_plain(0, hash, &key, &value), "key {number}");
         assert_eq!(place.table.read_plain(0, hash, &key, <[u8]>::to_vec), Some(value.to_vec()));
         assert_eq!(place.get(0, &key), Some(value.to_vec()));
-        let sight = place.table.sight(0, &key).expect("the database has keys");
+        let location = place.table.location(0, &key).expect("the database has keys");
         let edited =
-            place.table.edit_plain(&sight, &key, polder_base::time::now_ms(), 1, |old| (old == value).then_some((&[2; 15][..], ())));
+            place.table.edit_plain(&location, &key, polder_base::time::now_ms(), 1, |old| (old == value).then_some((&[2; 15][..], ())));
         assert_eq!((edited, place.get(0, &key)), (Some(()), Some(vec![2; 15])), "key {number}");
         *displaced.entry(place.table.inspect(0, &key).expect("readable").expect("there").displacement).or_insert(0) += 1;
     }
@@ -243,10 +243,10 @@ fn a_database_may_be_filled_anew_by_one_transaction_however_large() {
 }
 
 #[test]
-fn an_old_sight_is_right_or_of_no_use() {
+fn an_old_location_is_right_or_of_no_use() {
     let place = Place::new();
     let name = |number: u32| format!("key:{number}").into_bytes();
-    let mut sights = Vec::new();
+    let mut locations = Vec::new();
     let mut used = [0u32; 2];
     for round in 0..60u32 {
         // Addresses of directories, extents and pieces come back again and again, in databases of other sizes.
@@ -254,15 +254,15 @@ fn an_old_sight_is_right_or_of_no_use() {
         for number in 0..keys {
             place.set(0, &name(number), &round.to_le_bytes(), None);
             if number % 97 == 0 {
-                sights.extend((0..8).filter_map(|far| Some((name(far * 31), place.table.sight(0, &name(far * 31))?))));
+                locations.extend((0..8).filter_map(|far| Some((name(far * 31), place.table.location(0, &name(far * 31))?))));
             }
         }
-        for (key, sight) in &sights {
+        for (key, location) in &locations {
             let there = place.get(0, key);
-            let seen = place.table.quick_get(sight, key, 1, |found| found.map(<[u8]>::to_vec));
+            let seen = place.table.quick_get(location, key, 1, |found| found.map(<[u8]>::to_vec));
             assert!(seen.is_none_or(|seen| seen == there), "round {round}");
             let value = [round.to_le_bytes(), [7; 4]].concat();
-            let written = place.table.quick_edit(sight, key, 1, 0, |old| {
+            let written = place.table.quick_edit(location, key, 1, 0, |old| {
                 assert_eq!(old, there.as_deref(), "round {round}");
                 (Some(&value[..]), ())
             });
@@ -373,8 +373,8 @@ fn values_change_their_size_by_the_short_way_and_nothing_else_does() {
     for _ in 0..60_000 {
         let (number, value) = (draw.below(3_000), vec![draw.below(256) as u8; draw.below(44) as usize]);
         let key = key(number);
-        let sight = place.table.sight(0, &key).expect("the database has keys");
-        if place.table.quick_edit(&sight, &key, polder_base::time::now_ms(), 1, |_| (Some(&value), ())).is_some() {
+        let location = place.table.location(0, &key).expect("the database has keys");
+        if place.table.quick_edit(&location, &key, polder_base::time::now_ms(), 1, |_| (Some(&value), ())).is_some() {
             quick += 1;
             model[number as usize] = value;
         }
@@ -394,9 +394,9 @@ fn several_keys_get_their_values_by_the_short_way_or_none_does() {
         let pairs: Vec<(Vec<u8>, Vec<u8>)> = (0..1 + draw.below(12))
             .map(|_| (format!("key:{}", draw.below(400)).into_bytes(), vec![draw.below(256) as u8; draw.below(44) as usize]))
             .collect();
-        let sight = place.table.sight(0, &pairs[0].0).expect("the database has keys");
+        let location = place.table.location(0, &pairs[0].0).expect("the database has keys");
         let words: Vec<&[u8]> = pairs.iter().flat_map(|(key, value)| [&key[..], value]).collect();
-        if place.table.quick_set_all(&sight, &words, polder_base::time::now_ms()) {
+        if place.table.quick_set_all(&location, &words, polder_base::time::now_ms()) {
             quick += 1;
         } else {
             // Only the slow path makes the table grow.
@@ -419,9 +419,9 @@ fn several_keys_are_written_by_the_short_way_wherever_they_lie() {
     for _ in 0..20_000 {
         let pairs: Vec<(Vec<u8>, Vec<u8>)> =
             (0..10).map(|_| (format!("key:{}", draw.below(50_000)).into_bytes(), vec![draw.below(256) as u8; 16])).collect();
-        let sight = place.table.sight(0, &pairs[0].0).expect("the database has keys");
+        let location = place.table.location(0, &pairs[0].0).expect("the database has keys");
         let words: Vec<&[u8]> = pairs.iter().flat_map(|(key, value)| [&key[..], value]).collect();
-        if place.table.quick_set_all(&sight, &words, polder_base::time::now_ms()) {
+        if place.table.quick_set_all(&location, &words, polder_base::time::now_ms()) {
             quick += 1;
             let is_displaced = |key: &[u8]| place.table.inspect(0, key).expect("readable").expect("there").displacement != "home";
             displaced += pairs.iter().filter(|(key, _)| is_displaced(key)).count();
@@ -443,9 +443,9 @@ fn of_a_key_that_comes_several_times_the_last_value_counts_by_the_short_way_too(
         // Lengths that take two units all.
         let pairs: Vec<(&[u8], Vec<u8>)> =
             (0..10).map(|_| (&keys[draw.below(3) as usize][..], vec![draw.below(256) as u8; 4 + draw.below(12) as usize])).collect();
-        let sight = place.table.sight(0, pairs[0].0).expect("the database has keys");
+        let location = place.table.location(0, pairs[0].0).expect("the database has keys");
         let words: Vec<&[u8]> = pairs.iter().flat_map(|(key, value)| [*key, &value[..]]).collect();
-        assert!(place.table.quick_set_all(&sight, &words, polder_base::time::now_ms()), "nothing is in the way");
+        assert!(place.table.quick_set_all(&location, &words, polder_base::time::now_ms()), "nothing is in the way");
         let last: std::collections::BTreeMap<_, _> = pairs.iter().map(|(key, value)| (*key, value)).collect();
         last.into_iter().for_each(|(key, value)| assert_eq!(place.get(0, key).as_ref(), Some(value)));
     }
@@ -460,8 +460,8 @@ fn strings_of_any_length_are_set_by_the_short_way() {
         let key = vec![b'a' + (round % 26) as u8; 1 + draw.below(90) as usize];
         let longest = [30, 60, 300, 9_000][draw.below(4) as usize];
         let value = vec![draw.below(256) as u8; draw.below(longest) as usize];
-        let sight = place.table.sight(0, &key).expect("the database has keys");
-        if place.table.quick_set(&sight, &key, &value, polder_base::time::now_ms(), 1).is_some() {
+        let location = place.table.location(0, &key).expect("the database has keys");
+        if place.table.quick_set(&location, &key, &value, polder_base::time::now_ms(), 1).is_some() {
             quick += 1;
             assert_eq!(place.get(0, &key).as_deref(), Some(&value[..]));
             model.insert(key, value);
@@ -486,8 +486,8 @@ fn strings_are_set_with_and_without_an_expiry_by_the_short_way() {
         let longest = [20, 60, 300][draw.below(3) as usize];
         let value = vec![draw.below(256) as u8; draw.below(longest) as usize];
         let expiry_ms = (draw.below(2) == 0).then(|| now_ms + 1_000_000 + draw.below(1_000));
-        let sight = place.table.sight(0, &key).expect("the database has keys");
-        if place.table.quick_set_until(&sight, &key, &value, expiry_ms, (now_ms, 1)).is_some() {
+        let location = place.table.location(0, &key).expect("the database has keys");
+        if place.table.quick_set_until(&location, &key, &value, expiry_ms, (now_ms, 1)).is_some() {
             quick += 1;
         } else if draw.below(2) == 0 {
             place.set(0, &key, &value, expiry_ms);
@@ -511,8 +511,8 @@ fn what_was_set_with_an_expiry_by_the_short_way_is_collected() {
     let (place, now_ms) = (Place::new(), polder_base::time::now_ms());
     place.set(0, b"other", b"1", None);
     let set = |key: &[u8], expiry_ms: u64| {
-        let sight = place.table.sight(0, key).expect("the database has keys");
-        place.table.quick_set_until(&sight, key, b"value", Some(expiry_ms), (now_ms, 1))
+        let location = place.table.location(0, key).expect("the database has keys");
+        place.table.quick_set_until(&location, key, b"value", Some(expiry_ms), (now_ms, 1))
     };
     set(b"later", now_ms + 1_000_000).expect("nothing is in the way");
     set(b"soon", now_ms + 60).expect("nothing is in the way");
@@ -527,8 +527,8 @@ fn what_was_set_with_an_expiry_by_the_short_way_is_collected() {
 fn a_far_expiry_by_the_short_way_bounds_an_extent_of_its_own() {
     let (place, now_ms) = (Place::new(), polder_base::time::now_ms());
     place.set(0, b"other", b"1", None);
-    let sight = place.table.sight(0, b"far").expect("the database has keys");
-    place.table.quick_set_until(&sight, b"far", b"value", Some(1 << 50), (now_ms, 1)).expect("nothing is in the way");
+    let location = place.table.location(0, b"far").expect("the database has keys");
+    place.table.quick_set_until(&location, b"far", b"value", Some(1 << 50), (now_ms, 1)).expect("nothing is in the way");
     let report = place.table.verify().expect("a seat");
     assert!(report.is_clean(), "{report}");
 }
@@ -581,12 +581,12 @@ fn accesses_by_the_short_ways_are_counted_where_frequencies_are() {
     let first = frequency();
     assert!(place.table.read_plain(0, hash, key, |_| ()).is_some());
     assert!(place.table.write_plain(0, hash, key, b"fedcba9876543210"));
-    let sight = place.table.sight(0, key).expect("the database has keys");
+    let location = place.table.location(0, key).expect("the database has keys");
     let now_ms = polder_base::time::now_ms();
-    assert!(place.table.quick_get(&sight, key, now_ms, |_| ()).is_some());
-    assert!(place.table.quick_edit(&sight, key, now_ms, 1, |_| (Some(b"1"), ())).is_some());
-    assert!(place.table.quick_set_until(&sight, key, &[1; 100], None, (now_ms, 1)).is_some());
-    assert!(place.table.quick_set_all(&sight, &[key, b"2"], now_ms) || place.table.quick_set(&sight, key, b"2", now_ms, 1).is_some());
+    assert!(place.table.quick_get(&location, key, now_ms, |_| ()).is_some());
+    assert!(place.table.quick_edit(&location, key, now_ms, 1, |_| (Some(b"1"), ())).is_some());
+    assert!(place.table.quick_set_until(&location, key, &[1; 100], None, (now_ms, 1)).is_some());
+    assert!(place.table.quick_set_all(&location, &[key, b"2"], now_ms) || place.table.quick_set(&location, key, b"2", now_ms, 1).is_some());
     assert_eq!(frequency(), first + 6, "with a factor of 0 each access counts");
 }
 
@@ -603,9 +603,9 @@ fn strings_keep_expiry_and_flags_through_updates_that_do_not_change_them() {
         let (flags, raw) = (draw.below(3) as u32 * 77, draw.below(2) == 0);
         let new = New { expiry_ms, flags, raw, ..New::of(Kind::String, Value::Packed(&value)) };
         place.run(|txn| txn.write(0, &key, &new, Replaces::Whole));
-        let sight = place.table.sight(0, &key).expect("the database has keys");
+        let location = place.table.location(0, &key).expect("the database has keys");
         let (appends, until) = (draw.below(2) == 0, (draw.below(2) == 0).then_some(now_ms + 2_000_000));
-        let done = place.table.update(&sight, &key, None, now_ms, |old| {
+        let done = place.table.update(&location, &key, None, now_ms, |old| {
             let old = old.expect("it is there");
             assert_eq!((old.kind, old.value, old.expiry_ms), (Kind::String, &value[..], expiry_ms));
             let appended = Mutation::Text { kept: old.value, added: b"more", form: Form::Raw };
@@ -630,10 +630,10 @@ fn small_lists_are_pushed_to_and_popped_from_by_the_short_way() {
     for _ in 0..60_000 {
         let number = draw.below(300) as usize;
         let key = format!("list:{number}").into_bytes();
-        let sight = place.table.sight(0, &key).expect("the database has keys");
+        let location = place.table.location(0, &key).expect("the database has keys");
         let (pushes, at_end, element) = (draw.below(5) < 3, draw.below(2) == 0, vec![draw.below(256) as u8; draw.below(30) as usize]);
         let parts = [&element[..]];
-        let done = place.table.update(&sight, &key, Kind::List, polder_base::time::now_ms(), |old| {
+        let done = place.table.update(&location, &key, Kind::List, polder_base::time::now_ms(), |old| {
             if pushes {
                 let (edit, count) = pushed(old.map(|old| old.value), &parts, at_end, Limit::of(-2))?;
                 return Some((Mutation::Edited(edit), (Vec::new(), count)));

@@ -26,7 +26,7 @@ const DEATHS_MAX: u64 = 60;
 const SECOND_DEATHS_MAX: u64 = 24;
 
 /// All keys of the first databases.
-type Sight = BTreeMap<(u16, Vec<u8>), Vec<u8>>;
+type Location = BTreeMap<(u16, Vec<u8>), Vec<u8>>;
 
 fn main() {
     let wanted = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
@@ -125,9 +125,9 @@ fn matrix(case: &Case, all: bool) -> Result<(u64, u64, u64), String> {
 }
 
 /// Runs a case in which no process dies: how many stores it makes, what was there before and what is there after.
-fn rehearse(case: &Case) -> Result<(u64, Sight, Sight), String> {
+fn rehearse(case: &Case) -> Result<(u64, Location, Location), String> {
     let place = case.prepare();
-    let old = sight(&place.table);
+    let old = location(&place.table);
     // In a child, whose caches are as empty as those of the children that are going to die.
     let stores = counted(|| {
         take_seat(case, &place.table);
@@ -135,13 +135,13 @@ fn rehearse(case: &Case) -> Result<(u64, Sight, Sight), String> {
         (case.operation)(&place.table);
         crash::passed() - before
     })?;
-    let new = sight(&place.table);
+    let new = location(&place.table);
     check(&place.table)?;
     Ok((stores, old, new))
 }
 
 /// One death, or two: of the operation at store `n` and of its recoverer at store `m`. Returns how the recoverer ended.
-fn trial(case: &Case, n: u64, m: Option<u64>, old: &Sight, new: &Sight) -> Result<End, String> {
+fn trial(case: &Case, n: u64, m: Option<u64>, old: &Location, new: &Location) -> Result<End, String> {
     let place = case.prepare();
     let table = &place.table;
     let die = || {
@@ -225,7 +225,7 @@ fn check(table: &Table) -> Result<(), String> {
 }
 
 /// Whether the keys are all old or all new; for operations of many transactions, each of them.
-fn judge(case: &Case, found: &Sight, old: &Sight, new: &Sight) -> Result<(), String> {
+fn judge(case: &Case, found: &Location, old: &Location, new: &Location) -> Result<(), String> {
     let fits = match case.whole {
         Whole::All => found == old || found == new,
         Whole::Each => {
@@ -237,7 +237,7 @@ fn judge(case: &Case, found: &Sight, old: &Sight, new: &Sight) -> Result<(), Str
     if fits { Ok(()) } else { Err(format!("neither old ({}) nor new ({})", difference(found, old), difference(found, new))) }
 }
 
-fn difference(found: &Sight, wanted: &Sight) -> String {
+fn difference(found: &Location, wanted: &Location) -> String {
     let keys: std::collections::BTreeSet<_> = found.keys().chain(wanted.keys()).collect();
     let shown = |value: Option<&Vec<u8>>| value.map_or("none".into(), |value| format!("{} bytes", value.len()));
     let different = keys.into_iter().filter(|key| found.get(key) != wanted.get(key));
@@ -248,7 +248,7 @@ fn difference(found: &Sight, wanted: &Sight) -> String {
 }
 
 /// All keys of the first databases and their values.
-fn sight(table: &Table) -> Sight {
+fn location(table: &Table) -> Location {
     let mut keys = Vec::new();
     for db in 0..3 {
         let mut cursor = 0;
@@ -263,7 +263,7 @@ fn sight(table: &Table) -> Sight {
     read(table, keys.iter())
 }
 
-fn read<'k>(table: &Table, keys: impl Iterator<Item = &'k (u16, Vec<u8>)>) -> Sight {
+fn read<'k>(table: &Table, keys: impl Iterator<Item = &'k (u16, Vec<u8>)>) -> Location {
     keys.filter_map(|(db, key)| Some(((*db, key.clone()), common::get(table, *db, key)?))).collect()
 }
 

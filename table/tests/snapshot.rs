@@ -145,8 +145,8 @@ fn count_up(table: &Table, seed: u64) {
     for which in ["first", "second"] {
         let key = format!("{which}:{seed}").into_bytes();
         let mut text = String::new();
-        let quick = table.sight(6, &key).and_then(|sight| {
-            table.quick_edit(&sight, &key, polder_base::time::now_ms(), 1, |old| {
+        let quick = table.location(6, &key).and_then(|location| {
+            table.quick_edit(&location, &key, polder_base::time::now_ms(), 1, |old| {
                 text = (old.map_or(0, value_of) + 1).to_string();
                 // Outlives the call: the bytes are copied into the entry before it ends.
                 (Some(Box::leak(text.clone().into_bytes().into_boxed_slice()) as &[u8]), ())

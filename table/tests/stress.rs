@@ -223,9 +223,9 @@ fn a_record_that_is_read_the_short_way_is_whole_however_often_it_is_replaced() {
                     let (mut draws, mut quick) = (Draws(seed), 0);
                     while !end.load(Ordering::Relaxed) {
                         let key = name(draws.below(KEYS as usize) as u64);
-                        let Some(sight) = place.table.sight(0, &key) else { continue };
+                        let Some(location) = place.table.location(0, &key) else { continue };
                         let now_ms = polder_base::time::now_ms();
-                        let whole = place.table.quick_get(&sight, &key, now_ms, |found| {
+                        let whole = place.table.quick_get(&location, &key, now_ms, |found| {
                             found.is_none_or(|value| value.len() >= 20 && value.len() != 700 && value.iter().all(|byte| *byte == value[0]))
                         });
                         assert_ne!(whole, Some(false));
@@ -284,16 +284,16 @@ fn plain_values_are_whole_on_every_path_that_writes_them() {
     assert!(read > 1_000 && written > 1_000, "the shortest way was hardly ever taken: {read} reads, {written} writes");
 }
 
-/// Adds one to numbers by sights that are mostly out of date by then; returns how many times it was done.
-fn count_by_old_sights(place: &Place, keys: &[Vec<u8>], seed: u64, end: &AtomicBool) -> u64 {
+/// Adds one to numbers by locations that are mostly out of date by then; returns how many times it was done.
+fn count_by_old_locations(place: &Place, keys: &[Vec<u8>], seed: u64, end: &AtomicBool) -> u64 {
     let (mut draws, mut done) = (Draws(seed), 0);
-    let sight = |key: usize, db: usize| place.table.sight(db as u16, &keys[key]).map(|sight| (key, sight));
-    let mut sights: Vec<_> = (0..keys.len()).map(|key| sight(key, 0)).collect();
+    let location = |key: usize, db: usize| place.table.location(db as u16, &keys[key]).map(|location| (key, location));
+    let mut locations: Vec<_> = (0..keys.len()).map(|key| location(key, 0)).collect();
     while !end.load(Ordering::Relaxed) {
-        let at = draws.below(sights.len());
-        if let Some((key, sight)) = &sights[at] {
+        let at = draws.below(locations.len());
+        if let Some((key, location)) = &locations[at] {
             let next = &mut [0; 64];
-            let edited = place.table.edit_plain(sight, &keys[*key], polder_base::time::now_ms(), 1, move |old| {
+            let edited = place.table.edit_plain(location, &keys[*key], polder_base::time::now_ms(), 1, move |old| {
                 // It may be shown what never was.
                 let (next, number) = (next.get_mut(..old.len())?, old.first_chunk()?);
                 next.copy_from_slice(old);
@@ -303,21 +303,21 @@ fn count_by_old_sights(place: &Place, keys: &[Vec<u8>], seed: u64, end: &AtomicB
             done += u64::from(edited.is_some());
         }
         if draws.below(40) == 0 {
-            sights[at] = sight(draws.below(keys.len()), draws.below(2));
+            locations[at] = location(draws.below(keys.len()), draws.below(2));
         }
     }
     done
 }
 
 #[test]
-fn a_sight_that_is_out_of_date_changes_nothing_but_its_key() {
+fn a_location_that_is_out_of_date_changes_nothing_but_its_key() {
     const ROUNDS: u64 = 25_000;
     let place = &Place::new();
     let keys: &Vec<Vec<u8>> = &(0..60).map(|number| format!("number:{number:02}").into_bytes()).collect();
     keys.iter().for_each(|key| place.set(0, key, &padded(0, 0), None));
     let end = &AtomicBool::new(false);
     let done: u64 = std::thread::scope(|scope| {
-        let counters: Vec<_> = (0..2).map(|seed| scope.spawn(move || count_by_old_sights(place, keys, seed + 50, end))).collect();
+        let counters: Vec<_> = (0..2).map(|seed| scope.spawn(move || count_by_old_locations(place, keys, seed + 50, end))).collect();
         // What lies between them comes and goes, so that extents grow, split and shrink.
         scope.spawn(move || {
             let _ends = Ends(end);

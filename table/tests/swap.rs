@@ -29,10 +29,10 @@ fn write_by(place: &Place, way: u64, value: &[u8]) {
     let (table, key) = (&place.table, KEYS[0]);
     let done = match way {
         0 => table.write_plain(0, table.hash(key), key, value),
-        1 => table.sight(0, key).and_then(|sight| table.edit_plain(&sight, key, now_ms(), 1, |_| Some((value, ())))).is_some(),
-        2 => table.sight(0, key).and_then(|sight| table.quick_edit(&sight, key, now_ms(), 1, |_| (Some(value), ()))).is_some(),
-        3 => table.sight(0, key).and_then(|sight| table.quick_set(&sight, key, value, now_ms(), 1)).is_some(),
-        4 => table.sight(0, key).is_some_and(|sight| table.quick_set_all(&sight, &[KEYS[0], value, KEYS[1], value], now_ms())),
+        1 => table.location(0, key).and_then(|location| table.edit_plain(&location, key, now_ms(), 1, |_| Some((value, ())))).is_some(),
+        2 => table.location(0, key).and_then(|location| table.quick_edit(&location, key, now_ms(), 1, |_| (Some(value), ()))).is_some(),
+        3 => table.location(0, key).and_then(|location| table.quick_set(&location, key, value, now_ms(), 1)).is_some(),
+        4 => table.location(0, key).is_some_and(|location| table.quick_set_all(&location, &[KEYS[0], value, KEYS[1], value], now_ms())),
         _ => false,
     };
     if done {
@@ -50,10 +50,10 @@ fn write_by(place: &Place, way: u64, value: &[u8]) {
 fn write_foreseen(place: &Place, value: &[u8]) {
     let key = KEYS[0];
     loop {
-        let sight = place.table.sight(0, key);
+        let location = place.table.location(0, key);
         let mut txn = place.table.begin(Mode::Write).expect("a seat");
-        if let Some(sight) = &sight {
-            txn.foresee(key, sight);
+        if let Some(location) = &location {
+            txn.foresee(key, location);
         }
         let written = txn.declare(&[(0, key)]).and_then(|()| write(&txn, key, value)).and_then(|()| txn.commit());
         match written {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::{Draw, Place, run, try_run_as};
 use polder_shm::crash::{self, Child, End};
-use polder_table::{Limits, Mode, New, Policy, Replaces, Sight, Stop, Table, Txn};
+use polder_table::{Limits, Location, Mode, New, Policy, Replaces, Stop, Table, Txn};
 use polder_values::string::{self, Draft};
 use polder_values::{Kind, Value};
 
@@ -17,8 +17,8 @@ use polder_values::{Kind, Value};
 const ACTORS: usize = 5;
 /// Keys of each database: few, so that all threads meet.
 const KEYS: u64 = 600;
-/// Sights that an actor keeps, until others have put them out of date.
-const SIGHTS: usize = 16;
+/// Locations that an actor keeps, until others have put them out of date.
+const LOCATIONS: usize = 16;
 /// How long an actor may live, in stores.
 const STORES_MAX: u64 = 60_000;
 
@@ -70,9 +70,9 @@ fn actor(table: &Table, seed: u64) -> Child {
     Child::of(|| {
         let mut draw = Draw(seed | 1);
         crash::arm(1 + draw.below(STORES_MAX));
-        let mut sights = [const { None }; SIGHTS];
+        let mut locations = [const { None }; LOCATIONS];
         loop {
-            step(table, &mut draw, &mut sights);
+            step(table, &mut draw, &mut locations);
         }
     })
 }
@@ -93,34 +93,34 @@ fn length(draw: &mut Draw) -> usize {
     [0, 10, 30, 45, 100, 700, 3_000, 9_000, 60_000][draw.below(9) as usize]
 }
 
-/// A sight of a key.
-type Kept = Option<(Sight, Vec<u8>)>;
+/// A location of a key.
+type Kept = Option<(Location, Vec<u8>)>;
 
-/// Gives the key of a sight that may be out of date another value.
-fn edit_by_old_sight(table: &Table, kept: &Kept, value: &[u8]) {
-    if let Some((sight, name)) = kept {
-        table.edit_plain(sight, name, polder_base::time::now_ms(), 0, |_| Some((value, ())));
+/// Gives the key of a location that may be out of date another value.
+fn edit_by_old_location(table: &Table, kept: &Kept, value: &[u8]) {
+    if let Some((location, name)) = kept {
+        table.edit_plain(location, name, polder_base::time::now_ms(), 0, |_| Some((value, ())));
     }
 }
 
 /// One operation on the memory. What it cannot get for lack of room it does without.
-fn step(table: &Table, draw: &mut Draw, sights: &mut [Kept; SIGHTS]) {
+fn step(table: &Table, draw: &mut Draw, locations: &mut [Kept; LOCATIONS]) {
     let db = draw.below(3) as u16;
     let (name, other) = (key(draw), key(draw));
     let value = vec![draw.below(256) as u8; length(draw)];
     let done = match draw.below(1000) {
         0..=49 => {
-            let kept = &mut sights[draw.below(SIGHTS as u64) as usize];
-            edit_by_old_sight(table, kept, &value[..value.len().min(30)]);
+            let kept = &mut locations[draw.below(LOCATIONS as u64) as usize];
+            edit_by_old_location(table, kept, &value[..value.len().min(30)]);
             if draw.below(4) == 0 {
-                *kept = table.sight(db, &name).map(|sight| (sight, name));
+                *kept = table.location(db, &name).map(|location| (location, name));
             }
             Ok(())
         }
         50..=149 => {
             let now_ms = polder_base::time::now_ms();
-            if let (Some(sight), Some(look)) = (table.sight(db, &name), table.sight(db, &other)) {
-                table.quick_edit(&sight, &name, now_ms, 0, |_| (Some(&value[..value.len().min(30)]), ()));
+            if let (Some(location), Some(look)) = (table.location(db, &name), table.location(db, &other)) {
+                table.quick_edit(&location, &name, now_ms, 0, |_| (Some(&value[..value.len().min(30)]), ()));
                 table.quick_get(&look, &other, now_ms, |_| ());
                 table.write_plain(db, table.hash(&other), &other, &value[..value.len().min(30)]);
                 table.read_plain(db, table.hash(&name), &name, |_| ());

@@ -22,8 +22,8 @@ fn is_unchanged(place: &Place, watch: &Watch) -> bool {
 /// Keys whose home bucket is that of `key`.
 fn neighbours(place: &Place, key: &[u8]) -> Vec<Vec<u8>> {
     let bucket_of = |key: &[u8]| {
-        let text = format!("{:?}", place.table.sight(0, key).expect("the database has keys"));
-        text.split("bucket: ").nth(1).map(|rest| rest.split('}').next().unwrap_or(rest).to_string()).expect("a sight has a bucket")
+        let text = format!("{:?}", place.table.location(0, key).expect("the database has keys"));
+        text.split("bucket: ").nth(1).map(|rest| rest.split('}').next().unwrap_or(rest).to_string()).expect("a location has a bucket")
     };
     let home = bucket_of(key);
     (0..2_000u32).map(|number| format!("n:{number}").into_bytes()).filter(|other| bucket_of(other) == home).take(8).collect()
@@ -167,8 +167,8 @@ fn false_aborts_are_rare_where_there_are_many_keys() {
         (0..keys).for_each(|number| place.set(0, &name(number), &[1; 16], None));
         let (share, rate) = false_aborts(&place, Duration::from_micros(200), |draw| {
             let (begun, key) = (Instant::now(), name(draw.below(keys)));
-            if let Some(sight) = place.table.sight(0, &key)
-                && place.table.quick_edit(&sight, &key, polder_base::time::now_ms(), 0, |_| (Some(&[2; 16]), ())).is_none()
+            if let Some(location) = place.table.location(0, &key)
+                && place.table.quick_edit(&location, &key, polder_base::time::now_ms(), 0, |_| (Some(&[2; 16]), ())).is_none()
             {
                 place.set(0, &key, &[2; 16], None);
             }

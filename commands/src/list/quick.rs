@@ -30,7 +30,7 @@ fn push(call: &Short<'_>, at_end: bool, reply: &mut dyn Reply) -> bool {
     let &[_, key, element] = call.args else { return false };
     let limit = Limit::of(call.settings.number(const { id("list-max-listpack-size") }));
     let element = [element];
-    let count = call.table.update(call.sight, key, Kind::List, call.now_ms, |old| {
+    let count = call.table.update(call.location, key, Kind::List, call.now_ms, |old| {
         let (edit, count) = pushed(old.map(|old| old.value), &element, at_end, limit)?;
         Some((Mutation::Edited(edit), count))
     });
@@ -41,7 +41,7 @@ fn push(call: &Short<'_>, at_end: bool, reply: &mut dyn Reply) -> bool {
 
 fn pop(call: &Short<'_>, at_end: bool, reply: &mut dyn Reply) -> bool {
     let (&[_, key], mark) = (call.args, reply.mark()) else { return false };
-    let done = call.table.update(call.sight, key, Kind::List, call.now_ms, |old| {
+    let done = call.table.update(call.location, key, Kind::List, call.now_ms, |old| {
         let Some(old) = old else {
             reply.null();
             return Some((Mutation::Same, ()));

@@ -13,7 +13,7 @@ use polder_calls::command::Short;
 pub(super) fn sadd(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     let &[_, key, member] = call.args else { return false };
     let (thresholds, member) = (thresholds_of(call.settings), [member]);
-    let new = call.table.update(call.sight, key, Kind::Set, call.now_ms, |old| {
+    let new = call.table.update(call.location, key, Kind::Set, call.now_ms, |old| {
         let edit = added(old.map(|old| old.value), &member, thresholds)?;
         let new = edit.is_some();
         Some((edit.map_or(Mutation::Same, Mutation::Edited), new))
@@ -23,7 +23,7 @@ pub(super) fn sadd(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
 
 pub(super) fn srem(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     let &[_, key, member] = call.args else { return false };
-    let there = call.table.update(call.sight, key, Kind::Set, call.now_ms, |old| {
+    let there = call.table.update(call.location, key, Kind::Set, call.now_ms, |old| {
         let Some(old) = old else { return Some((Mutation::Same, false)) };
         let removed = removed(old.value, member)?;
         let there = removed.is_some();
@@ -34,7 +34,7 @@ pub(super) fn srem(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
 
 pub(super) fn spop(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     let (&[_, key], mark) = (call.args, reply.mark()) else { return false };
-    let done = call.table.update(call.sight, key, Kind::Set, call.now_ms, |old| {
+    let done = call.table.update(call.location, key, Kind::Set, call.now_ms, |old| {
         let Some(old) = old else {
             reply.null();
             return Some((Mutation::Same, ()));

@@ -34,7 +34,7 @@ fn put(call: &Short<'_>, decide: impl FnOnce(Option<&Score>, Score) -> Option<Sc
     let thresholds = Thresholds::of(call.settings);
     let (mut scored, mut parts) = (None, [&[][..]; 2]);
     let (scored, parts) = (&mut scored, &mut parts);
-    call.table.update(call.sight, key, Kind::SortedSet, call.now_ms, |old| {
+    call.table.update(call.location, key, Kind::SortedSet, call.now_ms, |old| {
         let place = Place::of(old.map(|old| old.value), member)?;
         let old = place.score();
         let new = decide(old.as_ref(), score)?;
@@ -50,7 +50,7 @@ fn put(call: &Short<'_>, decide: impl FnOnce(Option<&Score>, Score) -> Option<Sc
 
 pub(super) fn zrem(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     let &[_, key, member] = call.args else { return false };
-    let there = call.table.update(call.sight, key, Kind::SortedSet, call.now_ms, |old| {
+    let there = call.table.update(call.location, key, Kind::SortedSet, call.now_ms, |old| {
         let Some(old) = old else { return Some((Mutation::Same, false)) };
         let removed = Place::of(Some(old.value), member)?.removed()?;
         let there = removed.is_some();

@@ -13,7 +13,7 @@ use super::number_mode;
 use super::set::{MILLISECONDS, SECONDS, Unit};
 
 pub(super) fn get(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
-    let answered = call.table.quick_get(call.sight, call.args[1], call.now_ms, |value| match value {
+    let answered = call.table.quick_get(call.location, call.args[1], call.now_ms, |value| match value {
         Some(bytes) => {
             reply.bulk(bytes);
             Counter::Hits
@@ -31,7 +31,7 @@ pub(super) fn get(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
 
 pub(super) fn set(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     let done = match *call.args {
-        [_, key, value] => call.table.quick_set(call.sight, key, value, call.now_ms, 1).is_some(),
+        [_, key, value] => call.table.quick_set(call.location, key, value, call.now_ms, 1).is_some(),
         [_, key, value, unit, span] => set_until(call, key, value, Unit::relative(unit), span),
         _ => false,
     };
@@ -60,11 +60,11 @@ fn set_for(call: &Short<'_>, unit: Unit, reply: &mut dyn Reply) -> bool {
 
 fn set_until(call: &Short<'_>, key: &[u8], value: &[u8], unit: Option<Unit>, span: &[u8]) -> bool {
     let until = unit.and_then(|unit| unit.until(span, call.exact_ms()));
-    until.is_some_and(|until| call.table.quick_set_until(call.sight, key, value, Some(until), (call.now_ms, 1)).is_some())
+    until.is_some_and(|until| call.table.quick_set_until(call.location, key, value, Some(until), (call.now_ms, 1)).is_some())
 }
 
 pub(super) fn mset(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
-    let done = call.table.quick_set_all(call.sight, &call.args[1..], call.now_ms);
+    let done = call.table.quick_set_all(call.location, &call.args[1..], call.now_ms);
     if done {
         reply.ok();
     }
@@ -86,12 +86,12 @@ pub(super) fn incrby(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
 fn add(call: &Short<'_>, by: i64, reply: &mut dyn Reply) -> bool {
     let (key, mut texts) = (call.args[1], [itoa::Buffer::new(), itoa::Buffer::new()]);
     let [plain, other] = &mut texts;
-    let sum = call.table.edit_plain(call.sight, key, call.now_ms, 1, |old| {
+    let sum = call.table.edit_plain(call.location, key, call.now_ms, 1, |old| {
         let sum = number::integer(old)?.checked_add(by)?;
         Some((plain.format(sum).as_bytes(), Some(sum)))
     });
     let sum = sum.or_else(|| {
-        call.table.quick_edit(call.sight, key, call.now_ms, 1, |old| {
+        call.table.quick_edit(call.location, key, call.now_ms, 1, |old| {
             let old = old.map_or(Some(0), number::integer);
             match old.and_then(|old| old.checked_add(by)) {
                 Some(sum) => (Some(other.format(sum).as_bytes()), Some(sum)),
@@ -107,7 +107,7 @@ fn add(call: &Short<'_>, by: i64, reply: &mut dyn Reply) -> bool {
 /// A packed string is shorter than any limit that `proto-max-bulk-len` can be.
 pub(super) fn append(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     let &[_, key, more] = call.args else { return false };
-    let len = call.table.update(call.sight, key, Kind::String, call.now_ms, |old| match old {
+    let len = call.table.update(call.location, key, Kind::String, call.now_ms, |old| match old {
         Some(old) => Some((Mutation::Text { kept: old.value, added: more, form: Form::Raw }, old.value.len() + more.len())),
         None if more.len() <= PACKED_MAX => Some((Mutation::String(more, None), more.len())),
         None => None,
@@ -120,7 +120,7 @@ pub(super) fn incrbyfloat(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     let Some(by) = Number::parse(mode, by) else { return false };
     let mut text = None;
     let slot = &mut text;
-    let done = call.table.update(call.sight, key, Kind::String, call.now_ms, |old| {
+    let done = call.table.update(call.location, key, Kind::String, call.now_ms, |old| {
         let old = old.map_or(Some(Number::zero(mode)), |old| Number::parse(mode, old.value))?;
         let sum = slot.insert(old.sum_text(by)?).as_bytes();
         // Redis keeps an integer that it has come to in this way as text.
@@ -132,7 +132,7 @@ pub(super) fn incrbyfloat(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
 
 pub(super) fn getdel(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     let (&[_, key], mark) = (call.args, reply.mark()) else { return false };
-    let found = call.table.update(call.sight, key, Kind::String, call.now_ms, |old| {
+    let found = call.table.update(call.location, key, Kind::String, call.now_ms, |old| {
         let Some(old) = old else {
             reply.null();
             return Some((Mutation::Same, Counter::Misses));

@@ -245,14 +245,14 @@ fn each_of(nodes: &dyn Nodes, hash: Option<Value<'_>>, mut show: impl FnMut(&[u8
 
 /// How much there is of known libraries just now; `None` where that cannot be seen at a glance.
 pub fn totals_now(table: &Table) -> Option<Totals> {
-    let sight = table.sight(SYSTEM, TOTALS)?;
-    table.quick_get(&sight, TOTALS, polder_base::time::coarse_ms(), Totals::read)
+    let location = table.location(SYSTEM, TOTALS)?;
+    table.quick_get(&location, TOTALS, polder_base::time::coarse_ms(), Totals::read)
 }
 
 /// The same of those that wait to be run, of which it is not known how many functions they have.
 pub fn waiting_now(table: &Table) -> Option<Totals> {
-    let sight = table.sight(SYSTEM, WAITING)?;
-    table.quick_get(&sight, WAITING, polder_base::time::coarse_ms(), |stored| {
+    let location = table.location(SYSTEM, WAITING)?;
+    table.quick_get(&location, WAITING, polder_base::time::coarse_ms(), |stored| {
         apart(stored.unwrap_or_default())
             .fold(Totals::default(), |sum, code| sum.and(Totals { libraries: 1, functions: 0, bytes: code.len() as u64 }))
     })

@@ -56,8 +56,8 @@ pub fn token(table: &Table, txn: &Txn<'_>, key: &[u8]) -> Result<Token, Stop> {
 
 /// As [`token`], while no transaction is changing it.
 pub fn open_token(table: &Table, key: &[u8]) -> Option<Token> {
-    let sight = table.sight(SYSTEM, key)?;
-    table.quick_get(&sight, key, polder_base::time::coarse_ms(), read_token)
+    let location = table.location(SYSTEM, key)?;
+    table.quick_get(&location, key, polder_base::time::coarse_ms(), read_token)
 }
 
 pub fn read_token(value: Option<&[u8]>) -> Token {

@@ -141,9 +141,9 @@ impl Users {
     #[inline]
     fn is_current(&self, table: &Table) -> bool {
         let seen = self.mark.load(Ordering::Acquire);
-        let Some(sight) = table.sight(SYSTEM, MARK) else { return seen == 0 };
+        let Some(location) = table.location(SYSTEM, MARK) else { return seen == 0 };
         // A clock that stands still is written once and never again.
-        table.quick_get(&sight, MARK, 0, |bytes| number(bytes.unwrap_or_default()) == seen) == Some(true)
+        table.quick_get(&location, MARK, 0, |bytes| number(bytes.unwrap_or_default()) == seen) == Some(true)
     }
 
     /// The users as a transaction sees them, its own changes included.

@@ -28,7 +28,7 @@ struct Reader<'t> {
     at: usize,
     line: u32,
     token: Token<'t>,
-    /// The local variables in sight.
+    /// The local variables in scope.
     names: Vec<&'t [u8]>,
     keys: usize,
     args: usize,

@@ -111,10 +111,10 @@ pub fn run<R>(table: &Table, call: impl Fn(&Txn<'_>) -> Result<R, Stop>) -> R {
 
 /// Runs a writing transaction of one key, which it foresees, until it is done.
 pub fn run_alone<R>(table: &Table, db: u16, key: &[u8], call: impl Fn(&Txn<'_>) -> Result<R, Stop>) -> R {
-    let sight = table.sight(db, key);
+    let location = table.location(db, key);
     let mut txn = table.begin(Mode::Write).expect("a seat");
-    if let Some(sight) = &sight {
-        txn.foresee(key, sight);
+    if let Some(location) = &location {
+        txn.foresee(key, location);
     }
     loop {
         let outcome = txn.declare(&[(db, key)]).and_then(|()| call(&txn));

@@ -215,8 +215,8 @@ fn set_fields(table: &Table, db: u16, key: &[u8], fields: impl Iterator<Item = (
 
 /// The fast path of SET, which these cases must be able to take.
 fn set_quickly(table: &Table, db: u16, key: &[u8], value: &[u8]) {
-    let sight = table.sight(db, key).expect("the database has keys");
-    table.quick_edit(&sight, key, polder_base::time::now_ms(), 0, |_| (Some(value), ())).expect("nothing is in the way");
+    let location = table.location(db, key).expect("the database has keys");
+    table.quick_edit(&location, key, polder_base::time::now_ms(), 0, |_| (Some(value), ())).expect("nothing is in the way");
 }
 
 /// The shortest fast path of SET, which these cases must be able to take.
@@ -226,8 +226,8 @@ fn set_plainly(table: &Table, db: u16, key: &[u8], value: &[u8]) {
 
 /// The shortest fast path of INCR, which these cases must be able to take.
 fn edit_plainly(table: &Table, key: &[u8], value: &[u8]) {
-    let sight = table.sight(0, key).expect("the database has keys");
-    table.edit_plain(&sight, key, polder_base::time::now_ms(), 1, |_| Some((value, ()))).expect("nothing is in the way");
+    let location = table.location(0, key).expect("the database has keys");
+    table.edit_plain(&location, key, polder_base::time::now_ms(), 1, |_| Some((value, ()))).expect("nothing is in the way");
 }
 
 fn remove(table: &Table, db: u16, key: &[u8]) {
@@ -499,8 +499,8 @@ fn records() -> Vec<Case> {
 
 /// The fast path of a push to a list, and of a pop, which these cases must be able to take.
 fn push_quickly(table: &Table, key: &[u8], element: &[u8]) {
-    let (sight, element) = (table.sight(0, key).expect("the database has keys"), [element]);
-    let done = table.update(&sight, key, Kind::List, polder_base::time::now_ms(), |old| {
+    let (location, element) = (table.location(0, key).expect("the database has keys"), [element]);
+    let done = table.update(&location, key, Kind::List, polder_base::time::now_ms(), |old| {
         let (edit, _) = list::pushed(old.map(|old| old.value), &element, true, Limit::of(-2))?;
         Some((Mutation::Edited(edit), ()))
     });
@@ -508,8 +508,8 @@ fn push_quickly(table: &Table, key: &[u8], element: &[u8]) {
 }
 
 fn pop_quickly(table: &Table, key: &[u8]) {
-    let sight = table.sight(0, key).expect("the database has keys");
-    let done = table.update(&sight, key, Kind::List, polder_base::time::now_ms(), |old| {
+    let location = table.location(0, key).expect("the database has keys");
+    let done = table.update(&location, key, Kind::List, polder_base::time::now_ms(), |old| {
         let (_, rest) = list::popped(old?.value, false)?;
         Some((rest.map_or(Mutation::Gone, Mutation::Edited), ()))
     });
@@ -518,20 +518,20 @@ fn pop_quickly(table: &Table, key: &[u8]) {
 
 /// The fast path of a SET whose string may take a record.
 fn set_record_quickly(table: &Table, key: &[u8], length: usize) {
-    let sight = table.sight(0, key).expect("the database has keys");
-    table.quick_set(&sight, key, &vec![7; length], polder_base::time::now_ms(), 1).expect("nothing is in the way");
+    let location = table.location(0, key).expect("the database has keys");
+    table.quick_set(&location, key, &vec![7; length], polder_base::time::now_ms(), 1).expect("nothing is in the way");
 }
 
 /// The fast path of a SET with an expiry, which these cases must be able to take.
 fn set_until_quickly(table: &Table, key: &[u8], length: usize, expiry_ms: Option<u64>) {
-    let (sight, now_ms) = (table.sight(0, key).expect("the database has keys"), polder_base::time::now_ms());
-    table.quick_set_until(&sight, key, &vec![7; length], expiry_ms, (now_ms, 1)).expect("nothing is in the way");
+    let (location, now_ms) = (table.location(0, key).expect("the database has keys"), polder_base::time::now_ms());
+    table.quick_set_until(&location, key, &vec![7; length], expiry_ms, (now_ms, 1)).expect("nothing is in the way");
 }
 
 /// The fast path of a change that keeps the rest of a string, which these cases must be able to take.
 fn mutate_quickly(table: &Table, key: &[u8], mutation: impl for<'v> FnOnce(Old<'v>) -> Mutation<'v, 'static>) {
-    let (sight, now_ms) = (table.sight(0, key).expect("the database has keys"), polder_base::time::now_ms());
-    table.update(&sight, key, None, now_ms, |old| Some((mutation(old?), ()))).expect("nothing is in the way");
+    let (location, now_ms) = (table.location(0, key).expect("the database has keys"), polder_base::time::now_ms());
+    table.update(&location, key, None, now_ms, |old| Some((mutation(old?), ()))).expect("nothing is in the way");
 }
 
 fn expire_quickly(table: &Table, key: &[u8], expiry_ms: Option<u64>) {
@@ -548,10 +548,10 @@ fn delete_quickly(table: &Table, key: &[u8]) {
 
 /// The fast path of ZADD.
 fn score_quickly(table: &Table, member: &[u8], score: f64) {
-    let sight = table.sight(0, b"zset").expect("the database has keys");
+    let location = table.location(0, b"zset").expect("the database has keys");
     let scored = Scored::of(&Score::of(score));
     let parts = scored.parts(member);
-    let done = table.update(&sight, b"zset", Kind::SortedSet, polder_base::time::now_ms(), |old| {
+    let done = table.update(&location, b"zset", Kind::SortedSet, polder_base::time::now_ms(), |old| {
         let place = sorted_set::Place::of(old.map(|old| old.value), member)?;
         Some((Mutation::Edited(place.put(score, &parts, |_| false)?), ()))
     });
@@ -561,9 +561,9 @@ fn score_quickly(table: &Table, member: &[u8], score: f64) {
 /// The fast path of MSET; returns whether it was taken.
 fn set_several(table: &Table, pairs: &[(u32, usize)]) -> bool {
     let pairs: Vec<_> = pairs.iter().map(|(number, length)| (numbered(*number), vec![7; *length])).collect();
-    let sight = table.sight(0, &pairs[0].0).expect("the database has keys");
+    let location = table.location(0, &pairs[0].0).expect("the database has keys");
     let words: Vec<&[u8]> = pairs.iter().flat_map(|(key, value)| [&key[..], value]).collect();
-    table.quick_set_all(&sight, &words, polder_base::time::now_ms())
+    table.quick_set_all(&location, &words, polder_base::time::now_ms())
 }
 
 fn short() -> Vec<Case> {

@@ -219,7 +219,7 @@ pub fn run(route: &Route, program: &Path, follows: bool) -> Result<Report, Strin
         let (started, waited) = (Instant::now(), delays.waited());
         let first = values(route, &scratch.embedder, &mut caller)?;
         let stalled = started.elapsed().saturating_sub(delays.waited() - waited);
-        let found = sight(route, &scratch.embedder, &mut caller)?;
+        let found = location(route, &scratch.embedder, &mut caller)?;
         let told = tell(route, &scratch.embedder, &mut caller, &mut client, found == new);
         if let Err(complaint) = judge(route, &first, &found, &old, &new).and(told) {
             report.failures.push(format!("{}: dead at store {n}, {complaint}", route.name));
@@ -297,7 +297,7 @@ fn popped(element: &str) -> String {
 }
 
 /// Whether this is the old or the new state, at once and for good.
-fn judge(route: &Route, first: &str, found: &Sight, old: &Sight, new: &Sight) -> Result<(), String> {
+fn judge(route: &Route, first: &str, found: &Location, old: &Location, new: &Location) -> Result<(), String> {
     if route.beside == Beside::Rivals {
         // There are states in between; what matters is what becomes of calls that come later.
         return Ok(());
@@ -406,13 +406,13 @@ fn play(route: &Route, program: &Path, segment: &str, n: u64) -> Result<bool, St
 }
 
 /// What the keys look like before and after the operation, found out in a run without a death.
-fn states(route: &Route) -> Result<(Sight, Sight), String> {
+fn states(route: &Route) -> Result<(Location, Location), String> {
     let scratch = Scratch::new();
     let mut caller = Caller::new(1, Protocol::Resp2);
     prepare(route, &scratch.embedder, &mut caller)?;
-    let old = sight(route, &scratch.embedder, &mut caller)?;
+    let old = location(route, &scratch.embedder, &mut caller)?;
     operate(route, &scratch.embedder)?;
-    Ok((old, sight(route, &scratch.embedder, &mut caller)?))
+    Ok((old, location(route, &scratch.embedder, &mut caller)?))
 }
 
 fn prepare(route: &Route, embedder: &Embedder, caller: &mut Caller) -> Result<(), String> {
@@ -434,7 +434,7 @@ fn flush(embedder: &Embedder, caller: &mut Caller) -> Result<(), String> {
 
 /// What the routes' keys hold, before and after the dead were recovered.
 #[derive(PartialEq)]
-struct Sight {
+struct Location {
     values: String,
     counts: String,
 }
@@ -485,7 +485,7 @@ fn value(route: &Route, embedder: &Embedder, caller: &mut Caller, key: &str) -> 
 }
 
 /// Values and counts once the dead have been recovered.
-fn sight(route: &Route, embedder: &Embedder, caller: &mut Caller) -> Result<Sight, String> {
+fn location(route: &Route, embedder: &Embedder, caller: &mut Caller) -> Result<Location, String> {
     embedder.memory.table().chores(CHORES_US);
     let values = values(route, embedder, caller)?;
     let mut counts = String::new();
@@ -493,7 +493,7 @@ fn sight(route: &Route, embedder: &Embedder, caller: &mut Caller) -> Result<Sigh
         typed(embedder, caller, &format!("SELECT {db}"))?;
         counts += &format!("  {db} has {}\n", typed(embedder, caller, "DBSIZE")?.shown());
     }
-    Ok(Sight { values, counts })
+    Ok(Location { values, counts })
 }
 
 /// Bytes in use when the memory is empty and maintenance is done.

@@ -1,17 +1,17 @@
-//! A *sight*: where a key belongs, found without a lock. The fast paths (`quick.rs`) and the prefetching of many keys begin with it.
+//! A *location*: where a key belongs, found without a lock. The fast paths (`quick.rs`) and the prefetching of many keys begin with it.
 //!
-//! A sight may be used as long as it is current: the database still has this directory, and the directory's slot still names this extent. A
-//! thread checks root and slot again before it relies on anything, and the bucket's word after that. The sight may be made without a pin:
+//! A location may be used as long as it is current: the database still has this directory, and the directory's slot still names this extent. A
+//! thread checks root and slot again before it relies on anything, and the bucket's word after that. The location may be made without a pin:
 //! until these checks its memory is only read, and what was read is not used before they succeed.
 //!
-//! Can an outdated sight look current? A root word comes back when two swaps bring it back: then it names the same directory. A slot's
+//! Can an outdated location look current? A root word comes back when two swaps bring it back: then it names the same directory. A slot's
 //! word holds the extent's place and 22 bits of a version (`directory::extent_slot`). It is the same again only if, between the making
-//! and the use of the sight, the extent was replaced, its node freed and handed out again as an extent for the same slot, and the
+//! and the use of the location, the extent was replaced, its node freed and handed out again as an extent for the same slot, and the
 //! number of versions drawn meanwhile is a multiple of 2^22 (one chance in 4 million for each such return).
-//! - A server makes its sights within the pin of its turn. An extent that lived when the pin began is not freed until the turn ends, even if
+//! - A server makes its locations within the pin of its turn. An extent that lived when the pin began is not freed until the turn ends, even if
 //!   the thread is stopped for long, so the slot's word cannot return. That leaves an extent that was born after the pin's last epoch and
-//!   before the sight was made.
-//! - Elsewhere a sight is made and used in one call, some hundred instructions apart: the thread must be stopped exactly there.
+//!   before the location was made.
+//! - Elsewhere a location is made and used in one call, some hundred instructions apart: the thread must be stopped exactly there.
 //!
 //! So a false match needs a thread that is stopped between these instructions for as long as 2^22 versions take (a second at full speed),
 //! and then has one chance in 4 million for each return of the place. The thread may then try to lock a word in a piece that is no longer
@@ -28,7 +28,7 @@ use crate::hash::{Hash, hash};
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
-pub struct Sight {
+pub struct Location {
     pub(crate) db: Db,
     pub(crate) hash: Hash,
     pub(crate) root: u64,
@@ -41,7 +41,7 @@ pub struct Sight {
     buckets: u64,
 }
 
-impl Sight {
+impl Location {
     /// The database that it is of.
     pub fn db(&self) -> Db {
         self.db
@@ -55,20 +55,20 @@ impl Sight {
 
     /// The home bucket of a key; `None` when the database has no keys or makes no sense.
     #[inline(always)]
-    pub(crate) fn of(segment: &Segment, db: Db, key: &[u8]) -> Option<Sight> {
-        Sight::at(segment, db, hash(key, segment.secret()))
+    pub(crate) fn of(segment: &Segment, db: Db, key: &[u8]) -> Option<Location> {
+        Location::at(segment, db, hash(key, segment.secret()))
     }
 
     /// The same of a key with this hash.
     #[inline(always)]
-    pub(crate) fn at(segment: &Segment, db: Db, hash: Hash) -> Option<Sight> {
+    pub(crate) fn at(segment: &Segment, db: Db, hash: Hash) -> Option<Location> {
         let root = segment.observe(map_at(db) + 8);
         let Some(near) = directory::nearly_home(segment.lens(), root, hash.position) else {
-            return Sight::from_afar(segment, db, hash, root);
+            return Location::from_afar(segment, db, hash, root);
         };
         let Near { slot_at, slot, extent, shape, home, piece, number } = near;
         let (homes, pieces, _) = directory::shape_of(shape)?;
-        Some(Sight {
+        Some(Location {
             db,
             hash,
             root,
@@ -84,12 +84,12 @@ impl Sight {
 
     /// The same by way of a deeper directory, or one that makes no sense.
     #[cold]
-    fn from_afar(segment: &Segment, db: Db, hash: Hash, root: u64) -> Option<Sight> {
+    fn from_afar(segment: &Segment, db: Db, hash: Hash, root: u64) -> Option<Location> {
         let Named { extent, slot_at, slot, level, .. } = directory::find(segment, root, hash.position)?;
         let (homes, pieces, depth) = directory::shape(segment, extent, level)?;
         let home = directory::home_of(hash.position, depth, homes);
         let bucket = directory::bucket(segment, extent, home)?;
-        Some(Sight { db, hash, root, home, bucket, slot_at, slot, extent, homes, buckets: pieces * PIECE_BUCKETS })
+        Some(Location { db, hash, root, home, bucket, slot_at, slot, extent, homes, buckets: pieces * PIECE_BUCKETS })
     }
 
     /// Whether the extent is the one that the key belongs to, now.
