@@ -131,7 +131,7 @@ fn a_pause_holds_in_all_processes_until_it_is_ended_in_any() {
 }
 
 #[test]
-fn who_is_stopped_is_left_out_after_a_while_and_who_is_killed_at_once() {
+fn a_stopped_process_is_left_out_after_a_while_and_a_killed_one_at_once() {
     let segment = Segment::new();
     let (one, mut other) = (segment.serve(&[]), segment.serve(&[]));
     let (mut asker, mut neighbour) = (connect(&one), connect(&one));
@@ -223,7 +223,7 @@ fn an_idle_client_holds_no_buffer_and_half_a_request_does() {
 }
 
 #[test]
-fn a_server_whose_chores_rest_sleeps() {
+fn a_server_whose_maintenance_rests_sleeps() {
     let segment = Segment::new();
     let server = segment.serve(&["--enable-debug-command", "yes"]);
     let mut client = connect(&server);
@@ -240,5 +240,5 @@ fn a_server_whose_chores_rest_sleeps() {
     assert!(used < 300, "{used} ms of CPU in a second of rest");
     assert_eq!(ask(&mut client, "DEBUG PAUSE-CRON 0"), "OK");
     assert_eq!(ask(&mut client, "SET key value PX 1"), "OK");
-    until("chores are done again", || ask(&mut client, "INFO keyspace").lines().all(|line| !line.contains("db0")));
+    until("maintenance runs again", || ask(&mut client, "INFO keyspace").lines().all(|line| !line.contains("db0")));
 }

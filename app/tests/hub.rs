@@ -118,7 +118,7 @@ fn a_publisher_may_be_killed_at_any_moment() {
 }
 
 #[test]
-fn who_waits_behind_a_killed_one_is_served() {
+fn a_client_behind_a_killed_one_is_served() {
     let segment = Segment::new();
     let one = segment.serve(&["--threads", "2"]);
     let (mut actor, mut second) = (connect(&one), connect(&one));
@@ -170,7 +170,7 @@ fn ten_thousand_clients_of_one_process_are_served_by_another() {
 }
 
 #[test]
-fn who_waits_behind_a_stopped_one_is_served_after_a_while() {
+fn a_client_behind_a_stopped_one_is_served_after_a_while() {
     let segment = Segment::new();
     let (one, other) = (segment.serve(&[]), segment.serve(&[]));
     let (mut first, mut asker, mut second, mut actor) = (connect(&other), connect(&other), connect(&one), connect(&one));
@@ -218,7 +218,7 @@ fn a_stopped_process_is_waited_for_once_however_many_of_its_threads_wait() {
 }
 
 #[test]
-fn who_has_missed_a_message_learns_of_it_by_the_end_of_its_connection() {
+fn a_client_that_missed_a_message_is_disconnected() {
     let segment = Segment::new();
     let one = segment.serve(&[]);
     let (mut hearer, mut publisher) = (connect(&one), connect(&one));

@@ -27,7 +27,7 @@ fn figure(client: &mut Connection, section: &str, field: &str) -> String {
 }
 
 #[test]
-fn who_is_stopped_is_not_waited_for_and_counts_as_he_did_last() {
+fn a_stopped_process_is_not_waited_for_and_its_last_figures_count() {
     let segment = Segment::new();
     let (servers, [mut one, mut other]) = two(&segment);
     ask(&mut other, "APPEND key text");

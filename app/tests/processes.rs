@@ -255,7 +255,7 @@ fn a_segment_of_another_layout_is_refused_with_the_way_out() {
 }
 
 #[test]
-fn those_who_wait_in_several_processes_are_served_in_the_order_in_which_they_came() {
+fn waiting_clients_of_several_processes_are_served_in_order() {
     const WAITERS: usize = 12;
     let segment = Segment::new();
     let servers = [segment.serve(&["--threads", "2"]), segment.serve(&[])];
@@ -333,7 +333,7 @@ fn attach(segment: &Segment) -> Arc<Memory> {
 }
 
 #[test]
-fn whoever_comes_right_behind_a_push_leaves_it_to_who_was_there_before() {
+fn a_client_right_behind_a_push_leaves_it_to_an_earlier_one() {
     let segment = Segment::new();
     let servers = [segment.serve(&["--threads", "2"]), segment.serve(&[]), segment.serve(&[])];
     let memory = attach(&segment);
@@ -371,7 +371,7 @@ fn whoever_comes_right_behind_a_push_leaves_it_to_who_was_there_before() {
 }
 
 #[test]
-fn newcomers_of_three_processes_wait_behind_who_was_woken_and_are_served_in_their_order() {
+fn newcomers_of_three_processes_wait_behind_the_woken_client_in_order() {
     /// A little less than the time after which a client is taken for stopped.
     const MOMENT: Duration = Duration::from_millis(800);
     let segment = Segment::new();
@@ -402,7 +402,7 @@ fn newcomers_of_three_processes_wait_behind_who_was_woken_and_are_served_in_thei
 }
 
 #[test]
-fn who_is_stopped_while_it_is_his_turn_delays_others_once_and_comes_back_to_his_place() {
+fn a_client_stopped_at_its_turn_delays_others_once_and_keeps_its_place() {
     let segment = Segment::new();
     let (one, mut other) = (segment.serve(&[]), segment.serve(&[]));
     let memory = attach(&segment);

@@ -144,7 +144,7 @@ fn a_script_that_is_killed_as_it_begins_to_write_writes_all_or_nothing() {
 }
 
 #[test]
-fn who_is_unblocked_while_something_comes_gets_one_or_the_other() {
+fn a_client_unblocked_while_an_element_comes_gets_one_or_the_other() {
     const ROUNDS: usize = 300;
     let segment = Segment::new();
     let servers = [segment.serve(&["--threads", "2"]), segment.serve(&[])];

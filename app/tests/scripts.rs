@@ -201,7 +201,7 @@ fn a_slow_script_is_reported_and_can_be_killed_on_its_own_thread() {
 }
 
 #[test]
-fn those_who_monitor_see_a_script_and_what_it_calls() {
+fn monitoring_clients_see_a_script_and_what_it_calls() {
     let segment = Segment::new();
     let server = segment.serve(&[]);
     let (mut monitor, mut actor) = (connect(&server), connect(&server));

@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn all_who_ask_meanwhile_share_one_flight() {
+    fn calls_made_meanwhile_share_one_flight() {
         let cache = cache(1 << 20);
         let Found::Ask(filling) = ask(&cache, "a") else { panic!("asked for the first time") };
         assert!(matches!(ask(&cache, "a"), Found::Waiting));
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_share_a_flight_keep_their_own_deadlines() {
+    fn calls_that_share_a_flight_keep_their_own_deadlines() {
         let cache = cache(1 << 20);
         let made = Instant::now();
         let due = |millis| Some(Due { made, at: made + std::time::Duration::from_millis(millis) });

@@ -144,7 +144,7 @@ async fn a_transaction_is_one_call() {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_in_the_server_holds_up_nobody() {
+async fn a_call_that_waits_in_the_server_holds_up_no_other() {
     let Some(server) = Server::start() else { return };
     let client = Client::connect(&format!("{}?timeout_ms=300", server.url())).expect("connects");
     let db = client.db(7);

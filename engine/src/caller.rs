@@ -289,7 +289,7 @@ impl Caller {
         }
         let table = self.memory.table();
         // Making room is more than a moment's work.
-        table.is_unlimited() && !self.memory.is_wary() && table.write_plain(self.session.caller.db, table.hash(key), key, value)
+        table.is_unlimited() && !self.memory.writes_restricted() && table.write_plain(self.session.caller.db, table.hash(key), key, value)
     }
 
     /// Whether a call may be made with nothing before it: no end of the caller, no pause, nothing that is due.
@@ -394,7 +394,7 @@ impl Caller {
     /// look at all callers of the thread that listen ([`Caller::hear`] with no patience) or wait ([`Caller::resume`]).
     ///
     /// # Errors
-    /// [`Error::Fault`] where no bell can be made beside the segment's name.
+    /// [`Error::Fault`] where no FIFO can be made beside the segment's name.
     pub fn descriptor(&mut self) -> Result<OwnedFd, Error> {
         self.admit()?;
         Ok(home::descriptor(&self.memory)?)
@@ -439,7 +439,7 @@ impl Caller {
                 Ok(0) if !left.is_zero() => home::nap(table, left),
                 heard => return heard,
             }
-            memory.tend();
+            memory.maintain();
         }
     }
 
@@ -525,7 +525,7 @@ impl Caller {
     /// Runs a call, into the caller's own reply if no other sink is named. Returns false if it was
     /// not made, since it would have waited and the caller does not want to.
     pub(crate) fn execute(&mut self, args: &[&[u8]], mut reply: Option<&mut dyn Reply>) -> bool {
-        if !self.sit_out(args) {
+        if !self.wait_for_pause(args) {
             return false;
         }
         // The memory is borrowed, not counted: a count that many threads change would be the slowest part of a call.
@@ -534,7 +534,7 @@ impl Caller {
             Some(reply) => &mut **reply,
             None => answer,
         };
-        if memory.execute(session, &Presence::of(memory), args, out) == Progress::Busy && !self.insist(args, reply) {
+        if memory.execute(session, &Presence::of(memory), args, out) == Progress::Busy && !self.retry_until(args, reply) {
             return false;
         }
         self.after();
@@ -544,7 +544,7 @@ impl Caller {
     /// Makes a call again and again that meets a lock, or that waits for replies of other
     /// processes. Returns false at the end of the caller's patience.
     #[cold]
-    fn insist(&mut self, args: &[&[u8]], mut reply: Option<&mut dyn Reply>) -> bool {
+    fn retry_until(&mut self, args: &[&[u8]], mut reply: Option<&mut dyn Reply>) -> bool {
         let began = Instant::now();
         loop {
             // Its questions to other processes leave now, and replies are taken in.
@@ -569,7 +569,7 @@ impl Caller {
     /// other processes may be asked. Returns whether the call may be made: not in a pause by a
     /// caller that does not wait.
     #[inline]
-    pub(crate) fn sit_out(&mut self, args: &[&[u8]]) -> bool {
+    pub(crate) fn wait_for_pause(&mut self, args: &[&[u8]]) -> bool {
         if args.first().is_some_and(|name| name.eq_ignore_ascii_case(b"CLIENT")) {
             // Without an inbox no process is asked.
             let _ = polder_hub::attend(self.memory.table());

@@ -1,4 +1,4 @@
-//! What one thread's callers of a memory share: the messages in its seat's inbox, and the seat's bell, which says that some have come.
+//! What one thread's callers of a memory share: the messages in its seat's inbox, and the seat's wakeup descriptor, which says that some have come.
 //!
 //! ```text
 //!   inbox of the thread's seat --hear()--> Home --> mailbox of each caller that listens     (bounded: H3)
@@ -6,10 +6,10 @@
 //! ```
 //!
 //! The first caller of the thread that receives takes in the messages for all of them. A caller that
-//! polls a descriptor polls the seat's bell, which then stays *armed*: while the thread runs
-//! nothing here, the seat counts as asleep, so the first message makes the bell readable.
+//! polls a descriptor polls the seat's FIFO, which then stays *armed*: while the thread runs
+//! nothing here, the seat counts as asleep, so the first message makes it readable.
 //!
-//! **Invariant:** an armed bell is readable whenever a caller of this thread has something to receive. It also becomes readable at the end of a
+//! **Invariant:** an armed descriptor is readable whenever a caller of this thread has something to receive. It also becomes readable at the end of a
 //! CLIENT PAUSE that holds one of its calls back, and soon while a notification is still pending for which other clients wait.
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -28,8 +28,8 @@ use polder_shm::fork::{self, Shelter};
 use polder_table::Table;
 
 use crate::answer::Answer;
-use crate::bell::Bell;
 use crate::presence::{Card, Order, Presence};
+use crate::wakeup::Wakeup;
 use crate::{Memory, PAUSE_NAP};
 
 /// What waits for one caller at most, in bytes: as much as an inbox.
@@ -67,7 +67,7 @@ pub(crate) struct Home {
     postponed: HashSet<u64>,
     /// Of the callers that listen or wait.
     cards: HashMap<u64, Arc<Card>>,
-    bell: Option<Bell>,
+    wakeup: Option<Wakeup>,
     ticked_ms: u64,
 }
 
@@ -305,55 +305,55 @@ pub(crate) fn look(memory: &Memory) {
 /// The descriptor that becomes readable when a caller of this thread has something to hear.
 pub(crate) fn descriptor(memory: &Memory) -> Result<OwnedFd, Fault> {
     let table = memory.table();
-    if with(table, |home| home.bell.is_none()).unwrap_or(false) {
+    if with(table, |home| home.wakeup.is_none()).unwrap_or(false) {
         polder_hub::attend(table)?;
-        let bell = Bell::around(table.seat()?.bell()?)?;
-        with(table, |home| home.bell = Some(bell));
+        let wakeup = Wakeup::around(table.seat()?.wakeup_fifo()?)?;
+        with(table, |home| home.wakeup = Some(wakeup));
         arm(memory);
     }
-    let copy = with(table, |home| home.bell.as_ref().map(Bell::copy));
+    let copy = with(table, |home| home.wakeup.as_ref().map(Wakeup::copy));
     match copy.flatten() {
         Some(copy) => copy.map_err(|error| Fault::System(format!("no descriptor can be had: {error}"))),
         None => Err(Fault::System("the thread ends".into())),
     }
 }
 
-/// Leaves the bell as the invariant wants it: at the end of everything here that takes in letters or sleeps.
+/// Leaves the descriptor as the invariant wants it: at the end of everything here that takes in letters or sleeps.
 pub(crate) fn arm(memory: &Memory) {
     let table = memory.table();
-    /// What our own calls have caused is taken in at once, not rung for.
+    /// What our own calls have caused is taken in at once, without a wakeup.
     const ROUNDS: u32 = 4;
     for round in 1..=ROUNDS {
         let owed_ms = queue::has_pending(table).then(|| now_ms() + OWED.as_millis() as u64);
         let news = with(table, |home| {
             let paused_ms = (!home.postponed.is_empty()).then(|| ask::paused(table).0);
-            home.bell.as_mut()?.ring_at(owed_ms.into_iter().chain(paused_ms).min());
+            home.wakeup.as_mut()?.signal_at(owed_ms.into_iter().chain(paused_ms).min());
             Some(home.has_news())
         });
         let Some(news) = news.flatten() else { return };
-        // Before it dozes: a question that comes from then on rings.
+        // Before it prepares to sleep: a question that comes from then on wakes it.
         ask::rest(table, true);
-        if !news && table.seat().is_ok_and(|seat| seat.doze()) {
+        if !news && table.seat().is_ok_and(|seat| seat.prepare_sleep()) {
             return;
         }
         if news || round == ROUNDS {
-            with(table, |home| home.bell.as_ref().map(Bell::ring));
+            with(table, |home| home.wakeup.as_ref().map(Wakeup::signal));
             return;
         }
         take_in(table, &mut Ear { memory });
     }
 }
 
-/// Takes what rang out of the bell.
+/// Takes what has been written out of the descriptor.
 fn silence(table: &Table) {
     with(table, |home| {
-        if let Some(bell) = &mut home.bell {
-            bell.silence();
+        if let Some(wakeup) = &mut home.wakeup {
+            wakeup.clear();
         }
     });
     ask::rest(table, false);
     if let Ok(seat) = table.seat() {
-        seat.rise();
+        seat.after_sleep();
     }
 }
 

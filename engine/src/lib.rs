@@ -50,7 +50,6 @@
 
 mod answer;
 mod batch;
-mod bell;
 mod caller;
 mod changes;
 mod database;
@@ -60,6 +59,7 @@ mod presence;
 mod reply;
 mod typed;
 mod waiting;
+mod wakeup;
 
 pub use answer::{Answer, Item, Items};
 pub use batch::Batch;
@@ -128,7 +128,7 @@ pub struct Memory {
     callers: presence::Callers,
     /// When the memory's maintenance is due, if no other thread has done it; `u64::MAX` while one
     /// does it.
-    chores_due_ms: AtomicU64,
+    maintenance_due_ms: AtomicU64,
     /// The time of the last maintenance that the segment names, if this process did it.
     tended_ms: AtomicU64,
     /// See [`Memory::permit_writes`].
@@ -246,11 +246,11 @@ impl Options {
 }
 
 /// How often callers check whether maintenance is due, and how much of it one does at a time.
-const CHORES_PAUSE_MS: u64 = 100;
+const MAINTENANCE_PAUSE_MS: u64 = 100;
 /// After this time a thread that runs maintenance is not waited for. It may be a thread of the
 /// parent process: a fork may copy this memory while that thread is at work.
-const CHORES_MS_MAX: u64 = 10_000;
-const CHORES_US: u64 = 200;
+const MAINTENANCE_MS_MAX: u64 = 10_000;
+const MAINTENANCE_US: u64 = 200;
 /// An end of a pause that comes early is seen within this time.
 pub(crate) const PAUSE_NAP: Duration = Duration::from_millis(20);
 
@@ -393,7 +393,7 @@ impl Memory {
             origin,
             hosts: OnceLock::new(),
             callers: presence::Callers::default(),
-            chores_due_ms: AtomicU64::new(0),
+            maintenance_due_ms: AtomicU64::new(0),
             tended_ms: AtomicU64::new(0),
             wary: AtomicBool::new(false),
         }
@@ -437,40 +437,40 @@ impl Memory {
     }
 
     /// Does a little of what is due in the memory where no server does it.
-    fn tend(&self) {
+    fn maintain(&self) {
         self.tend_at(coarse_ms());
     }
 
     /// The same, at a time that has been looked at.
     #[inline]
     fn tend_at(&self, now_ms: u64) {
-        let due_ms = self.chores_due_ms.load(Ordering::Relaxed);
+        let due_ms = self.maintenance_due_ms.load(Ordering::Relaxed);
         if now_ms >= due_ms
-            && self.chores_due_ms.compare_exchange(due_ms, now_ms + CHORES_MS_MAX, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            && self.maintenance_due_ms.compare_exchange(due_ms, now_ms + MAINTENANCE_MS_MAX, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         {
-            let pause_ms = self.do_chores(now_ms);
-            self.chores_due_ms.store(now_ms + pause_ms, Ordering::Release);
+            let pause_ms = self.do_maintenance(now_ms);
+            self.maintenance_due_ms.store(now_ms + pause_ms, Ordering::Release);
         }
     }
 
     #[cold]
-    fn do_chores(&self, now_ms: u64) -> u64 {
+    fn do_maintenance(&self, now_ms: u64) -> u64 {
         let host = self.host();
         // A setting of the segment that cannot be read stays as it was; the call that reads the settings says why.
         let _ = host.settings().join(&self.table);
         host.recorder().sample(&self.table, now_ms);
         host.keeper().attend(&self.table, host.settings());
         self.look_at_writes();
-        let warden_ms = || self.table.segment().load(header::WARDEN);
-        let others = warden_ms() != self.tended_ms.load(Ordering::Relaxed);
-        if inside::chores_rest() || others && now_ms.saturating_sub(warden_ms()) < CHORES_PAUSE_MS {
-            return CHORES_PAUSE_MS;
+        let maintained_ms = || self.table.segment().load(header::MAINTAINED);
+        let others = maintained_ms() != self.tended_ms.load(Ordering::Relaxed);
+        if inside::maintenance_rests() || others && now_ms.saturating_sub(maintained_ms()) < MAINTENANCE_PAUSE_MS {
+            return MAINTENANCE_PAUSE_MS;
         }
         // Otherwise the subscriptions of dead seats would cost every change something, where no
         // live seat listens.
         polder_hub::sweep::some(&self.table);
-        let pause_ms = self.table.chores(CHORES_US).clamp(1, CHORES_PAUSE_MS);
-        self.tended_ms.store(warden_ms(), Ordering::Relaxed);
+        let pause_ms = self.table.run_maintenance(MAINTENANCE_US).clamp(1, MAINTENANCE_PAUSE_MS);
+        self.tended_ms.store(maintained_ms(), Ordering::Relaxed);
         pause_ms
     }
 
@@ -486,19 +486,19 @@ impl Memory {
     /// Checks whether short calls may have to be refused their writes: with each round of
     /// maintenance, and after a change of settings.
     pub(crate) fn look_at_writes(&self) {
-        self.wary.store(execute::is_wary(self.host()), Ordering::Relaxed);
+        self.wary.store(execute::writes_restricted(self.host()), Ordering::Relaxed);
     }
 
     /// Whether writes may have to be refused. One load.
     #[inline(always)]
-    pub(crate) fn is_wary(&self) -> bool {
+    pub(crate) fn writes_restricted(&self) -> bool {
         self.wary.load(Ordering::Relaxed)
     }
 
     /// Refuses a write of a short call where the same command would be refused it: too few replicas, a save that failed.
     #[inline(always)]
     pub(crate) fn permit_writes(&self) -> Result<(), Stop> {
-        if self.is_wary() { self.look_at_permit() } else { Ok(()) }
+        if self.writes_restricted() { self.look_at_permit() } else { Ok(()) }
     }
 
     #[cold]
@@ -572,7 +572,7 @@ impl Memory {
         if !free {
             return Ok(());
         }
-        self.tend();
+        self.maintain();
         loop {
             let left = self.paused_for(writes);
             if left.is_zero() {
@@ -685,7 +685,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_goes_round_between_memories_looks_after_all_of_them() {
+    fn a_thread_that_alternates_between_memories_maintains_all_of_them() {
         for count in [2, 3, 4, 8, 64] {
             let names: Vec<String> = (0..count).map(|number| format!("shm:polder-round-{number}-{}", std::process::id())).collect();
             let attach = |name: &String| Memory::attach(&Options { segment: name.clone(), ceiling: 16 << 20, ..Options::default() });
@@ -693,7 +693,7 @@ mod tests {
             for _ in 0..2_000 {
                 memories.iter().for_each(|memory| assert!(memory.database(0).read(b"key", |value| value.is_none()).expect("readable")));
             }
-            let idle = memories.iter().filter(|memory| memory.chores_due_ms.load(Ordering::Relaxed) == 0).count();
+            let idle = memories.iter().filter(|memory| memory.maintenance_due_ms.load(Ordering::Relaxed) == 0).count();
             names.iter().for_each(|name| Memory::remove(name).expect("it is there"));
             assert_eq!(idle, 0, "of {count}");
         }

@@ -125,7 +125,7 @@ fn is_readable(descriptor: &OwnedFd, patience: Duration) -> bool {
 fn an_event_loop_of_ones_own_hears_by_a_descriptor() {
     let scratch = Scratch::new("poll");
     let (mut listener, mut waiter) = (scratch.caller(), scratch.caller());
-    let descriptor = listener.descriptor().expect("a bell");
+    let descriptor = listener.descriptor().expect("a descriptor");
     listener.run(&["SUBSCRIBE", "c"]).expect("a place");
     assert_eq!(waiter.start(&["BLPOP", "q", "0"]), Ok(None));
     assert_eq!(waiter.until_ms(), Some(u64::MAX));
@@ -151,7 +151,7 @@ fn an_event_loop_of_ones_own_hears_by_a_descriptor() {
     assert!(is_readable(&descriptor, Duration::ZERO));
     assert_eq!(waiter.resume().expect("an element").map(|answer| words(answer.item())), Some(vec!["q".into(), "x".into()]));
     assert!(!is_readable(&descriptor, Duration::ZERO));
-    // A call of the thread that waits in between leaves the bell armed.
+    // A call of the thread that waits in between leaves the wakeup armed.
     assert_eq!(waiter.show(&["BLPOP", "q", "0.01"], |item| item == Item::Null), Ok(true));
     waiter.run(&["PUBLISH", "c", "own"]).expect("sent");
     assert!(is_readable(&descriptor, PATIENCE));
@@ -179,7 +179,7 @@ fn a_call_that_was_begun_ends_by_its_time_or_is_cancelled() {
 fn what_is_pushed_as_a_call_begins_to_wait_rings() {
     let scratch = Scratch::new("begins");
     let mut waiter = scratch.caller();
-    let descriptor = waiter.descriptor().expect("a bell");
+    let descriptor = waiter.descriptor().expect("a descriptor");
     let (go, gone) = mpsc::channel::<()>();
     let memory = scratch.0.clone();
     let pusher = thread::spawn(move || {
@@ -326,7 +326,7 @@ fn listeners_call_back_until_they_are_stopped() {
 
 #[test]
 fn what_has_expired_is_collected_without_a_server() {
-    let scratch = Scratch::new("chores");
+    let scratch = Scratch::new("maintenance");
     let mut caller = scratch.caller();
     for number in 0..100 {
         caller.run(&["SET", &format!("k{number}"), "v", "PX", "20"]).expect("room");
@@ -353,11 +353,11 @@ fn an_answer_outlives_its_caller() {
 }
 
 #[test]
-fn who_polls_nothing_but_the_descriptor_is_rung_at_the_end_of_a_pause() {
+fn a_thread_that_only_polls_the_descriptor_is_woken_at_the_end_of_a_pause() {
     const PAUSE_MS: u64 = 300;
     let scratch = Scratch::new("rung");
     let (mut waiter, mut pusher) = (scratch.caller(), scratch.caller());
-    let descriptor = waiter.descriptor().expect("a bell");
+    let descriptor = waiter.descriptor().expect("a descriptor");
     let rings = |patience: Duration| {
         let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: patience.subsec_nanos().into() };
         poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&patience)).expect("a poll") == 1

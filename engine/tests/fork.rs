@@ -13,7 +13,7 @@ fn main() {
     let options = Options { segment: segment.clone(), ceiling: 64 << 20, ..Options::default() };
     let memory = Arc::new(Memory::attach(&options).expect("a segment"));
     let (mut plain, mut listener) = (Caller::new(&memory), Caller::new(&memory));
-    let own_descriptor = listener.descriptor().expect("a bell");
+    let own_descriptor = listener.descriptor().expect("a descriptor");
     listener.run(&["SUBSCRIBE", "c"]).expect("a place");
     plain.run(&["SET", "n", "0"]).expect("room");
     let own = plain.id();
@@ -27,7 +27,7 @@ fn main() {
             assert_ne!(plain.id(), own);
             // It listens by itself, and hears what its parent hears as well.
             let mut fresh = Caller::new(&memory);
-            fresh.descriptor().expect("a bell of its own");
+            fresh.descriptor().expect("a descriptor of its own");
             fresh.run(&["SUBSCRIBE", "c"]).expect("a place");
             plain.run(&["PUBLISH", "c", "from the child"]).expect("sent");
             assert_eq!(fresh.hear(Duration::from_secs(10), |_| {}), Ok(1));

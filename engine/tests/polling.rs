@@ -51,7 +51,7 @@ fn poll_only(segment: &str) -> ! {
         let mut caller = Caller::new(&memory);
         let (told, tells) = std::sync::mpsc::channel();
         let thread = thread::spawn(move || {
-            let descriptor = caller.descriptor().expect("a bell");
+            let descriptor = caller.descriptor().expect("a descriptor");
             let mut answer = caller.start(&["BLPOP", "q", "0"]).expect("begun");
             println!("thread {number} waits");
             told.send(()).expect("a thread waits");

@@ -2,7 +2,7 @@
 //! wherever that process dies.
 //!
 //! Its own program, since only a process of one thread forks here. Another boot is a segment whose header names one, and whose
-//! witnesses seem to be held by threads that live: what is in a file after a power cut.
+//! liveness locks seem to be held by threads that live: what is in a file after a power cut.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -64,7 +64,7 @@ impl Stage {
         let file = self.file();
         file.write_all_at(&OLD_BOOT, header::BOOT_ID).expect("written");
         for seat in 0..self.word(header::SEATS_HIGH) {
-            file.write_all_at(&std::process::id().to_le_bytes(), layout::WITNESSES_AT + seat * layout::WITNESS_BYTES).expect("written");
+            file.write_all_at(&std::process::id().to_le_bytes(), layout::LIVENESS_AT + seat * layout::LIVENESS_BYTES).expect("written");
         }
     }
 
@@ -183,7 +183,7 @@ fn a_death_while_a_boot_is_begun_is_made_good_by_the_next_process() {
             assert!(n > layout::SEATS_MAX, "{n}");
             return;
         }
-        // All witnesses are made alike.
+        // All liveness locks are made alike.
         n += if n < layout::SEATS_MAX - 100 { 97 } else { 1 };
     }
 }

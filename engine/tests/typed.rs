@@ -146,8 +146,8 @@ fn typed_calls_wait_for_the_end_of_a_pause() {
 }
 
 #[test]
-fn typed_calls_alone_do_the_chores() {
-    let scratch = Scratch::new("chores");
+fn typed_calls_alone_run_maintenance() {
+    let scratch = Scratch::new("maintenance");
     let cache = scratch.0.database(0);
     let soon = polder_base::time::now_ms() + 20;
     (0..2_000u32).for_each(|number| set_until(&cache, &number.to_le_bytes(), b"brief", soon).expect("room"));
@@ -177,13 +177,13 @@ fn nothing_expires_or_is_evicted_during_a_pause() {
         let now = polder_base::time::now_ms();
         let brief = cache.read(7u32.to_le_bytes(), |value| value.is_some()).expect("readable");
         assert!(!brief || now <= soon + 20);
-        table.chores(1_000);
+        table.run_maintenance(1_000);
     }
     assert_eq!((table.counter(Counter::Expired), table.counter(Counter::Evicted)), (expired, 0));
     polder_hub::ask::unpause(table);
     while table.counter(Counter::Expired) < 500 || table.counter(Counter::Evicted) == 0 {
         assert!(paused.elapsed() < Duration::from_secs(20), "{}", table.counter(Counter::Expired));
-        table.chores(1_000);
+        table.run_maintenance(1_000);
     }
 }
 

@@ -5,7 +5,7 @@
 //!      |  a record in the hidden database, by a transaction           |  the same transaction looks up who is interested
 //!      v                                                              v
 //!   "channel news" -> (seat, life, 3) (seat, life, 1)  ------>  messages into these seats' inboxes, with its commit (shm::inbox)
-//!      ^                                                              |  a wakeup of each seat that sleeps (shm::bell)
+//!      ^                                                              |  a wakeup of each seat that sleeps (shm::wakeup)
 //!      |  which clients: subscriptions.rs, in the thread's memory v
 //!   the thread that serves these clients  <------------------  hear(): delivers to its clients, or runs their calls again
 //! ```

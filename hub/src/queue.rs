@@ -288,9 +288,9 @@ pub(crate) fn look_again(table: &Table, hearer: &mut dyn Hearer) {
     tell_late(table);
     // A client that waits for the end of a pause is not late, nor has it had the time to come right
     // after one.
-    let suspects_nobody = was_paused(table, SUSPECTED_MS);
+    let suspects_none = was_paused(table, SUSPECTED_MS);
     let some = with(table, |waiters| {
-        if suspects_nobody {
+        if suspects_none {
             waiters.suspects.clear();
         }
         let from = waiters.looked_at;
@@ -303,7 +303,7 @@ pub(crate) fn look_again(table: &Table, hearer: &mut dyn Hearer) {
     for (kind, db, key) in some.unwrap_or_default() {
         let records_key = waiters_key(kind, db, &key);
         let Ok((turn, own)) = look(table, kind, db, &key, &records_key) else { continue };
-        let turn = turn.filter(|_| !suspects_nobody);
+        let turn = turn.filter(|_| !suspects_none);
         let (late, first) = with(table, |waiters| {
             let Waiters { suspects, queues, .. } = waiters;
             let before = match turn.filter(|_| queues.contains_key(&records_key)) {
@@ -639,8 +639,8 @@ fn look(table: &Table, kind: Kind, db: Db, key: &[u8], records_key: &[u8]) -> Re
     let txn = table.begin(Mode::Read)?;
     let records = record::glimpse(&txn, records_key)?;
     let turn = if holds(&txn, kind, db, key)? { first_of(&records) } else { None };
-    let nobody = Record::own(txn.seat(), 0);
-    Ok((turn, records.into_iter().find(|record| record.same_owner(&nobody))))
+    let own = Record::own(txn.seat(), 0);
+    Ok((turn, records.into_iter().find(|record| record.same_owner(&own))))
 }
 
 /// Every key of a database (none: of any) has changed: clients that read streams try again, others
@@ -676,7 +676,7 @@ mod tests {
     }
 
     #[test]
-    fn few_are_tried_in_vain_at_once_and_the_others_come_first_the_next_time() {
+    fn only_a_few_locked_inboxes_are_tried_at_once_and_the_others_come_first_next_time() {
         let mut tried = Vec::new();
         let left = tell_some(untold((0..6).flat_map(|seat| [seat, seat])), |one| {
             tried.push(one.record.seat);

@@ -54,7 +54,7 @@ impl Memory {
     }
 
     /// Two threads whose clients 1 and 2 wait for the list, in this order.
-    fn two_who_wait(&self) -> (Thread, Thread) {
+    fn two_waiting_clients(&self) -> (Thread, Thread) {
         let (one, other) = (self.thread(), self.thread());
         one.wait(1);
         other.wait(2);
@@ -229,7 +229,7 @@ fn remove_list(table: &Table) {
 }
 
 #[test]
-fn nobody_is_served_out_of_turn_while_elements_come_and_go() {
+fn clients_are_served_in_turn_while_elements_come_and_go() {
     let memory = Memory::new();
     let (one, other) = (memory.thread(), memory.thread());
     one.wait(1);
@@ -248,9 +248,9 @@ fn nobody_is_served_out_of_turn_while_elements_come_and_go() {
 }
 
 #[test]
-fn a_late_one_is_late_until_his_call_is_run_again_whatever_else_his_thread_does() {
+fn a_late_client_is_late_until_its_call_is_run_again_whatever_else_its_thread_does() {
     let memory = Memory::new();
-    let (one, other) = memory.two_who_wait();
+    let (one, other) = memory.two_waiting_clients();
     write_list(&memory.table, 0);
     assert!(other.tick().is_empty());
     other.tick();
@@ -270,9 +270,9 @@ fn a_late_one_is_late_until_his_call_is_run_again_whatever_else_his_thread_does(
 }
 
 #[test]
-fn who_cannot_be_told_is_passed_over_all_the_same_and_told_later() {
+fn a_client_that_cannot_be_told_is_passed_over_and_told_later() {
     let memory = Memory::new();
-    let (one, other) = memory.two_who_wait();
+    let (one, other) = memory.two_waiting_clients();
     write_list(&memory.table, 0);
     assert_eq!(one.retried(), [1]);
     assert!(other.tick().is_empty());
@@ -296,7 +296,7 @@ fn who_cannot_be_told_is_passed_over_all_the_same_and_told_later() {
 /// Three threads wait; the last passes over the first. While the returned seat stands still,
 /// neither the first nor the next one can be told.
 fn passed_over_untold(memory: &Memory) -> ([Thread; 3], Rc<Seat>) {
-    let ((one, other), last) = (memory.two_who_wait(), memory.thread());
+    let ((one, other), last) = (memory.two_waiting_clients(), memory.thread());
     last.wait(3);
     write_list(&memory.table, 0);
     assert_eq!(one.retried(), [1]);
@@ -312,7 +312,7 @@ fn passed_over_untold(memory: &Memory) -> ([Thread; 3], Rc<Seat>) {
 }
 
 #[test]
-fn nobody_waits_for_the_inbox_of_the_next_one_either_and_he_is_told_later() {
+fn no_thread_waits_for_the_inbox_of_the_next_client_which_is_told_later() {
     let memory = Memory::new();
     let ([one, other, last], seat) = passed_over_untold(&memory);
     seat.rollback();
@@ -324,7 +324,7 @@ fn nobody_waits_for_the_inbox_of_the_next_one_either_and_he_is_told_later() {
 }
 
 #[test]
-fn who_waits_no_longer_still_owes_the_letters_that_could_not_be_sent() {
+fn a_client_that_stopped_waiting_still_has_pending_notifications() {
     let memory = Memory::new();
     let ([one, other, last], seat) = passed_over_untold(&memory);
     last.run(|table, _| queue::leave(table, 3));
@@ -342,7 +342,7 @@ fn who_waits_no_longer_still_owes_the_letters_that_could_not_be_sent() {
 }
 
 #[test]
-fn who_is_marked_by_mistake_takes_his_place_again_by_the_letter_that_tells_of_it() {
+fn a_client_marked_by_mistake_takes_its_place_again_when_told_of_it() {
     let memory = Memory::new();
     let (one, other) = (memory.thread(), memory.thread());
     one.wait(1);
@@ -369,9 +369,9 @@ fn who_is_marked_by_mistake_takes_his_place_again_by_the_letter_that_tells_of_it
 }
 
 #[test]
-fn one_who_begins_to_wait_takes_no_mark_off_another_client_of_his_thread() {
+fn a_new_waiting_client_takes_no_mark_off_another_of_its_thread() {
     let memory = Memory::new();
-    let (one, other) = memory.two_who_wait();
+    let (one, other) = memory.two_waiting_clients();
     write_list(&memory.table, 0);
     assert_eq!(one.retried(), [1]);
     (0..2).for_each(|_| drop(other.tick()));
@@ -388,9 +388,9 @@ fn one_who_begins_to_wait_takes_no_mark_off_another_client_of_his_thread() {
 }
 
 #[test]
-fn who_is_there_again_takes_his_place_although_somebody_was_in_the_way() {
+fn a_returning_client_takes_its_place_although_a_lock_was_held() {
     let memory = Memory::new();
-    let ((one, other), holder) = (memory.two_who_wait(), memory.thread());
+    let ((one, other), holder) = (memory.two_waiting_clients(), memory.thread());
     write_list(&memory.table, 0);
     (0..2).for_each(|_| drop(other.tick()));
     remove_list(&memory.table);
@@ -407,9 +407,9 @@ fn who_is_there_again_takes_his_place_although_somebody_was_in_the_way() {
 }
 
 #[test]
-fn who_was_suspected_before_a_pause_has_his_time_again_after_it() {
+fn a_client_suspected_before_a_pause_has_its_time_again_after_it() {
     let memory = Memory::new();
-    let (one, other) = memory.two_who_wait();
+    let (one, other) = memory.two_waiting_clients();
     write_list(&memory.table, 0);
     assert!(other.tick().is_empty());
     let ends_ms = now_ms() + 500;
@@ -426,9 +426,9 @@ fn who_was_suspected_before_a_pause_has_his_time_again_after_it() {
 }
 
 #[test]
-fn a_pause_is_no_time_to_come_although_nobody_has_looked_in_it_and_it_is_forgotten() {
+fn a_pause_does_not_count_as_time_to_come_even_if_it_is_forgotten() {
     let memory = Memory::new();
-    let (one, other) = memory.two_who_wait();
+    let (one, other) = memory.two_waiting_clients();
     write_list(&memory.table, 0);
     for ends_by_itself in [true, false] {
         assert!(other.tick().is_empty());
@@ -453,9 +453,9 @@ fn a_pause_is_no_time_to_come_although_nobody_has_looked_in_it_and_it_is_forgott
 }
 
 #[test]
-fn who_waits_longest_is_served_first_when_databases_change_places() {
+fn the_longest_waiting_client_is_served_first_when_databases_are_swapped() {
     let memory = Memory::new();
-    let (one, other) = memory.two_who_wait();
+    let (one, other) = memory.two_waiting_clients();
     write_list(&memory.table, 1);
     run(&memory.table, |txn| txn.swap(0, 1));
     assert!(other.retried().is_empty(), "another one was there before");
@@ -487,7 +487,7 @@ fn many_waiters_for_many_keys_are_all_looked_after() {
 }
 
 #[test]
-fn what_the_dead_have_left_is_swept_although_somebody_was_in_the_way_and_the_seat_is_used_again() {
+fn what_a_dead_thread_left_is_swept_although_a_lock_was_held_and_its_seat_is_used_again() {
     let memory = Memory::new();
     let holder = memory.thread();
     holder.run(|table, _| drop(table.seat().expect("a seat")));
@@ -514,7 +514,7 @@ fn what_the_dead_have_left_is_swept_although_somebody_was_in_the_way_and_the_sea
 }
 
 #[test]
-fn a_key_that_somebody_holds_does_not_keep_the_sweep_from_those_behind_it() {
+fn a_locked_key_does_not_keep_the_sweep_from_those_behind_it() {
     const KEYS: u32 = 50;
     let memory = Memory::new();
     let (first, other, holder) = (memory.thread(), memory.thread(), memory.thread());
@@ -613,7 +613,7 @@ fn ask_all(asker: &Thread, meanwhile: impl Fn()) -> (Answers, Duration) {
 }
 
 #[test]
-fn who_let_a_question_go_by_is_not_waited_for_again_until_he_has_said_something() {
+fn a_process_that_missed_a_question_is_not_waited_for_until_it_replies_again() {
     const LONG: Duration = Duration::from_millis(400);
     let memory = Memory::new();
     let (asker, silent) = (memory.thread(), memory.thread());
@@ -653,7 +653,7 @@ fn who_let_a_question_go_by_is_not_waited_for_again_until_he_has_said_something(
 }
 
 #[test]
-fn who_may_have_missed_a_message_is_told_so() {
+fn a_client_that_may_have_missed_a_message_is_told_so() {
     let memory = Memory::new();
     let listener = memory.thread();
     listener.subscribe(5);
@@ -748,7 +748,7 @@ impl ChangeSink for Slow {
 }
 
 #[test]
-fn who_begins_to_wait_while_databases_change_places_finds_what_came() {
+fn a_client_that_begins_to_wait_during_a_swap_finds_what_came() {
     let memory = Memory::with(&Slow);
     let (swapper, waiter) = (memory.thread(), memory.thread());
     write_list(&memory.table, 1);

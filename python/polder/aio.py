@@ -138,7 +138,7 @@ class Connection(AbstractConnection):
             ring = loop.create_future()
             loop.add_reader(self._descriptor, lambda ring=ring: ring.done() or ring.set_result(None))
             try:
-                # Now and then by itself, for chores and for letters that could not ring.
+                # Now and then by itself, for maintenance and for messages that could not wake it.
                 await asyncio.wait([ring], timeout=1.0 if left is None else min(left, 1.0))
             finally:
                 if self._descriptor is not None:

@@ -104,7 +104,13 @@ static SUBCOMMANDS: &[Subcommand] = &[
         run: object,
         about: "Show low level info about `key` and associated value.",
     },
-    Subcommand { name: "PAUSE-CRON", grammar: "<0|1>", count: 1..=1, run: inside::pause_chores, about: "Stop the chores of this process." },
+    Subcommand {
+        name: "PAUSE-CRON",
+        grammar: "<0|1>",
+        count: 1..=1,
+        run: inside::pause_maintenance,
+        about: "Stop maintenance by this process.",
+    },
     Subcommand {
         name: "POPULATE",
         grammar: "<count> [<prefix>] [<size>]",

@@ -20,7 +20,7 @@ use crate::lookup::{find, row_of};
 use crate::retry::retry;
 use crate::row::{SessionCall, TxnCall};
 use crate::run::{Keys, begin, end_transaction, note, permit, run_on_session, run_row, settle, spare_memory};
-pub use crate::run::{Progress, is_plain, is_wary, permit_writes};
+pub use crate::run::{Progress, is_plain, permit_writes, writes_restricted};
 use crate::session::{Host, Replies, Session};
 use crate::{acl, blocking, monitor, scripting, transaction};
 use polder_calls::call::{Call, Outcome, WRONG_TYPE, telling, wrong_arity};
@@ -82,7 +82,7 @@ fn run_quickly(
         return None;
     }
     let &key = args.get(1)?;
-    if command.has(GROWS) && !table.make_room() || command.is_write() && is_wary(host) {
+    if command.has(GROWS) && !table.make_room() || command.is_write() && writes_restricted(host) {
         return None;
     }
     let fresh;
@@ -256,7 +256,7 @@ fn execute_fully(
         }
         Err(stop) => {
             reject(host, args);
-            Err(transaction::spoil(session, args, stop))
+            Err(transaction::abort_multi(session, args, stop))
         }
     };
     session.tally.counted = session.tally.counted.of(args).behind(1);
@@ -285,7 +285,7 @@ fn end(session: &mut Session, host: &dyn Host, outcome: Outcome, reply: &mut dyn
     if session.replies != Replies::On {
         let kept = session.tally.last.is_some_and(|command| command.has(PUBSUB) && command.has(WHILE_LISTENING));
         let mark = if kept { reply.mark() } else { mark };
-        quieten(session, reply, mark);
+        drop_reply(session, reply, mark);
     }
     Progress::Answered
 }
@@ -391,8 +391,8 @@ pub fn may_write(table: &Table, session: &Session, host: &dyn Host, args: &[&[u8
 }
 
 /// Refuses a call that cannot be made while something else goes on; the transaction that it is part of will not be made either.
-pub fn turn_away(session: &mut Session, host: &dyn Host, args: &[&[u8]], why: &'static str, reply: &mut dyn Reply) {
-    let stop = transaction::spoil(session, args, why.into());
+pub fn reject_call(session: &mut Session, host: &dyn Host, args: &[&[u8]], why: &'static str, reply: &mut dyn Reply) {
+    let stop = transaction::abort_multi(session, args, why.into());
     refuse(host, reply, stop);
 }
 
@@ -406,7 +406,7 @@ fn reject(host: &dyn Host, args: &[&[u8]]) {
 
 /// Takes back a reply that CLIENT REPLY asked not to have.
 #[cold]
-fn quieten(session: &mut Session, reply: &mut dyn Reply, mark: usize) {
+fn drop_reply(session: &mut Session, reply: &mut dyn Reply, mark: usize) {
     reply.rewind(mark);
     session.replies = match session.replies {
         Replies::SkipNext => Replies::Skip,

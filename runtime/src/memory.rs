@@ -233,7 +233,7 @@ fn allocator(call: &mut SessionCall<'_>) -> Outcome {
 /// A round of maintenance gives back what is retired. Inside EXEC the thread's own transaction
 /// still pins it.
 fn purge(call: &mut SessionCall<'_>) -> Outcome {
-    call.table.chores(PURGE_US);
+    call.table.run_maintenance(PURGE_US);
     call.reply.ok();
     Ok(())
 }

@@ -78,7 +78,7 @@ pub(crate) fn settle(host: &dyn Host, session: &Session, command: &'static Comma
 
 /// Whether writes may have to be refused, which [`permit_writes`] finds out.
 #[inline]
-pub fn is_wary(host: &dyn Host) -> bool {
+pub fn writes_restricted(host: &dyn Host) -> bool {
     host.keeper().is_failing() || host.keeper().lacks_log() || lacks_replicas(host.settings())
 }
 

@@ -28,7 +28,7 @@ use crate::execute::{admit, execute, refuse};
 use crate::lookup::resolve;
 use crate::retry::retry;
 use crate::row::SessionCall;
-use crate::run::{Progress, begin, end_transaction, is_plain, is_wary, permit, run_inside, run_many_inside};
+use crate::run::{Progress, begin, end_transaction, is_plain, permit, run_inside, run_many_inside, writes_restricted};
 use crate::session::{Host, Replies, Session};
 use crate::{scripting, transaction};
 use polder_calls::command::{Command, Common};
@@ -52,7 +52,7 @@ pub fn execute_together(
         return done;
     }
     let rows = company(table, session, host, calls);
-    if rows.len() < 2 || is_wary(host) {
+    if rows.len() < 2 || writes_restricted(host) {
         return one_by_one(table, session, host, &calls[..1], reply);
     }
     let calls = &calls[..rows.len()];

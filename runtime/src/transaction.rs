@@ -22,7 +22,7 @@ use crate::acl;
 use crate::lookup::{find, find_original};
 use crate::retry::retry;
 use crate::row::{Row, SessionCall, session};
-use crate::run::{Keys, Progress, begin, end_transaction, is_plain, is_wary, permit_writes, run_inside, spare_memory};
+use crate::run::{Keys, Progress, begin, end_transaction, is_plain, permit_writes, run_inside, spare_memory, writes_restricted};
 use crate::scripting;
 use crate::session::{Host, Multi, Session};
 use polder_calls::call::Outcome;
@@ -73,7 +73,7 @@ pub(crate) fn queue(session: &mut Session, command: &'static Command, args: &[&[
 
 /// A command was refused before it could be queued or run: the EXEC to come will abort, a refused
 /// EXEC aborts at once. Returns the client's error.
-pub(crate) fn spoil(session: &mut Session, args: &[&[u8]], stop: Stop) -> Stop {
+pub(crate) fn abort_multi(session: &mut Session, args: &[&[u8]], stop: Stop) -> Stop {
     if let Some(multi) = &mut session.multi {
         multi.broken = true;
     }
@@ -140,12 +140,12 @@ fn prepare(call: &mut SessionCall<'_>, multi: &Multi) -> Outcome {
     if multi.queue.commands().any(|command| command.is_write())
         && let Err(stop) = permit_writes(call.host)
     {
-        return Err(spoil(call.session, call.args, stop));
+        return Err(abort_multi(call.session, call.args, stop));
     }
     if has(GROWS)
         && let Err(stop) = spare_memory(call.table)
     {
-        return Err(spoil(call.session, call.args, stop));
+        return Err(abort_multi(call.session, call.args, stop));
     }
     if has(PUBSUB) {
         polder_hub::attend(call.table)?;
@@ -241,7 +241,7 @@ pub(crate) fn exec_together(
 ) -> Option<(usize, Progress)> {
     let listeners = table.interest() & !interest::CLIENTS;
     let is_exec = matches!(calls, [[name], _, ..] if find(name).is_some_and(|command| command.has(RUNS_QUEUE)));
-    if !is_exec || listeners != 0 || !session.watches.is_empty() || is_wary(host) {
+    if !is_exec || listeners != 0 || !session.watches.is_empty() || writes_restricted(host) {
         return None;
     }
     // Where some of them have been counted, each EXEC is made by itself.

@@ -27,7 +27,7 @@ use crate::tls::Tls;
 use crate::watch::Watch;
 
 const MAXCLIENTS: Id = id("maxclients");
-/// After so many milliseconds a database that could not be emptied is tried again.
+/// After this many milliseconds a database that could not be emptied is tried again.
 const FLUSH_AGAIN_MS: u64 = 100;
 const APPENDONLY: Id = id("appendonly");
 
@@ -113,7 +113,7 @@ pub struct Process {
     /// When a database is to be emptied, as far as this process knows; `u64::MAX` for never, and while a thread does it.
     flush_due_ms: AtomicU64,
     /// When the memory's maintenance is due; `u64::MAX` while a thread does it.
-    chores_due_ms: AtomicU64,
+    maintenance_due_ms: AtomicU64,
     on_stop: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -151,7 +151,7 @@ impl Process {
             storage: Storage::default(),
             closed_doors: AtomicUsize::new(0),
             flush_due_ms: AtomicU64::new(0),
-            chores_due_ms: AtomicU64::new(0),
+            maintenance_due_ms: AtomicU64::new(0),
             on_stop: OnceLock::new(),
         }
     }
@@ -322,29 +322,29 @@ impl Process {
     }
 
     /// When the memory's maintenance is due, in milliseconds since the epoch.
-    pub fn chores_due_ms(&self) -> u64 {
-        self.chores_due_ms.load(Ordering::Relaxed)
+    pub fn maintenance_due_ms(&self) -> u64 {
+        self.maintenance_due_ms.load(Ordering::Relaxed)
     }
 
-    /// Whether the calling thread does the memory's maintenance now. It calls [`Process::chores_done`] at the end.
-    pub fn claim_chores(&self, now_ms: u64) -> bool {
-        let due_ms = self.chores_due_ms();
-        due_ms <= now_ms && self.chores_due_ms.compare_exchange(due_ms, u64::MAX, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    /// Whether the calling thread does the memory's maintenance now. It calls [`Process::maintenance_done`] at the end.
+    pub fn claim_maintenance(&self, now_ms: u64) -> bool {
+        let due_ms = self.maintenance_due_ms();
+        due_ms <= now_ms && self.maintenance_due_ms.compare_exchange(due_ms, u64::MAX, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Makes the memory's maintenance due, unless a thread does it.
-    pub fn hurry_chores(&self) {
+    pub fn hurry_maintenance(&self) {
         // A thread that has changed the time meanwhile does the maintenance, or has done it.
-        let due_ms = self.chores_due_ms();
+        let due_ms = self.maintenance_due_ms();
         if due_ms != u64::MAX {
-            let _ = self.chores_due_ms.compare_exchange(due_ms, 0, Ordering::AcqRel, Ordering::Relaxed);
+            let _ = self.maintenance_due_ms.compare_exchange(due_ms, 0, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 
-    /// Ends what [`Process::claim_chores`] began.
-    pub fn chores_done(&self, due_ms: u64) {
+    /// Ends what [`Process::claim_maintenance`] began.
+    pub fn maintenance_done(&self, due_ms: u64) {
         self.watch.look(self.memory.table(), due_ms);
-        self.chores_due_ms.store(due_ms, Ordering::Release);
+        self.maintenance_due_ms.store(due_ms, Ordering::Release);
     }
 
     /// Whether the log can lie where the settings say. In a thread of its own, since the caller is inside a transaction.

@@ -188,11 +188,11 @@ impl EventLoop {
         }
         let now_ms = self.ended_us / 1000;
         let table = self.process.memory.table();
-        let does_maintenance = connections.number == 0 && !inside::chores_rest();
+        let does_maintenance = connections.number == 0 && !inside::maintenance_rests();
         let pause = self.process.pause_at(now_ms).filter(|_| connections.waiters.awaits_pause());
         let due = [
             Some(now_ms + SWEEP_MS),
-            does_maintenance.then(|| self.process.chores_due_ms().min(self.process.flush_due_ms())),
+            does_maintenance.then(|| self.process.maintenance_due_ms().min(self.process.flush_due_ms())),
             poller.due_ms(),
             pause.map(|pause| pause.until_ms),
             connections.waiters.due_ms(now_ms),

@@ -130,8 +130,8 @@ impl Segment {
                 let removed = unsafe { &*(mapping.base().add(header::REMOVED as usize) as *const std::sync::atomic::AtomicU64) };
                 removed.store(1, Ordering::Release);
                 // SAFETY: as above.
-                let bells = unsafe { &*(mapping.base().add(header::BELLS as usize) as *const std::sync::atomic::AtomicU64) };
-                crate::bell::remove_all(name, bells.load(Ordering::Relaxed));
+                let names = unsafe { &*(mapping.base().add(header::WAKEUPS as usize) as *const std::sync::atomic::AtomicU64) };
+                crate::wakeup::remove_all(name, names.load(Ordering::Relaxed));
             }
             Ok(())
         })
@@ -186,15 +186,17 @@ fn write_header(mapping: &Mapping, geometry: &Geometry, secret: &[u8; header::SE
     let boot = machine::boot_words()?;
     word(header::BOOT_ID, boot[0]);
     word(header::BOOT_ID + 8, boot[1]);
-    let bells = machine::random_seed()?;
-    word(header::BELLS, u64::from_ne_bytes(bells[..8].try_into().expect("8 bytes")));
+    let names = machine::random_seed()?;
+    word(header::WAKEUPS, u64::from_ne_bytes(names[..8].try_into().expect("8 bytes")));
     for (at, part) in (header::SECRET..).step_by(8).zip(secret.chunks_exact(8)) {
         word(at, u64::from_ne_bytes(part.try_into().expect("8 bytes")));
     }
     for index in 0..layout::SEATS_MAX {
-        // SAFETY: the witnesses lie inside the backed first bytes; no other process sees the
+        // SAFETY: the liveness locks lie inside the backed first bytes; no other process sees the
         // segment yet.
-        unsafe { crate::witness::Witness::at(mapping.base().add((layout::WITNESSES_AT + index * layout::WITNESS_BYTES) as usize)).init() };
+        unsafe {
+            crate::liveness::LivenessLock::at(mapping.base().add((layout::LIVENESS_AT + index * layout::LIVENESS_BYTES) as usize)).init()
+        };
     }
     // Without the magic it is no segment: last.
     word(header::MAGIC, MAGIC);
@@ -214,8 +216,8 @@ fn figures(word: Words<'_>) -> Option<Figures> {
     let slabs = word(header::SLABS_READY)?.min(word(header::SLABS_MAX)?);
     let node_bytes = |index: u64| word(layout::SEATS_AT + index * seat::BYTES + seat::NODE_BYTES);
     let nodes = (0..seats).filter_map(node_bytes).fold(0, u64::wrapping_add);
-    // A witness begins with the lock word, which names the thread that holds it.
-    let is_held = |index: &u64| word(layout::WITNESSES_AT + index * layout::WITNESS_BYTES).is_some_and(crate::witness::is_held);
+    // A liveness lock begins with the lock word, which names the thread that holds it.
+    let is_held = |index: &u64| word(layout::LIVENESS_AT + index * layout::LIVENESS_BYTES).is_some_and(crate::liveness::is_held);
     let owner = |index: u64| word(layout::SEATS_AT + index * seat::BYTES + seat::OWNER).map(|owner| owner as u32);
     let mut processes: Vec<u32> = (0..seats).filter(is_held).filter_map(owner).collect();
     processes.sort_unstable();

@@ -20,12 +20,12 @@
 use crate::class::{CLASSES, cache_slots, per_slab};
 use crate::item::{BLOCK_PAIRS, Tag, item_of};
 use crate::layout::{self, header, seat as at};
+use crate::liveness::Life;
 use crate::lock;
 use crate::node::{HEADER_BYTES, NodeHeader, NodeKind};
 use crate::seat::{cache_count, cache_slot};
 use crate::segment::{Segment, class_bytes, offset_of};
 use crate::slab::{slab_class, slab_free};
-use crate::witness::Life;
 use polder_base::Ref;
 
 /// Words of one slab's bitmap.
@@ -197,7 +197,7 @@ impl<'s> Audit<'s> {
             self.pending(index, alive);
             self.inbox(index);
             self.chain(self.seat_word(index, at::OUTBOX_FIRST), 0, &format_args!("the outbox of seat {index}"));
-            self.chain(self.seat_word(index, at::OVERLAY_FIRST), 0, &format_args!("what seat {index} has saved for a snapshot"));
+            self.chain(self.seat_word(index, at::SNAPSHOT_LOG_FIRST), 0, &format_args!("what seat {index} has saved for a snapshot"));
         }
     }
 
@@ -402,7 +402,7 @@ impl<'s> Audit<'s> {
 impl Segment {
     /// The state of seat `index`.
     fn life(&self, index: u64) -> Life {
-        self.witness(index).life()
+        self.liveness(index).life()
     }
 
     /// Whether no thread but the one in seat `own` is attached, nor has died unrecovered.

@@ -42,7 +42,7 @@ use polder_base::Fault;
 use smallvec::SmallVec;
 
 use crate::class::{CLASSES, NODE_MAX};
-use crate::item::{CHANGED, RING, Tag};
+use crate::item::{CHANGED, Tag, WAKE};
 use crate::layout::seat as at;
 use crate::lock::{self, Locked};
 use crate::node::{NodeHeader, NodeKind};
@@ -442,7 +442,7 @@ impl Posting<'_> {
     /// As [`Posting::append`].
     pub fn end(self) -> Result<u64, Fault> {
         let seat = self.seat;
-        seat.amend(self.item, CHANGED | RING);
+        seat.amend(self.item, CHANGED | WAKE);
         seat.note(Tag::Cover, self.base + at::INBOX_LOCK, 0)?;
         if self.link != 0 {
             seat.note(Tag::Word, self.old_last + NEXT, self.link)?;

@@ -17,7 +17,7 @@ pub const CHANGED: u64 = 1;
 /// In a LOCK item's second word: the release marks the word dead.
 pub const DEATH: u64 = 2;
 /// In a LOCK item's second word: it is an inbox's, whose owner is to be woken.
-pub const RING: u64 = 4;
+pub const WAKE: u64 = 4;
 /// In an OLD item's second word: everything that the node names goes too.
 pub const WHOLE: u64 = 1;
 

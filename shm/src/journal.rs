@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! item = two words        first: tag (8 bits) | offset (56 bits)      second
-//! LOCK   a lock word is about to be taken                             what its release does: CHANGED, DEATH; RING
+//! LOCK   a lock word is about to be taken                             what its release does: CHANGED, DEATH; WAKE
 //! NEW    a node has been made                                         -
 //! COVER  the lock that covers the WORDs that follow (0: the seat)     -
 //! WORD   what a word is to become                                     the value
@@ -31,7 +31,7 @@ use std::time::Instant;
 use polder_base::{Fault, Ref};
 use smallvec::SmallVec;
 
-use crate::item::{BLOCK_PAIRS, CHANGED, DEATH, RING, Tag, WHOLE, item_of};
+use crate::item::{BLOCK_PAIRS, CHANGED, DEATH, Tag, WAKE, WHOLE, item_of};
 use crate::layout::{self, ROOTS_AT, ROOTS_BYTES, log, seat as at};
 use crate::lock::{self, Locked};
 use crate::node::NodeKind;
@@ -316,14 +316,14 @@ impl Seat {
 
     /// Releases the locks that this seat still owns, in reverse order. Returns whether inboxes are among them, whose owners are to be woken.
     fn release_locks(&self, locks: &[(u64, u64)]) -> bool {
-        let mut rings = false;
+        let mut wakes = false;
         for (offset, how) in locks.iter().rev() {
-            rings |= how & RING != 0;
+            wakes |= how & WAKE != 0;
             if lock::owner(self.segment.load(*offset)) == Some(self.index) {
                 self.segment.unlock(*offset, how & CHANGED != 0, how & DEATH != 0);
             }
         }
-        rings
+        wakes
     }
 
     /// Wakes the owners of the inboxes that have got messages. If this thread dies before it empties its journal, the recoverer of
@@ -331,10 +331,10 @@ impl Seat {
     fn ring_bells(&self, len: u64) {
         for index in 0..len {
             if let Some((Tag::Lock, offset, how)) = self.item(index)
-                && how & RING != 0
+                && how & WAKE != 0
                 && is_inbox_lock(offset)
             {
-                self.segment.ring(seat_of(offset));
+                self.segment.wake(seat_of(offset));
             }
         }
     }

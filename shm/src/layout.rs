@@ -5,7 +5,7 @@
 //! OFFSET            SIZE                    WHAT
 //! 0                 4 KiB                   header
 //! 4 KiB             28 KiB                  roots: words that the table owns (its map of databases)
-//! 32 KiB            seats_max x 64          witnesses: who lives (witness.rs)
+//! 32 KiB            seats_max x 64          liveness locks (liveness.rs)
 //! 96 KiB            seats_max x 100 KiB     seats, backed by memory once they have been used
 //! slab_words_at     slabs_max x 16          a lock and a state for each slab
 //! slab_bits_at      slabs_max x 256         a bitmap for each slab: 1 = taken out of the slab
@@ -72,10 +72,10 @@ pub mod header {
     /// Limits and settings that hot paths read; the table gives the words their meaning.
     pub const LIMITS: u64 = 1280; // 64 words
     /// The times and places at which maintenance was last done, as hints; times in milliseconds since the Unix epoch.
-    pub const WARDEN: u64 = 1792; // 8 words
+    pub const MAINTAINED: u64 = 1792; // 8 words
     /// When a thread last worked on emptying slabs, while slabs are marked (`drain`), in milliseconds since the Unix epoch; the fourth
-    /// of the words of WARDEN.
-    pub const MARKS: u64 = WARDEN + 24;
+    /// of the words of MAINTAINED.
+    pub const MARKS: u64 = MAINTAINED + 24;
     /// The most bytes that were in use.
     pub const USED_PEAK: u64 = 1856;
     /// What any seat listens to: bits of [`interest`](super::interest), and above them a count of changes. A line of its own.
@@ -88,10 +88,10 @@ pub mod header {
     pub const EVENTS: u64 = 2240;
     /// The lengths of the literal beginnings of all subscribed patterns: a bit for each length.
     pub const PREFIXES: u64 = 2248;
-    /// A random word in the names of this segment's bells.
-    pub const BELLS: u64 = 2256;
+    /// A random word in the names of this segment's FIFOs.
+    pub const WAKEUPS: u64 = 2256;
     /// What each commit has to record: bits of [`recording`](super::recording), and above them the number of the last snapshot
-    /// ([`overlay`](crate::overlay)). Beside the word of interest, which every writer reads, too.
+    /// ([`snapshot_log`](crate::overlay)). Beside the word of interest, which every writer reads, too.
     pub const RECORDING: u64 = 2056;
     /// The seat, plus one, that the snapshot belongs to; the epochs that it needs; the last version that belongs to it; a line of its own.
     pub const SNAPSHOT_OWNER: u64 = 2304;
@@ -239,12 +239,12 @@ pub const SEATS_MAX: u64 = 1024;
 /// How many seats behind those that were ever used are backed by memory, so that a tool or a second server can still attach
 /// when /dev/shm is full.
 pub const SEATS_SPARE: u64 = 8;
-/// Where the witnesses begin; all of them are made with the segment.
-pub const WITNESSES_AT: u64 = ROOTS_AT + ROOTS_BYTES;
-/// Bytes of one witness: a line of its own.
-pub const WITNESS_BYTES: u64 = 64;
+/// Where the liveness locks begin; all of them are made with the segment.
+pub const LIVENESS_AT: u64 = ROOTS_AT + ROOTS_BYTES;
+/// Bytes of one liveness lock: a line of its own.
+pub const LIVENESS_BYTES: u64 = 64;
 /// Where the seats begin.
-pub const SEATS_AT: u64 = WITNESSES_AT + SEATS_MAX * WITNESS_BYTES;
+pub const SEATS_AT: u64 = LIVENESS_AT + SEATS_MAX * LIVENESS_BYTES;
 
 /// A seat's words, as byte offsets from its beginning.
 pub mod seat {
@@ -255,10 +255,10 @@ pub mod seat {
     /// 1 while nodes go from the retired list into the cache: one of them may be in both. Index + 2 of an entry that is being moved to a place before it:
     /// it may be in both.
     pub const RECLAIMING: u64 = 16;
-    /// What this seat has saved for a snapshot ([`overlay`](crate::overlay)): the first block, and for which.
-    pub const OVERLAY_FIRST: u64 = 24;
-    pub const OVERLAY_NUMBER: u64 = 32;
-    pub const OVERLAY_BYTES: u64 = 40;
+    /// What this seat has saved for a snapshot ([`snapshot_log`](crate::overlay)): the first block, and for which.
+    pub const SNAPSHOT_LOG_FIRST: u64 = 24;
+    pub const SNAPSHOT_LOG_NUMBER: u64 = 32;
+    pub const SNAPSHOT_LOG_BYTES: u64 = 40;
     /// Transaction state: sequence number << 2 | [`IDLE`] or [`COMMITTED`]. The store that sets COMMITTED is the commit.
     pub const STATUS: u64 = 64;
     /// Items in the journal.
@@ -323,7 +323,7 @@ pub mod seat {
     pub const INBOX_FIRST: u64 = INBOX_LOCK + 72;
     /// what the owner is interested in (low byte: [`interest`]), and in which of the seat's lives,
     pub const INTEREST: u64 = INBOX_LOCK + 80;
-    /// and whether it sleeps, and where (bell.rs).
+    /// and whether it sleeps, and where (wakeup.rs).
     pub const SLEEPING: u64 = INBOX_LOCK + 128;
     pub const END: u64 = INBOX_LOCK + 192;
     /// The outbox (outbox.rs), lines of their own: what the seat's commits write,
@@ -356,7 +356,7 @@ pub(crate) const fn is_of_merger(offset: u64) -> bool {
 /// Bytes of one slab's bitmap.
 pub const BITMAP_BYTES: u64 = SLAB_BYTES / NODE_MIN as u64 / 8;
 
-/// The part of a ceiling that users may fill: all but the header, the roots, the witnesses and the seats.
+/// The part of a ceiling that users may fill: all but the header, the roots, the liveness locks and the seats.
 pub const fn usable(ceiling: u64) -> u64 {
     ceiling.saturating_sub(SEATS_AT + SEATS_MAX * seat::BYTES)
 }

@@ -6,7 +6,7 @@
 //!   that could see it is gone. Other nodes are written after they are published, each by its own rule: pieces, directory nodes and
 //!   the map of databases under the lock that covers the word (S2), an extent's and a database's lower bounds of expiry as
 //!   designated words, an inbox's blocks behind the tail under the inbox's lock (I1 of `inbox.rs`), and the blocks of a journal, a
-//!   retired list and a snapshot log by their seat alone, readable up to a length that is stored last (O1 of `overlay.rs`).
+//!   retired list and a snapshot log by their seat alone, readable up to a length that is stored last (O1 of `snapshot_log.rs`).
 //! - **S2** A thread writes only its own seat, nodes it has not published, words it has locked, a dead seat it has acquired, or a
 //!   designated shared word by a single atomic operation: a read-modify-write, or a plain store where the table below says why
 //!   that is enough.
@@ -20,14 +20,14 @@
 //!
 //! ```text
 //!   WORDS OF THE HEADER          WRITTEN BY                    WHY A PLAIN STORE IS ENOUGH
-//!   MAGIC ... BELLS, CEILING     the creator (attach.rs)       the segment has no name yet
+//!   MAGIC ... WAKEUPS, CEILING     the creator (attach.rs)       the segment has no name yet
 //!   CLEAN                        attach, close_cleanly         read only before the first thread of another boot is attached
 //!   REMOVED                      remove (attach.rs)            goes from 0 to 1, once
 //!   HINTS, when all are set      a search (memory.rs)          a hint; bits are set and cleared by fetch_or and fetch_and, and
 //!                                                              a search that finds nothing looks everywhere
 //!   MARKS                        compaction (drain.rs)         a time: the later store wins, and an early end only takes marks off
 //!   SNAPSHOT_* but SERIAL,       the snapshot's owner          OWNER is taken by a CAS and is their lock: they have one writer
-//!     BROKEN, VERSIONS           (overlay.rs)                  at a time, its owner or the recoverer of that seat
+//!     BROKEN, VERSIONS           (snapshot_log.rs)                  at a time, its owner or the recoverer of that seat
 //!   the log's CUT                the snapshot's owner          as SNAPSHOT_*
 //!   the log's KEEP, KEEP_MAX     CONFIG SET (change_log.rs)    settings, as LIMITS
 //!   the log's WAITED             turn_log_on (change_log.rs)   any thread that has waited; after an old value others wait again
@@ -36,7 +36,7 @@
 //!   LIMITS ...                   CONFIG SET (table.rs)         settings: each word is a whole value; two threads that set limits at
 //!                                                              once may leave some of each
 //!   COUNTER_BASES                CONFIG RESETSTAT (table.rs)   each counter's base is a whole value of a moment ago
-//!   WARDEN, the place of the     maintenance (chores.rs,       hints: a lost store repeats or skips a round's work
+//!   MAINTAINED, the place of the maintenance (maintenance.rs,   hints: a lost store repeats or skips a round's work
 //!     last shrinking             shrink.rs)
 //! ```
 //!
@@ -46,7 +46,6 @@
 mod ahead;
 pub mod attach;
 pub mod audit;
-mod bell;
 pub mod change_log;
 pub mod class;
 pub mod crash;
@@ -60,6 +59,7 @@ pub mod inbox;
 pub mod item;
 pub mod journal;
 pub mod layout;
+pub mod liveness;
 pub mod lock;
 pub mod machine;
 pub mod mapping;
@@ -68,7 +68,6 @@ pub mod name;
 pub mod node;
 pub mod opening;
 pub mod outbox;
-pub mod overlay;
 pub mod overview;
 pub mod owner;
 pub mod pages;
@@ -83,12 +82,13 @@ mod seating;
 pub mod segment;
 mod shmget;
 mod slab;
+pub mod snapshot_log;
 pub mod staged_journal;
 pub mod storage;
 mod swap_barrier;
 mod sysv;
 mod trouble;
-pub mod witness;
+mod wakeup;
 
 pub use attach::{AttachOptions, SegmentOptions, default_ceiling, room};
 pub use item::Tag;

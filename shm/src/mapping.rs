@@ -20,8 +20,8 @@
 //! - **M2** A segment appears whole or not at all: it is filled before it gets its name (see `place.rs`).
 //! - **M3** Nothing of a file is read through the mapping before its length and its start have been checked by reading.
 //!   If the file is cut shorter later, the processes that use it are killed; a user that may write to a segment is trusted.
-//! - **M4** Each process maps the segment at its own address: nothing in the segment is an address, except for witnesses,
-//!   whose list the kernel reads as long as the thread lives. So a mapping must outlive every witness taken in it.
+//! - **M4** Each process maps the segment at its own address: nothing in the segment is an address, except for liveness locks,
+//!   whose list the kernel reads as long as the thread lives. So a mapping must outlive every liveness lock taken in it.
 //!
 //! System V memory is made at its ceiling: the kernel counts it as a whole when it is made, so `grow_to` has
 //! nothing left to ask for. Memory that a cgroup's limit or an overcommitted machine refuses is no ENOSPC on any kind of

@@ -682,8 +682,8 @@ mod tests {
         let options = SegmentOptions { ceiling: 256 << 20, ..SegmentOptions::default() };
         let segment = &Segment::create(&name, &options).expect("a segment");
         let seat = segment.seat().expect("a seat");
-        let (class, link) = (CLASSES - 1, seat.base + at::OVERLAY_FIRST);
-        let block = seat.chain_block(NodeKind::Overlay, link).expect("memory");
+        let (class, link) = (CLASSES - 1, seat.base + at::SNAPSHOT_LOG_FIRST);
+        let block = seat.chain_block(NodeKind::SnapshotLog, link).expect("memory");
         let marked = Marked { fit: true, passed: Cell::new(false) };
         while seat.get(cache_count(class)) < cache_slots(class) as u64 {
             match seat.lock_slab(class, true, &marked) {

@@ -38,7 +38,7 @@ pub enum NodeKind {
     /// Messages in a seat's inbox.
     Inbox = 12,
     /// What a seat has saved for a snapshot.
-    Overlay = 13,
+    SnapshotLog = 13,
     /// Records in a seat's outbox.
     Outbox = 14,
     /// Bytes of the change log.
@@ -62,7 +62,7 @@ impl NodeKind {
             10 => Database,
             11 => Plain,
             12 => Inbox,
-            13 => Overlay,
+            13 => SnapshotLog,
             14 => Outbox,
             15 => Log,
             _ => return None,

@@ -5,8 +5,8 @@
 
 use crate::item::{Tag, item_of};
 use crate::layout::{header, seat as at};
+use crate::liveness::Life;
 use crate::segment::Segment;
-use crate::witness::Life;
 
 /// What a seat is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,7 +63,7 @@ impl Segment {
             process: owner as u32,
             thread: (owner >> 32) as u32,
             since_ms: self.load(base + at::SINCE_MS),
-            dead: self.witness(index).life() == Life::Dead,
+            dead: self.liveness(index).life() == Life::Dead,
             doing: self.doing(base),
             pinned_epochs: if lower == at::NO_PIN { 0 } else { self.load(header::EPOCH).saturating_sub(lower) },
             retired_bytes: self.load(base + at::RETIRED_BYTES),

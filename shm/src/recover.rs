@@ -1,6 +1,6 @@
 //! Recovery of a seat: completes or undoes what a thread's death has interrupted, from the words of the seat alone.
 //!
-//! The thread that holds the seat's witness runs [`settle`]: a recoverer, the next owner, or the owner itself when it leaves. That
+//! The thread that holds the seat's liveness lock runs [`settle`]: a recoverer, the next owner, or the owner itself when it leaves. That
 //! thread may die at any instruction, too. The next one then starts again and reaches the same state, since each step is one of
 //! - a redo that stores absolute values (memory journal, committed journal, expansion of a retired tree);
 //! - an undo that drops each item from its list right after it has undone it, and that does no harm if it is done twice;
@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 use crate::class::CLASSES;
 use crate::layout::{self, seat as at};
+use crate::liveness::{Life, LivenessLock, Taken};
 use crate::lock;
 use crate::seat::{Seat, cache_count, cache_slot};
 use crate::segment::Segment;
 use crate::swap_barrier::Changes;
-use crate::witness::{Life, Taken, Witness};
 
 /// How long one call frees what was retired in a seat without an owner, at most; the next call goes on.
 const GONE_PATIENCE: Duration = Duration::from_millis(2);
@@ -53,7 +53,7 @@ fn settle_pending(seat: &Seat) {
     }
     let chained = seat.journal_blocks.borrow().contains(&pending)
         || seat.retired_blocks.borrow().contains(&pending)
-        || seat.chain(seat.get(at::OVERLAY_FIRST)).contains(&pending);
+        || seat.chain(seat.get(at::SNAPSHOT_LOG_FIRST)).contains(&pending);
     let is_node = seat.segment().node_class(pending) == Some(CLASSES - 1);
     if !chained && is_node && !seat.caches(CLASSES - 1, pending) && !seat.has_just_retired(pending) {
         seat.push_patiently(CLASSES - 1, pending);
@@ -73,7 +73,7 @@ impl Seat {
     }
 }
 
-/// A seat without a living owner, whose witness this thread has taken in order to recover the seat. The witness is given back when this
+/// A seat without a living owner, whose liveness lock this thread has taken in order to recover the seat. The liveness lock is given back when this
 /// is dropped, also by a panic: otherwise no other thread could take it as long as the thread that panicked lives. After a panic the seat
 /// counts as free, but it is not in order. A thread that waits for one of its locks begins the recovery again, and so does the next
 /// thread that takes the seat.
@@ -82,8 +82,8 @@ pub(crate) struct Recovery {
     index: u64,
     /// Its last owner has died.
     owner_died: bool,
-    /// Its witness is that of a dead thread, which owned the seat or was recovering it.
-    is_witness_dead: bool,
+    /// Its liveness lock is that of a dead thread, which owned the seat or was recovering it.
+    is_lock_dead: bool,
     /// It was begun by a thread that was not panicking. If the thread panics now, the cause may lie in this seat.
     begun: Cell<bool>,
     kept: bool,
@@ -118,7 +118,7 @@ impl Drop for Deeper {
         DEPTH.set(DEPTH.get() - 1);
         if DEPTH.get() == 0 {
             BLAMED.set(false);
-            // Only a panic leaves recoveries in the list. Their witnesses are given back, so that other threads do not wait for this one.
+            // Only a panic leaves recoveries in the list. Their liveness locks are given back, so that other threads do not wait for this one.
             drop(PUT_OFF.try_with(RefCell::take));
         }
     }
@@ -126,8 +126,8 @@ impl Drop for Deeper {
 
 impl Recovery {
     pub(crate) fn of(segment: &Arc<Segment>, index: u64, taken: Taken) -> Recovery {
-        let is_witness_dead = taken == Taken::Dead;
-        Recovery { segment: segment.clone(), index, owner_died: is_witness_dead, is_witness_dead, begun: Cell::new(false), kept: false }
+        let is_lock_dead = taken == Taken::Dead;
+        Recovery { segment: segment.clone(), index, owner_died: is_lock_dead, is_lock_dead, begun: Cell::new(false), kept: false }
     }
 
     /// Recovers the seat, does `more` with it, and gives it back.
@@ -158,7 +158,7 @@ impl Recovery {
         seat.return_caches();
     }
 
-    /// Whether this thread has put off the recovery of a seat: it holds the seat's witness, and its memory journal is in order.
+    /// Whether this thread has put off the recovery of a seat: it holds the seat's liveness lock, and its memory journal is in order.
     fn is_put_off(segment: &Segment, index: u64) -> bool {
         let is_it = |put_off: &Recovery| put_off.segment.id() == segment.id() && put_off.index == index;
         PUT_OFF.try_with(|list| list.borrow().iter().any(is_it)).unwrap_or(false)
@@ -168,15 +168,15 @@ impl Recovery {
         self.begun.set(!std::thread::panicking());
         // If a recovery has panicked, the owner's word is still set.
         settle(seat, self.owner_died || seat.get(at::OWNER) != 0);
-        if self.is_witness_dead {
+        if self.is_lock_dead {
             seat.add(at::RECOVERIES, 1);
         }
     }
 
     /// The seat is in order, and this thread's own from now on.
     pub(crate) fn keep(&mut self) {
-        if self.is_witness_dead {
-            self.segment.witness_settle(self.index);
+        if self.is_lock_dead {
+            self.segment.liveness_settle(self.index);
         }
         self.kept = true;
     }
@@ -192,35 +192,35 @@ impl Drop for Recovery {
         }
         // Its last owner is dead and reads nothing any more.
         self.segment.publish(self.segment.seat_at(self.index) + at::PIN_LOWER, at::NO_PIN);
-        if self.is_witness_dead {
-            self.segment.witness_settle(self.index);
+        if self.is_lock_dead {
+            self.segment.liveness_settle(self.index);
         }
-        self.segment.witness_release(self.index);
+        self.segment.liveness_release(self.index);
     }
 }
 
 impl Segment {
-    pub(crate) fn witness(&self, index: u64) -> &Witness {
-        // SAFETY: the witness lies in the mapping, which outlives the borrow, and was initialised with the segment.
-        unsafe { Witness::at(self.address(layout::WITNESSES_AT + index * layout::WITNESS_BYTES)) }
+    pub(crate) fn liveness(&self, index: u64) -> &LivenessLock {
+        // SAFETY: the liveness lock lies in the mapping, which outlives the borrow, and was initialised with the segment.
+        unsafe { LivenessLock::at(self.address(layout::LIVENESS_AT + index * layout::LIVENESS_BYTES)) }
     }
 
-    /// Tries to take the witness of seat `index`.
-    pub(crate) fn witness_take(&self, index: u64) -> Taken {
-        // SAFETY: M4, a thread that holds a seat holds the segment, so the memory stays mapped until the witness is released.
-        unsafe { self.witness(index).try_take() }
+    /// Tries to take the liveness lock of seat `index`.
+    pub(crate) fn liveness_take(&self, index: u64) -> Taken {
+        // SAFETY: M4, a thread that holds a seat holds the segment, so the memory stays mapped until the liveness lock is released.
+        unsafe { self.liveness(index).try_take() }
     }
 
     /// Says that a dead seat has been recovered.
-    pub(crate) fn witness_settle(&self, index: u64) {
+    pub(crate) fn liveness_settle(&self, index: u64) {
         // SAFETY: this thread has just taken it and found its owner dead.
-        unsafe { self.witness(index).settle() }
+        unsafe { self.liveness(index).settle() }
     }
 
     /// Gives seat `index` back.
-    pub(crate) fn witness_release(&self, index: u64) {
+    pub(crate) fn liveness_release(&self, index: u64) {
         // SAFETY: this thread holds it.
-        unsafe { self.witness(index).release() }
+        unsafe { self.liveness(index).release() }
     }
 
     /// Checks the owner of a locked word: if that seat is dead, it is recovered now. If the word names a seat that has no journal item
@@ -245,7 +245,7 @@ impl Segment {
 
     /// Whether seat `index` has a living owner, and the seat is in this life.
     pub fn lives(&self, index: u64, life: u64) -> bool {
-        index < self.seats_high() && self.load(self.seat_at(index) + at::OWNERS) == life && !self.witness(index).is_dead_or_free()
+        index < self.seats_high() && self.load(self.seat_at(index) + at::OWNERS) == life && !self.liveness(index).is_dead_or_free()
     }
 
     /// Brings a seat without a living owner in order and does `more` with it.
@@ -253,9 +253,9 @@ impl Segment {
         self.attend_after(index, false, more);
     }
 
-    /// The same; `died`: its owner died, whatever its witness says.
+    /// The same; `died`: its owner died, whatever its liveness lock says.
     pub(crate) fn attend_after(self: &Arc<Segment>, index: u64, died: bool, more: &dyn Fn(&Seat)) {
-        match self.witness_take(index) {
+        match self.liveness_take(index) {
             Taken::Busy | Taken::Damaged => {}
             taken => {
                 let mut recovery = Recovery::of(self, index, taken);
@@ -267,13 +267,13 @@ impl Segment {
 
     /// Whether seat `index` has no living owner.
     pub(crate) fn is_vacant(&self, index: u64) -> bool {
-        self.witness(index).is_dead_or_free()
+        self.liveness(index).is_dead_or_free()
     }
 
     /// Looks at every seat and recovers the dead. Returns how many there were.
     pub fn recover_dead(self: &Arc<Segment>) -> u64 {
         // The dead thread may be the seat's owner, or an earlier recoverer of it.
-        let dead = (0..self.seats_high()).filter(|index| matches!(self.witness(*index).life(), Life::Dead));
+        let dead = (0..self.seats_high()).filter(|index| matches!(self.liveness(*index).life(), Life::Dead));
         dead.map(|index| self.attend(index, &|_| {})).count() as u64
     }
 
@@ -299,10 +299,10 @@ impl Segment {
     /// Whether a seat has no owner, and holds something that may be freed.
     fn is_left_over(&self, index: u64) -> bool {
         let word = |word: u64| self.load(self.seat_at(index) + word);
-        matches!(self.witness(index).life(), Life::Free)
+        matches!(self.liveness(index).life(), Life::Free)
             && (word(at::RETIRED_HEAD) != word(at::RETIRED_TAIL)
                 || word(at::INBOX_FIRST) != 0
-                || word(at::OVERLAY_FIRST) != 0 && word(at::OVERLAY_NUMBER) != self.snapshot())
+                || word(at::SNAPSHOT_LOG_FIRST) != 0 && word(at::SNAPSHOT_LOG_NUMBER) != self.snapshot())
     }
 }
 
@@ -359,7 +359,7 @@ mod tests {
         down(segment, 0, seats, &deepest, &done);
         assert_eq!((deepest.get(), done.get()), (DEPTH_MAX, u64::from(DEPTH_MAX)));
         assert!(PUT_OFF.with_borrow(Vec::is_empty) && DEPTH.get() == 0);
-        assert!((0..seats).all(|index| matches!(segment.witness(index).life(), Life::Free)));
+        assert!((0..seats).all(|index| matches!(segment.liveness(index).life(), Life::Free)));
 
         // A slab's lock whose owner does not know of it is free below that depth, too.
         let slab_lock = segment.slab_lock_at(segment.reserved_slabs());

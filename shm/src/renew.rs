@@ -1,13 +1,13 @@
 //! A `file:` segment in another boot of the machine than its last one.
 //!
 //! The file may have stayed from an orderly stop, from a crash of the system, or from a power cut. No process of the old boot
-//! lives, so the kernel's marks on the witnesses mean nothing: a thread that held one when the power went still seems to hold it.
+//! lives, so the kernel's marks on the liveness locks mean nothing: a thread that held one when the power went still seems to hold it.
 //! The first process that attaches puts the segment in order while all others wait (`presence.rs`):
 //!
 //! ```text
 //!   1  alone?       a process that is attached already sees another boot: another machine shares the file; refused
 //!   2  room         what the header says is taken is asked for once more: a copy, or a disk after a crash, may have holes
-//!   3  witnesses    all are made anew
+//!   3  liveness locks    all are made anew
 //!   4  seats        each seat that was ever used is settled as after a death: rolled back, or its commit carried out
 //!   5  check        the caller walks everything; damage ends the attempt
 //!   6  boot         the header's two words of the boot: from here on the segment is of this boot
@@ -34,8 +34,8 @@ use std::time::Duration;
 use polder_base::Fault;
 
 use crate::layout::{self, header};
+use crate::liveness::Life;
 use crate::segment::Segment;
-use crate::witness::Life;
 use crate::{crash, fork, machine, presence};
 
 /// How often and how long a leaving process waits for another that enters or leaves: about a second in all.
@@ -80,7 +80,7 @@ impl Segment {
         for index in 0..layout::SEATS_MAX {
             crash::point();
             // SAFETY: no process of this boot uses the segment (the locks say so), and threads of another boot are dead.
-            unsafe { self.witness(index).init() };
+            unsafe { self.liveness(index).init() };
         }
         for index in 0..self.seats_high() {
             self.attend_after(index, true, &|_| {});
@@ -120,7 +120,7 @@ impl Segment {
             }
             std::thread::sleep(TURN_PAUSE);
         }
-        let is_free = || (0..self.seats_high()).all(|index| self.witness(index).life() == Life::Free);
+        let is_free = || (0..self.seats_high()).all(|index| self.liveness(index).life() == Life::Free);
         if self.was_closed() || !presence::is_alone(file).unwrap_or(false) || !is_free() || self.mapping().sync().is_err() {
             return;
         }

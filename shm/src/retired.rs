@@ -29,9 +29,9 @@ use crate::class::CLASSES;
 use crate::item::BLOCK_PAIRS;
 use crate::layout::{header, seat as at};
 use crate::node::{HEADER_BYTES, NodeHeader, NodeKind};
-use crate::overlay::DROPPED_MAX;
 use crate::seat::{Entries, INDEX_MAX, Pass, Seat};
 use crate::segment::{class_bytes, offset_of};
+use crate::snapshot_log::DROPPED_MAX;
 use polder_base::Ref;
 
 const WHOLE: u64 = 1 << 63;
@@ -102,7 +102,7 @@ impl Seat {
             self.set(at::EXPANDING, 0);
         }
         *self.blocks_mut() = retired;
-        self.find_overlay();
+        self.find_snapshot_log();
         self.reclaim_at.set(self.get(at::RETIRED_TAIL) + BATCH);
         // Go on where the seat's last owner or recoverer stopped, since each recoverer may have time for a part of the list only.
         self.begin_passes(self.get(at::RETIRED_CURSOR).clamp(self.get(at::RETIRED_HEAD), self.get(at::RETIRED_TAIL)));
@@ -257,8 +257,8 @@ impl Seat {
     /// Looks at `entries` entries, and at up to `expanded_max` of those that are added by expansion meanwhile, until `end` at the latest.
     /// Returns whether there is more that may be free.
     fn reclaim_some(&self, entries: u64, mut expanded_max: u64, end: Option<Instant>) -> bool {
-        if self.has_old_overlay() {
-            self.drop_overlay(DROPPED_MAX);
+        if self.has_old_snapshot_log() {
+            self.drop_snapshot_log(DROPPED_MAX);
         }
         let pins = self.pins_now();
         if self.get(at::RECLAIMING) != 0 {

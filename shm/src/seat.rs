@@ -41,7 +41,7 @@ pub struct Seat {
     pub(crate) retired_blocks: RefCell<Vec<u64>>,
     pub(crate) near_entries: Cell<Entries>,
     /// The last block of what was saved for a snapshot; 0 without one.
-    pub(crate) overlay_last: Cell<u64>,
+    pub(crate) snapshot_log_last: Cell<u64>,
     /// The slab that served each class last: tried first.
     pub(crate) slab_cursor: [Cell<u32>; CLASSES],
     /// When a wait for slabs that others hold locked last failed.
@@ -85,7 +85,7 @@ impl Seat {
             journal_blocks: RefCell::default(),
             retired_blocks: RefCell::default(),
             near_entries: Cell::new(Entries::NONE),
-            overlay_last: Cell::new(0),
+            snapshot_log_last: Cell::new(0),
             slab_cursor: [const { Cell::new(u32::MAX) }; CLASSES],
             last_failed_wait: Cell::new(None),
             last_epoch: Cell::new(0),

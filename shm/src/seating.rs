@@ -10,12 +10,12 @@ use polder_base::Fault;
 
 use crate::fork;
 use crate::layout::{self, header, seat as at};
+use crate::liveness::Taken;
 use crate::recover::{self, Recovery};
 use crate::seat::Seat;
 use crate::segment::Segment;
-use crate::witness::Taken;
 
-/// How long a thread that has found no free seat does not look again, since a search tries the witnesses of all seats.
+/// How long a thread that has found no free seat does not look again, since a search tries the liveness locks of all seats.
 const TAKEN_REST: Duration = Duration::from_millis(100);
 thread_local! {
     static SEATS: RefCell<Vec<Rc<Seat>>> = const { RefCell::new(Vec::new()) };
@@ -111,13 +111,13 @@ impl Seat {
         }
         let avoided = segment.avoided.load(Ordering::Relaxed).checked_sub(1);
         for index in (0..layout::SEATS_MAX).filter(|index| Some(*index) != avoided) {
-            match segment.witness_take(index) {
+            match segment.liveness_take(index) {
                 Taken::Busy | Taken::Damaged => continue,
                 taken => {
-                    // SYNC: clean-close. Either the process that closes sees this witness taken, or this store comes after its own.
+                    // SYNC: clean-close. Either the process that closes sees this liveness lock taken, or this store comes after its own.
                     segment.word(header::CLEAN).swap(0, Ordering::SeqCst);
                     if let Err(fault) = segment.back_seat(index) {
-                        segment.witness_release(index);
+                        segment.liveness_release(index);
                         return Err(fault);
                     }
                     if segment.word(header::SEATS_HIGH).fetch_max(index + 1, Ordering::AcqRel) <= index {
@@ -163,7 +163,7 @@ impl Drop for Seat {
             self.set(at::OWNER, 0);
             self.close_inbox();
             self.return_caches();
-            self.segment.witness_release(self.index);
+            self.segment.liveness_release(self.index);
         }
     }
 }

@@ -39,7 +39,7 @@ pub struct Segment {
     /// Tells attachments of this process apart, also when the same segment is attached twice.
     id: u64,
     /// The other ends of the FIFOs of seats that this process has written into, by seat.
-    pub(crate) bells: Shelter<HashMap<u64, OwnedFd>>,
+    pub(crate) fifos: Shelter<HashMap<u64, OwnedFd>>,
     /// The seat at which this process looks next for what the gone have left.
     pub(crate) gone_next: AtomicU64,
     /// The seat, plus one, whose recovery last panicked in this process: no thread of it sits down there.
@@ -66,7 +66,7 @@ impl Segment {
             reach: AtomicU64::new(0),
             generation: crate::fork::generation(),
             id: IDS.fetch_add(1, Ordering::Relaxed),
-            bells: Shelter::default(),
+            fifos: Shelter::default(),
             gone_next: AtomicU64::new(0),
             avoided: AtomicU64::new(0),
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   committing thread   commit -> barrier -> n := CSN      DURABLE >= n?  no: WANTED := max(n), own bit in WAITING, DURABLE >= n?  no: sleep
-//!   storage thread      b := CSN++ -> barrier -> merge, copy, sync -> DURABLE := b -> take WAITING, ring each seat in it
+//!   storage thread      b := CSN++ -> barrier -> merge, copy, sync -> DURABLE := b -> take WAITING, wake each seat in it
 //! ```
 //!
 //! - **W1** OWNER changes by compare-and-swap only: from 0, or from the mark of a dead thread, to the mark of the thread that takes it, and
@@ -150,7 +150,7 @@ impl StorageWords<'_> {
             }
             let mut bits = waiting.swap(0, Ordering::AcqRel);
             while bits != 0 {
-                self.segment.ring(word * 64 + u64::from(bits.trailing_zeros()));
+                self.segment.wake(word * 64 + u64::from(bits.trailing_zeros()));
                 bits &= bits - 1;
             }
         }

@@ -74,7 +74,7 @@ fn a_full_inbox_counts_what_it_loses() {
     let seat = segment.seat().unwrap();
     seat.open_inbox(1000).unwrap();
     assert!(send(&seat, &[&[1; 900], &[2; 900], b"short"]));
-    assert!(!seat.doze(), "there is mail");
+    assert!(!seat.prepare_sleep(), "there are messages");
     assert!(seat.note_lost());
     assert!(!seat.note_lost());
     assert_eq!(receive_all(&seat), [vec![1; 900], b"short".to_vec()]);
@@ -158,50 +158,50 @@ fn survive(seat: &Seat, what: &str, damage: impl FnOnce()) {
     assert!(last == b"after", "{what}: letters do not come any more");
 }
 
-/// Where the bell of a seat lies, which has been made.
-fn bell_of(guard: &Guard, seat: &Seat) -> std::path::PathBuf {
+/// Where the FIFO of a seat lies, which has been made.
+fn fifo_of(guard: &Guard, seat: &Seat) -> std::path::PathBuf {
     let polder_shm::SegmentName::Shm(name) = &guard.0 else { unreachable!("a shared one") };
     let (begin, end) = (format!(".polder-bell-{name}-"), format!("-{}", seat.index()));
     let is_it = |file: &str| file.starts_with(&begin) && file.ends_with(&end);
     let mut files = std::fs::read_dir("/dev/shm").unwrap().map(|file| file.unwrap());
-    files.find(|file| is_it(&file.file_name().to_string_lossy())).expect("a bell").path()
+    files.find(|file| is_it(&file.file_name().to_string_lossy())).expect("a fifo").path()
 }
 
 #[test]
-fn a_file_that_takes_the_place_of_a_bell_is_not_written_to() {
-    let guard = Guard::shm("bell-file");
+fn a_file_that_takes_the_place_of_a_fifo_is_not_written_to() {
+    let guard = Guard::shm("fifo-file");
     let segment = segment(&guard);
     let seat = segment.seat().unwrap();
     seat.open_inbox(LIMIT).unwrap();
-    drop(seat.bell().unwrap());
-    let (bell, victim) = (bell_of(&guard, &seat), directory::door_of(&Guard::shm("bell-victim").0));
-    std::fs::remove_file(&bell).unwrap();
+    drop(seat.wakeup_fifo().unwrap());
+    let (fifo, victim) = (fifo_of(&guard, &seat), directory::door_of(&Guard::shm("fifo-victim").0));
+    std::fs::remove_file(&fifo).unwrap();
     std::fs::write(&victim, "whole").unwrap();
-    std::fs::hard_link(&victim, &bell).unwrap();
-    assert!(seat.doze());
-    segment.ring(seat.index());
+    std::fs::hard_link(&victim, &fifo).unwrap();
+    assert!(seat.prepare_sleep());
+    segment.wake(seat.index());
     assert_eq!(std::fs::read(&victim).unwrap(), b"whole");
-    // Its owner clears the name and makes a bell that rings.
-    let made = seat.bell().unwrap();
-    assert!(seat.doze());
-    segment.ring(seat.index());
+    // Its owner clears the name and makes a FIFO that wakes.
+    let made = seat.wakeup_fifo().unwrap();
+    assert!(seat.prepare_sleep());
+    segment.wake(seat.index());
     assert_eq!(rustix::io::read(&made, &mut [0; 8]), Ok(1));
     assert_eq!(std::fs::read(&victim).unwrap(), b"whole");
     std::fs::remove_file(&victim).unwrap();
 }
 
 #[test]
-fn a_bell_that_a_stranger_has_made_is_replaced() {
+fn a_fifo_that_another_user_has_made_is_replaced() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can make another user's bell");
+        eprintln!("skipped: only root can make another user's FIFO");
         return;
     }
-    let guard = Guard::shm("bell-stranger");
+    let guard = Guard::shm("fifo-stranger");
     let segment = segment(&guard);
     let seat = segment.seat().unwrap();
-    drop(seat.bell().unwrap());
-    let bell = bell_of(&guard, &seat);
-    std::os::unix::fs::chown(&bell, Some(65_534), None).unwrap();
-    drop(seat.bell().unwrap());
-    assert_eq!(std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&bell).unwrap()), 0);
+    drop(seat.wakeup_fifo().unwrap());
+    let fifo = fifo_of(&guard, &seat);
+    std::os::unix::fs::chown(&fifo, Some(65_534), None).unwrap();
+    drop(seat.wakeup_fifo().unwrap());
+    assert_eq!(std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&fifo).unwrap()), 0);
 }

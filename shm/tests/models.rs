@@ -18,7 +18,7 @@ mod common;
 use common::schedules::{explore, find, words};
 
 /// Mirrors `lock.rs`: `lock_try`, `lock_wait`, `unlock`. Naps are left out, since each only leads to another attempt, and so is the last
-/// attempt of a thread whose deadline has passed (a test in table/tests/chores.rs). Here all threads sleep at once, which is the hardest
+/// attempt of a thread whose deadline has passed (a test in table/tests/maintenance.rs). Here all threads sleep at once, which is the hardest
 /// case for waking.
 mod lock {
     use super::*;
@@ -31,24 +31,24 @@ mod lock {
     pub struct Futex {
         pub word: AtomicU64,
         gate: Mutex<()>,
-        bell: Condvar,
+        signal: Condvar,
     }
 
     impl Futex {
         pub fn new() -> Futex {
-            Futex { word: AtomicU64::new(0), gate: Mutex::new(()), bell: Condvar::new() }
+            Futex { word: AtomicU64::new(0), gate: Mutex::new(()), signal: Condvar::new() }
         }
 
         fn wait(&self, expected: u64) {
             let gate = self.gate.lock().unwrap();
             if self.word.load(SeqCst) == expected {
-                drop(self.bell.wait(gate).unwrap());
+                drop(self.signal.wait(gate).unwrap());
             }
         }
 
         fn wake_one(&self) {
             let _gate = self.gate.lock().unwrap();
-            self.bell.notify_one();
+            self.signal.notify_one();
         }
 
         /// `keeps_waiters`: a thread that has slept leaves the waiters' bit, since others may still sleep.
@@ -127,54 +127,54 @@ mod death {
 
     struct World {
         word: AtomicU64,
-        /// The witness of seat 0, whose thread dies.
-        witness: AtomicU64,
+        /// The liveness lock of seat 0, whose thread dies.
+        liveness: AtomicU64,
         inside: AtomicBool,
     }
 
     impl World {
-        /// `witnessed`: only a thread that has taken the dead seat's witness recovers it.
-        fn probe(&self, witnessed: bool, dies: bool) {
-            if witnessed && self.witness.compare_exchange(DEAD, TAKEN, SeqCst, SeqCst).is_err() {
+        /// `locked`: only a thread that has taken the dead seat's liveness lock recovers it.
+        fn probe(&self, locked: bool, dies: bool) {
+            if locked && self.liveness.compare_exchange(DEAD, TAKEN, SeqCst, SeqCst).is_err() {
                 return;
             }
-            if !witnessed && self.witness.load(SeqCst) != DEAD {
+            if !locked && self.liveness.load(SeqCst) != DEAD {
                 return;
             }
             if dies {
-                // The recoverer dies over it: the kernel marks the witness once more.
-                self.witness.store(DEAD, SeqCst);
+                // The recoverer dies over it: the kernel marks the liveness lock once more.
+                self.liveness.store(DEAD, SeqCst);
                 return;
             }
             if self.word.load(SeqCst) == 1 {
                 self.word.store(0, SeqCst);
             }
-            self.witness.store(TAKEN, SeqCst);
+            self.liveness.store(TAKEN, SeqCst);
         }
 
-        fn lock(&self, seat: u64, witnessed: bool) {
+        fn lock(&self, seat: u64, locked: bool) {
             let mut dies_once = seat == 1;
             while self.word.compare_exchange(0, seat + 1, SeqCst, SeqCst).is_err() {
                 // A sleep ends by itself after PROBE: no thread needs to wake this one.
                 thread::yield_now();
                 if self.word.load(SeqCst) == 1 {
-                    self.probe(witnessed, std::mem::take(&mut dies_once));
+                    self.probe(locked, std::mem::take(&mut dies_once));
                 }
             }
         }
     }
 
-    pub fn recovery(witnessed: bool) {
-        let world = Arc::new(World { word: AtomicU64::new(1), witness: AtomicU64::new(LIVES), inside: AtomicBool::new(false) });
+    pub fn recovery(locked: bool) {
+        let world = Arc::new(World { word: AtomicU64::new(1), liveness: AtomicU64::new(LIVES), inside: AtomicBool::new(false) });
         let dying = {
             let world = world.clone();
-            thread::spawn(move || world.witness.store(DEAD, SeqCst))
+            thread::spawn(move || world.liveness.store(DEAD, SeqCst))
         };
         let threads: Vec<_> = (1..4)
             .map(|seat| {
                 let world = world.clone();
                 thread::spawn(move || {
-                    world.lock(seat, witnessed);
+                    world.lock(seat, locked);
                     assert!(!world.inside.swap(true, SeqCst), "two owners");
                     world.inside.store(false, SeqCst);
                     world.word.store(0, SeqCst);
@@ -193,7 +193,7 @@ fn a_dead_owner_is_recovered_once_even_if_a_recoverer_dies() {
 
 #[test]
 #[should_panic(expected = "two owners")]
-fn the_model_catches_recovery_without_the_witness() {
+fn the_model_catches_recovery_without_the_liveness_lock() {
     find(|| death::recovery(false));
 }
 
@@ -775,18 +775,18 @@ fn the_model_catches_a_recoverer_that_writes_what_is_not_covered() {
     find(|| inbox::sending(inbox::Rules { pins: true, minds_cover: false }));
 }
 
-/// Mirrors `bell.rs`: `ring_loudly`, `lie_down`, `rise`, for a thread that sleeps in a poll of its FIFO. Sleeps end only by a ring: a lost
+/// Mirrors `wakeup.rs`: `wake_sleeper`, `begin_sleep`, `after_sleep`, for a thread that sleeps in a poll of its FIFO. Sleeps end only by a wakeup: a lost
 /// one is a deadlock here, not a second's delay.
-mod bell {
+mod wakeup {
     use super::*;
 
     const AWAKE: u64 = 0;
 
     #[derive(Clone, Copy, PartialEq)]
     pub enum Rules {
-        /// The ring, then the word, if it is still of that sleep.
+        /// The wakeup, then the word, if it is still of that sleep.
         AsBuilt,
-        /// The word first: a thread that dies then has said that it has rung, but has not.
+        /// The word first: a thread that dies then has said that it has woken the sleeper, but has not.
         WordFirst,
         /// No two sleeps differ.
         AllSleepsAlike,
@@ -795,21 +795,21 @@ mod bell {
     struct World {
         mail: AtomicU64,
         sleeping: AtomicU64,
-        rings: Mutex<u64>,
-        rung: Condvar,
+        wakeups: Mutex<u64>,
+        woken: Condvar,
         rules: Rules,
     }
 
     impl World {
-        /// Delivers a message and rings; dies at step `dies_at`, and the thread that recovers it does that again.
+        /// Delivers a message and wakes; dies at step `dies_at`, and the thread that recovers it does that again.
         fn deliver(&self, dies_at: u32) {
             self.mail.fetch_add(1, SeqCst);
-            if !self.ring(dies_at) {
-                self.ring(u32::MAX);
+            if !self.wake(dies_at) {
+                self.wake(u32::MAX);
             }
         }
 
-        fn ring(&self, dies_at: u32) -> bool {
+        fn wake(&self, dies_at: u32) -> bool {
             let sleep = self.sleeping.load(SeqCst);
             if sleep == AWAKE {
                 return true;
@@ -817,9 +817,9 @@ mod bell {
             let clear = || {
                 let _ = self.sleeping.compare_exchange(sleep, AWAKE, SeqCst, SeqCst);
             };
-            let ring = || {
-                *self.rings.lock().unwrap() += 1;
-                self.rung.notify_one();
+            let wake = || {
+                *self.wakeups.lock().unwrap() += 1;
+                self.woken.notify_one();
             };
             if dies_at == 0 {
                 return false;
@@ -827,13 +827,13 @@ mod bell {
             if self.rules == Rules::WordFirst {
                 clear()
             } else {
-                ring()
+                wake()
             }
             if dies_at == 1 {
                 return false;
             }
             if self.rules == Rules::WordFirst {
-                ring()
+                wake()
             } else {
                 clear()
             }
@@ -846,11 +846,11 @@ mod bell {
                 sleeps += 1;
                 self.sleeping.store(if self.rules == Rules::AllSleepsAlike { 1 } else { sleeps }, SeqCst);
                 if self.mail.load(SeqCst) == heard {
-                    let mut rings = self.rings.lock().unwrap();
-                    while *rings == 0 {
-                        rings = self.rung.wait(rings).unwrap();
+                    let mut wakeups = self.wakeups.lock().unwrap();
+                    while *wakeups == 0 {
+                        wakeups = self.woken.wait(wakeups).unwrap();
                     }
-                    *rings = 0;
+                    *wakeups = 0;
                 }
                 self.sleeping.store(AWAKE, SeqCst);
                 heard = self.mail.load(SeqCst);
@@ -858,9 +858,14 @@ mod bell {
         }
     }
 
-    pub fn ringing(rules: Rules) {
-        let world =
-            Arc::new(World { mail: AtomicU64::new(0), sleeping: AtomicU64::new(AWAKE), rings: Mutex::new(0), rung: Condvar::new(), rules });
+    pub fn waking(rules: Rules) {
+        let world = Arc::new(World {
+            mail: AtomicU64::new(0),
+            sleeping: AtomicU64::new(AWAKE),
+            wakeups: Mutex::new(0),
+            woken: Condvar::new(),
+            rules,
+        });
         let senders: Vec<_> = (0..3)
             .map(|_| {
                 let world = world.clone();
@@ -874,19 +879,19 @@ mod bell {
 
 #[test]
 fn a_sleeper_is_woken_for_every_message_at_any_death() {
-    explore(|| bell::ringing(bell::Rules::AsBuilt));
+    explore(|| wakeup::waking(wakeup::Rules::AsBuilt));
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn the_model_catches_a_ringer_that_clears_the_word_first() {
-    find(|| bell::ringing(bell::Rules::WordFirst));
+fn the_model_catches_a_sender_that_clears_the_word_first() {
+    find(|| wakeup::waking(wakeup::Rules::WordFirst));
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
 fn the_model_catches_sleeps_that_look_alike() {
-    find(|| bell::ringing(bell::Rules::AllSleepsAlike));
+    find(|| wakeup::waking(wakeup::Rules::AllSleepsAlike));
 }
 
 /// Mirrors the table's `change.rs`: `take_interest`, `lose_interest`, `settle_interest`. Two seats come and go. While a seat has said that

@@ -72,7 +72,7 @@ fn what_is_wanted_wakes_the_owner_and_the_disk_wakes_the_thread_that_waits() {
             while !segment.storage().is_durable(seen) {
                 segment.storage().await_more(seat.index());
                 if !segment.storage().is_durable(seen) {
-                    // It may have been rung between the look and the sleep.
+                    // It may have been woken between the look and the sleep.
                     seat.sleep(Some(Duration::from_millis(10)));
                 }
             }

@@ -83,7 +83,7 @@ impl World {
     }
 
     /// Completes or undoes the transaction of a dead writer and releases its locks. Only one thread at a time does this; in the segment
-    /// the witness of the dead writer's seat ensures that.
+    /// the liveness lock of the dead writer's seat ensures that.
     fn recover(&self, writer: usize) {
         if self.dead[writer].compare_exchange(1, 2, SeqCst, SeqCst).is_ok() {
             self.write_out(writer);

@@ -11,9 +11,9 @@ use polder_shm::layout::interest;
 use polder_shm::{Locked, Seat};
 
 use crate::api::{Db, Found, Mode, SYSTEM, Stop};
+use crate::buffers::{Noted, Post};
 use crate::interest::{all_interest, heard, interest_of};
 use crate::lookup::{self, ReadSet};
-use crate::scratch::{Noted, Post};
 use crate::table::Table;
 use crate::txn::Txn;
 
@@ -100,25 +100,25 @@ impl Txn<'_> {
         if heard(all) & (interest::CHANGES | interest::MISSES) != 0 {
             self.keep_change(class, event, db, Some(key));
         } else if all & (interest::EVENTS | interest::MISSES) != 0 {
-            self.scratch.unheard.set(true);
+            self.buffers.unheard.set(true);
         }
     }
 
     /// Whether events were left untold although there is a subscriber by now.
     pub(crate) fn has_new_hearers(&self) -> bool {
-        self.scratch.unheard.get() && all_interest(self.segment()) & interest::SUBSCRIBERS != 0
+        self.buffers.unheard.get() && all_interest(self.segment()) & interest::SUBSCRIBERS != 0
     }
 
     /// How many changes have been noted so far.
     pub fn changes_noted(&self) -> usize {
-        self.scratch.changes.borrow().len()
+        self.buffers.changes.borrow().len()
     }
 
     /// Whether a change of a key was noted after the first `noted` ones. Changes are noted only if a thread listens.
     pub fn has_changed_since(&self, noted: usize, db: Db, key: &[u8]) -> bool {
-        let changes = self.scratch.changes.borrow();
+        let changes = self.buffers.changes.borrow();
         let later = changes.iter().skip(noted).filter(|change| change.db == db && !matches!(change.class, 'm' | 'n'));
-        later.into_iter().any(|change| change.key.is_none_or(|at| self.scratch.key_of(at) == key))
+        later.into_iter().any(|change| change.key.is_none_or(|at| self.buffers.key_of(at) == key))
     }
 
     /// As [`Txn::note_change`], of all keys of a database at once. It is noted in any case; whether a thread listens is asked later, under
@@ -131,9 +131,9 @@ impl Txn<'_> {
 
     #[cold]
     fn keep_change(&self, class: char, event: &'static str, db: Db, key: Option<&[u8]>) {
-        self.scratch.used.set(true);
-        let key = key.map(|key| self.scratch.keep_key(key));
-        self.scratch.changes.borrow_mut().push(Noted { class, event, db, key });
+        self.buffers.used.set(true);
+        let key = key.map(|key| self.buffers.keep_key(key));
+        self.buffers.changes.borrow_mut().push(Noted { class, event, db, key });
     }
 
     /// Looks at a key without locking it or adding it to the read set: what is found was true a moment ago.
@@ -150,12 +150,12 @@ impl Txn<'_> {
 
     /// Whether this transaction has locked a key, to write it or to read it as long as it may write.
     pub fn holds(&self, db: Db, key: &[u8]) -> bool {
-        self.scratch.held_index(self.physical(db), key, || self.hash_of(key)).is_some()
+        self.buffers.held_index(self.physical(db), key, || self.hash_of(key)).is_some()
     }
 
     /// Sends a message to a seat, in one of its lives, when this transaction commits.
     pub fn post(&self, to: u64, life: u64, parts: &[&[u8]]) {
-        let (mut mail, mut posts) = (self.scratch.mail.borrow_mut(), self.scratch.posts.borrow_mut());
+        let (mut mail, mut posts) = (self.buffers.mail.borrow_mut(), self.buffers.posts.borrow_mut());
         // A message to many receivers is kept once.
         let bytes = match posts.last().map(|last| last.bytes) {
             Some((begin, end)) if is_made_of(&mail[begin..end], parts) => (begin, end),
@@ -174,12 +174,12 @@ impl Txn<'_> {
         if self.has_new_hearers() {
             return Err(Stop::Retry);
         }
-        if self.scratch.changes.borrow().is_empty() {
+        if self.buffers.changes.borrow().is_empty() {
             return Ok(());
         }
-        let noted = std::mem::take(&mut *self.scratch.changes.borrow_mut());
+        let noted = std::mem::take(&mut *self.buffers.changes.borrow_mut());
         let Some(sink) = self.table.sink.get() else { return Ok(()) };
-        let keys: Vec<Option<Vec<u8>>> = noted.iter().map(|noted| noted.key.map(|key| self.scratch.key_of(key))).collect();
+        let keys: Vec<Option<Vec<u8>>> = noted.iter().map(|noted| noted.key.map(|key| self.buffers.key_of(key))).collect();
         let changes: Vec<Change<'_>> = noted
             .iter()
             .zip(&keys)
@@ -190,7 +190,7 @@ impl Txn<'_> {
 
     /// Whether messages leave with this transaction.
     pub(crate) fn has_posts(&self) -> bool {
-        !self.scratch.posts.borrow().is_empty()
+        !self.buffers.posts.borrow().is_empty()
     }
 
     /// Locks the inboxes that get messages, in the order of their seats' numbers (T2: after everything else), and notes their new words in
@@ -199,8 +199,8 @@ impl Txn<'_> {
         if !self.has_posts() {
             return Ok(());
         }
-        let mut posts = self.scratch.posts.borrow_mut();
-        let mail = self.scratch.mail.borrow();
+        let mut posts = self.buffers.posts.borrow_mut();
+        let mail = self.buffers.mail.borrow();
         posts.sort_by_key(|post| post.to);
         for group in posts.chunk_by(|one, other| one.to == other.to) {
             let Some(first) = group.iter().find(|post| self.segment().lives(post.to, post.life)) else { continue };
@@ -211,7 +211,7 @@ impl Txn<'_> {
                 posting.append(&[&mail[post.bytes.0..post.bytes.1]])?;
             }
             let olds = posting.end()?;
-            self.scratch.olds.set(self.scratch.olds.get() + olds);
+            self.buffers.olds.set(self.buffers.olds.get() + olds);
         }
         Ok(())
     }
@@ -231,7 +231,7 @@ impl Txn<'_> {
         if !self.has_posts() {
             return Ok(());
         }
-        self.seat.commit(self.scratch.olds.get())?;
+        self.seat.commit(self.buffers.olds.get())?;
         self.dirty.set(false);
         Ok(())
     }

@@ -122,7 +122,7 @@ impl Table {
         segment.keep_marks();
         let worked_before = time::thread_cpu();
         while let Some(stretch) = pass.at.take() {
-            pass.at = txn.as_chore(PATIENCE, || txn.empty_stretch(stretch, &mut pass.cramped, end));
+            pass.at = txn.as_maintenance(PATIENCE, || txn.empty_stretch(stretch, &mut pass.cramped, end));
             if pass.cramped >= CRAMPED_MAX || pass.begun.is_some_and(|begun| begun.elapsed() > PASS_MAX) {
                 pass.at = None;
             }
@@ -215,13 +215,13 @@ impl Txn<'_> {
     /// all.
     fn move_some(&self, db: Db, key: &[u8], path: Vec<usize>, cramped: &mut u32) -> Option<Vec<usize>> {
         // The keys that the transaction before had to declare do not matter for this one.
-        self.scratch.extra.borrow_mut().clear();
+        self.buffers.extra.borrow_mut().clear();
         for _ in 0..ATTEMPTS {
             let mut walk = Walk { begin: path.clone(), ..Walk::default() };
             let moved = self.move_key(db, key, &mut walk).and_then(|moves| if moves { self.commit() } else { Ok(()) });
             // Also after a commit: the next attempt begins with an empty transaction.
             self.reset();
-            self.scratch.trouble.take();
+            self.buffers.trouble.take();
             match moved {
                 Err(Stop::Retry) => {}
                 Err(stop) => {
@@ -243,7 +243,7 @@ impl Txn<'_> {
     /// Builds the key's new record in the transaction. Returns whether there is anything to commit.
     fn move_key(&self, db: Db, key: &[u8], walk: &mut Walk) -> Result<bool, Stop> {
         let index = self.hold(db, key, false)?;
-        let spot = self.scratch.held.borrow()[index].spot;
+        let spot = self.buffers.held.borrow()[index].spot;
         let spot = spot.filter(|spot| spot.expired.is_none() && is_key(&spot.image) && spot.image.is_reference());
         let Some(image) = spot.map(|spot| spot.image) else { return Ok(false) };
         let (kind, payload) = raw::payload(self.segment(), image.record())?;
@@ -264,7 +264,7 @@ impl Txn<'_> {
         }
         // Not with what it names, since its successor names that, too.
         self.retire(image.record(), false)?;
-        self.scratch.held.borrow_mut()[index].pending = Some(Pending::Write(entry::with_record(&image, node)));
+        self.buffers.held.borrow_mut()[index].pending = Some(Pending::Write(entry::with_record(&image, node)));
         Ok(true)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A database is found through two words of the map. FLUSH changes them: to nothing, or to a new directory that already holds what the same
 //! transaction wrote after the FLUSH. SWAPDB exchanges the words of two databases. The old directory of a flushed database goes to the
-//! garbage cells, from which maintenance frees it (`chores.rs`); no call waits for a visit of its keys. A writer that had locked a bucket of
+//! garbage cells, from which maintenance frees it (`maintenance.rs`); no call waits for a visit of its keys. A writer that had locked a bucket of
 //! the old directory before the change commits into it: its transaction comes before the FLUSH.
 //!
 //! A swap waits for the writers that are about to commit, and a FLUSH for those that write into several databases. Writers that come later
@@ -17,11 +17,11 @@ use polder_shm::item::{CHANGED, Tag};
 use polder_shm::{Changes, Locked, lock, ref_to};
 
 use crate::api::{DATABASES, Db, SYSTEM, Stop, bit_of};
+use crate::buffers::SlowWriter;
 use crate::directory::{self, GARBAGE_AT, GARBAGE_SLOTS, MAP_LOCK, map_at};
 use crate::entry::{Image, has_expiry, has_inner_expiry, is_key};
 use crate::hash::Hash;
 use crate::held::{Held, Pending};
-use crate::scratch::SlowWriter;
 use crate::txn::Txn;
 use polder_base::Fault;
 
@@ -50,9 +50,9 @@ impl Txn<'_> {
             self.trouble(stop);
         }
         let db = self.physical(db);
-        let fresh = self.scratch.flushes.borrow().contains(&db);
+        let fresh = self.buffers.flushes.borrow().contains(&db);
         let shared = if fresh { 0 } else { self.table.tally_of(db, word) };
-        let held = self.scratch.held.borrow();
+        let held = self.buffers.held.borrow();
         held.iter().filter(|held| held.db == db && !held.passed).fold(shared, |sum, held| {
             let before = !held.fresh && held.spot.is_some_and(|spot| test(&spot.image));
             let after = match held.pending {
@@ -87,7 +87,7 @@ impl Txn<'_> {
     fn empty(&self, databases: &[Db]) -> Result<(), Stop> {
         let is_emptied = |held: &&mut Held| databases.binary_search(&held.db).is_ok() && !held.passed;
         let mut records = Vec::new();
-        for held in self.scratch.held.borrow_mut().iter_mut().filter(is_emptied) {
+        for held in self.buffers.held.borrow_mut().iter_mut().filter(is_emptied) {
             if !held.fresh {
                 // The new value may share nodes with the old one. It is written into the old directory, and swept with all of it.
                 held.passed = true;
@@ -95,10 +95,10 @@ impl Txn<'_> {
                 records.push(image);
             }
         }
-        self.scratch.forget_index();
+        self.buffers.forget_index();
         records.iter().try_for_each(|image| self.spend_record(image, true))?;
-        self.scratch.used.set(true);
-        let mut flushes = self.scratch.flushes.borrow_mut();
+        self.buffers.used.set(true);
+        let mut flushes = self.buffers.flushes.borrow_mut();
         flushes.extend(databases);
         flushes.sort_unstable();
         flushes.dedup();
@@ -116,15 +116,15 @@ impl Txn<'_> {
             self.leave_map_untold();
             self.note_change_of_all("swapdb", a);
             self.note_change_of_all("swapdb", b);
-            self.scratch.used.set(true);
-            self.scratch.swaps.borrow_mut().push((a, b));
+            self.buffers.used.set(true);
+            self.buffers.swaps.borrow_mut().push((a, b));
         }
         Ok(())
     }
 
     /// The database that a number means within this transaction, after its swaps.
     pub(crate) fn physical(&self, db: Db) -> Db {
-        self.scratch.swaps.borrow().iter().rev().fold(db, |db, (a, b)| match db {
+        self.buffers.swaps.borrow().iter().rev().fold(db, |db, (a, b)| match db {
             db if db == *a => *b,
             db if db == *b => *a,
             db => db,
@@ -133,8 +133,8 @@ impl Txn<'_> {
 
     /// Holds a key of a database that this transaction empties. It needs no lock, since no other thread can see the new directory.
     pub(crate) fn hold_fresh(&self, db: Db, key: &[u8], hash: Hash) -> usize {
-        let key = self.scratch.keep_key(key);
-        let mut held = self.scratch.held.borrow_mut();
+        let key = self.buffers.keep_key(key);
+        let mut held = self.buffers.held.borrow_mut();
         held.push(Held {
             db,
             key,
@@ -171,7 +171,7 @@ impl Txn<'_> {
     /// # Errors
     /// [`Stop::Retry`] where a database has been swapped or emptied meanwhile, or is about to be swapped.
     pub(crate) fn enter_commit(&self) -> Result<(), Stop> {
-        let held = self.scratch.held.borrow();
+        let held = self.buffers.held.borrow();
         let shared = || held.iter().filter(|held| !held.fresh);
         let Some(first) = shared().next() else { return Ok(()) };
         let databases = shared().fold(0, |databases, held| databases | bit_of(held.db));
@@ -182,7 +182,7 @@ impl Txn<'_> {
         // would be gone before the other half is visible.
         let owner = lock::owner(self.segment().observe(MAP_LOCK)).filter(|owner| *owner != self.seat.index());
         if owner.is_some_and(|owner| self.seat.is_overtaken_by(owner)) {
-            self.scratch.overtaken.set(true);
+            self.buffers.overtaken.set(true);
             return Err(Stop::Retry);
         }
         if shared().all(|held| self.is_root(held.db, held.extent.root)) { Ok(()) } else { Err(Stop::Retry) }
@@ -191,7 +191,7 @@ impl Txn<'_> {
     /// To be called between two attempts, while no lock is held. A writer waits here for the end of the swap that has overtaken it. A swap
     /// waits here for the writer for which it has given up, without the map's lock, which would hold up other threads.
     pub(crate) fn await_swaps(&self) {
-        if let Some(changes) = self.scratch.crowded.take() {
+        if let Some(changes) = self.buffers.crowded.take() {
             let mut looks = 0u32;
             while self.still_commits(changes) && !self.is_out_of_time() {
                 looks += 1;
@@ -201,7 +201,7 @@ impl Txn<'_> {
                 std::thread::sleep(LOOK_AGAIN);
             }
         }
-        if !self.scratch.overtaken.take() {
+        if !self.buffers.overtaken.take() {
             return;
         }
         match self.lock_patiently(MAP_LOCK) {
@@ -213,7 +213,7 @@ impl Txn<'_> {
     /// Whether the writer for which this transaction, or one of this thread before it, has given up is still in the same commit, and
     /// writes databases that are to be changed.
     fn still_commits(&self, changes: Changes) -> bool {
-        let Some(SlowWriter { seat, number }) = self.scratch.slow_writer.get() else { return false };
+        let Some(SlowWriter { seat, number }) = self.buffers.slow_writer.get() else { return false };
         self.segment().committing_beside(seat, changes) == Some(number)
     }
 
@@ -226,7 +226,7 @@ impl Txn<'_> {
         if self.is_out_of_time() {
             return Stop::Busy;
         }
-        self.scratch.crowded.set(Some(changes));
+        self.buffers.crowded.set(Some(changes));
         Stop::Retry
     }
 
@@ -234,21 +234,21 @@ impl Txn<'_> {
     /// to be changed. It does not wait for long, since one of them may be stopped. The next attempt waits longer: if there are more threads
     /// than cores, each needs its turn to run.
     fn await_commits(&self, changes: Changes) -> Result<(), Stop> {
-        let given_up = self.scratch.given_up.get();
+        let given_up = self.buffers.given_up.get();
         let end = Instant::now() + CLOSING_PATIENCE * 2u32.pow(given_up.min(DOUBLINGS));
         let segment = self.seat.segment();
         let Err(seat) = segment.await_commits(self.seat.index(), changes, &mut || Instant::now() < end) else {
-            self.scratch.given_up.set(0);
+            self.buffers.given_up.set(0);
             return Ok(());
         };
-        self.scratch.given_up.set(given_up + 1);
-        self.scratch.slow_writer.set(segment.committing_beside(seat, changes).map(|number| SlowWriter { seat, number }));
+        self.buffers.given_up.set(given_up + 1);
+        self.buffers.slow_writer.set(segment.committing_beside(seat, changes).map(|number| SlowWriter { seat, number }));
         Err(self.give_way(changes))
     }
 
     /// Notes the map's new words in the journal.
     pub(crate) fn note_databases(&self) -> Result<(), Stop> {
-        let (flushes, swaps) = (self.scratch.flushes.borrow(), self.scratch.swaps.borrow());
+        let (flushes, swaps) = (self.buffers.flushes.borrow(), self.buffers.swaps.borrow());
         if flushes.is_empty() && swaps.is_empty() {
             return Ok(());
         }
@@ -272,7 +272,7 @@ impl Txn<'_> {
         let mut words: Vec<(u64, u64)> =
             (0..DATABASES as Db).map(|db| (segment.observe(map_at(db)), segment.observe(map_at(db) + 8))).collect();
         let mut garbage = Vec::new();
-        let filled = self.scratch.held.borrow().iter().filter(|held| held.fresh).fold(0, |databases, held| databases | bit_of(held.db));
+        let filled = self.buffers.held.borrow().iter().filter(|held| held.fresh).fold(0, |databases, held| databases | bit_of(held.db));
         for db in flushes.iter() {
             garbage.push(words[*db as usize].0);
             words[*db as usize] = if *db == SYSTEM || filled & bit_of(*db) != 0 { self.refilled(*db)? } else { (0, 0) };
@@ -282,7 +282,7 @@ impl Txn<'_> {
         for node in garbage.into_iter().filter(|node| *node != 0) {
             let Some(cell) = cells.next() else {
                 // This thread flushes faster than the sweep frees, so it sweeps a database itself before it tries again.
-                self.scratch.is_garbage_full.set(true);
+                self.buffers.is_garbage_full.set(true);
                 return Err(Stop::Retry);
             };
             self.seat.note(Tag::Word, cell, node)?;
@@ -300,7 +300,7 @@ impl Txn<'_> {
 
     /// The map words of an emptied database: none, or a new directory with what was written after the FLUSH.
     fn refilled(&self, db: Db) -> Result<(u64, u64), Stop> {
-        let held = self.scratch.held.borrow();
+        let held = self.buffers.held.borrow();
         let writes: Vec<(&Held, Image)> = held
             .iter()
             .filter(|held| held.fresh && held.db == db)
@@ -327,7 +327,7 @@ impl Txn<'_> {
                 buildings.iter().for_each(|building| building.finish(self.segment()));
                 let tally = directory::tally_of(root);
                 for (_, image) in &writes {
-                    self.scratch.tally(tally, [is_key, has_expiry, has_inner_expiry].map(|test| test(image) as i64));
+                    self.buffers.tally(tally, [is_key, has_expiry, has_inner_expiry].map(|test| test(image) as i64));
                     if let Some(expiry_ms) = self.bound_of(image)? {
                         self.segment().lower(node + directory::database::EXPIRY_MIN, expiry_ms);
                         buildings.iter().for_each(|building| building.lower(self.segment(), expiry_ms));
@@ -341,7 +341,7 @@ impl Txn<'_> {
             }
             self.retire(ref_to(node), false)?;
             let olds = self.retire_directory(directory::directory_of(root), 0)?;
-            self.scratch.olds.set(self.scratch.olds.get() + olds);
+            self.buffers.olds.set(self.buffers.olds.get() + olds);
             doublings += 1;
         }
     }

@@ -41,10 +41,10 @@ impl Txn<'_> {
     /// # Errors
     /// [`Stop::Retry`] when a database was swapped or flushed meanwhile; [`Stop::Busy`]; a fault.
     pub fn declare(&self, keys: &[(Db, &[u8])]) -> Result<(), Stop> {
-        self.scratch.take_trouble()?;
+        self.buffers.take_trouble()?;
         if !self.locks() {
             if keys.len() > 1 {
-                let mut locations = self.scratch.locations.borrow_mut();
+                let mut locations = self.buffers.locations.borrow_mut();
                 for keys in keys.chunks(PREFETCH_KEYS) {
                     self.table.prefetch(keys.iter().copied(), &mut locations);
                     locations.clear();
@@ -61,12 +61,12 @@ impl Txn<'_> {
         // Before anything is locked: it may have to make an outbox.
         self.tells();
         // A copy: a bucket next door that is busy adds to what the next attempt declares.
-        let extra = self.scratch.extra.borrow().clone();
+        let extra = self.buffers.extra.borrow().clone();
         if let ([(db, key)], true) = (keys, extra.is_empty()) {
             return self.hold(*db, key, true).map(drop);
         }
         let mut all = keys.iter().copied().chain(extra.iter().map(|(db, key)| (*db, &key[..])));
-        if !self.scratch.flushes.borrow().is_empty() || !self.scratch.swaps.borrow().is_empty() {
+        if !self.buffers.flushes.borrow().is_empty() || !self.buffers.swaps.borrow().is_empty() {
             // The transaction has emptied or swapped databases already, so within it their numbers have a meaning of their own.
             return all.try_for_each(|(db, key)| self.hold(db, key, false).map(drop));
         }
@@ -82,9 +82,9 @@ impl Txn<'_> {
         }
         self.lock_homes(&mut wanted)?;
         // A second declaration, of a reader that has become a writer, may name what is held already.
-        let first = self.scratch.held.borrow().is_empty();
+        let first = self.buffers.held.borrow().is_empty();
         for Wanted { db, key, hash, extent, home, shares } in &wanted {
-            if (first && !shares) || self.scratch.held_index(*db, key, || *hash).is_none() {
+            if (first && !shares) || self.buffers.held_index(*db, key, || *hash).is_none() {
                 self.hold_at(*db, key, *hash, *extent, *home)?;
             }
         }
@@ -109,7 +109,7 @@ impl Txn<'_> {
     /// what is busy and comes before that is left to the next attempt, which names it first.
     fn lock_homes(&self, wanted: &mut [Wanted<'_>]) -> Result<(), Stop> {
         self.dirty.set(true);
-        let wide = self.scratch.wide.get();
+        let wide = self.buffers.wide.get();
         let mut locks: SmallVec<[Lock; FEW]> = SmallVec::with_capacity(wanted.len() * if wide { 4 } else { 1 });
         for (number, Wanted { hash, extent, .. }) in wanted.iter().enumerate() {
             let places = extent.places(extent.home_of(hash.position));

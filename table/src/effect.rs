@@ -61,7 +61,7 @@ impl Txn<'_> {
         if db == SYSTEM || !self.tells() {
             return;
         }
-        let mut effects = self.scratch.effects.borrow_mut();
+        let mut effects = self.buffers.effects.borrow_mut();
         effects.extend_from_slice(&db.to_le_bytes());
         effects.extend_from_slice(&[0; 2]);
         effects.extend_from_slice(&(words.len() as u32).to_le_bytes());
@@ -69,7 +69,7 @@ impl Txn<'_> {
             effects.extend_from_slice(&(word.len() as u32).to_le_bytes());
             effects.extend_from_slice(word);
         }
-        self.scratch.told.set(self.scratch.told.get() + 1);
+        self.buffers.told.set(self.buffers.told.get() + 1);
     }
 
     /// A call begins.
@@ -88,7 +88,7 @@ impl Txn<'_> {
         if self.told_by_calls() == mark.told {
             return;
         }
-        self.scratch.held.borrow_mut().iter_mut().filter(|held| held.untold > mark.writes).for_each(|held| held.untold = 0);
+        self.buffers.held.borrow_mut().iter_mut().filter(|held| held.untold > mark.writes).for_each(|held| held.untold = 0);
         if self.map_untold.get() > mark.writes {
             self.map_untold.set(0);
         }
@@ -96,7 +96,7 @@ impl Txn<'_> {
 
     /// What calls have told: all but E4.
     fn told_by_calls(&self) -> u32 {
-        self.scratch.told.get() - self.scratch.told_expired.get()
+        self.buffers.told.get() - self.buffers.told_expired.get()
     }
 
     /// Counts a write; returns its number.
@@ -117,8 +117,8 @@ impl Txn<'_> {
     pub fn tells_nothing_of(&self, db: Db, key: &[u8]) {
         if self.tells() {
             let db = self.physical(db);
-            let mut held = self.scratch.held.borrow_mut();
-            let own = held.iter_mut().filter(|held| held.db == db && self.scratch.key_of(held.key) == key);
+            let mut held = self.buffers.held.borrow_mut();
+            let own = held.iter_mut().filter(|held| held.db == db && self.buffers.key_of(held.key) == key);
             own.for_each(|held| held.untold = 0);
         }
     }
@@ -138,13 +138,13 @@ impl Txn<'_> {
     pub(crate) fn tell_expired(&self, physical: Db, key: &[u8]) {
         if physical != SYSTEM && self.tells() {
             self.tell(self.logical(physical), &[b"DEL", key]);
-            self.scratch.told_expired.set(self.scratch.told_expired.get() + 1);
+            self.buffers.told_expired.set(self.buffers.told_expired.get() + 1);
         }
     }
 
     /// The number by which a client knows a database at this point of the transaction (E3): see [`Txn::physical`].
     pub(crate) fn logical(&self, physical: Db) -> Db {
-        self.scratch.swaps.borrow().iter().fold(physical, |db, (a, b)| match db {
+        self.buffers.swaps.borrow().iter().fold(physical, |db, (a, b)| match db {
             db if db == *a => *b,
             db if db == *b => *a,
             db => db,
@@ -159,13 +159,13 @@ impl Txn<'_> {
             // Emptied or swapped, and no call has said where among the effects.
             self.seat.break_log();
         }
-        let told = self.scratch.told.get();
+        let told = self.buffers.told.get();
         if told == 0 {
             return Ok(0);
         }
         let is_atomic = told > 1 && !self.is_joined.get();
-        let effects = self.scratch.effects.borrow();
-        let record = &mut *self.scratch.record.borrow_mut();
+        let effects = self.buffers.effects.borrow();
+        let record = &mut *self.buffers.record.borrow_mut();
         record.clear();
         record.extend_from_slice(&if is_atomic { ATOMIC } else { 0 }.to_le_bytes());
         record.extend_from_slice(&told.to_le_bytes());
@@ -191,13 +191,13 @@ impl Txn<'_> {
     fn tell_untold(&self) -> Result<(), Stop> {
         let is_untold = |held: &Held| held.untold != 0 && !held.passed && held.db != SYSTEM && held.pending.is_some();
         let untold: Vec<usize> = {
-            let held = self.scratch.held.borrow();
+            let held = self.buffers.held.borrow();
             (0..held.len()).filter(|index| is_untold(&held[*index])).collect()
         };
         for index in untold {
             let (db, key, pending) = {
-                let held = &self.scratch.held.borrow()[index];
-                (held.db, self.scratch.key_of(held.key), held.pending)
+                let held = &self.buffers.held.borrow()[index];
+                (held.db, self.buffers.key_of(held.key), held.pending)
             };
             self.count(Counter::Whole, u64::from(!self.is_whole.get()));
             let found = match pending {

@@ -50,7 +50,7 @@ impl Txn<'_> {
     pub(crate) fn if_it_exists<'f>(&self, db: Db, key: &[u8], found: Found<'f>, locked: bool) -> Option<Found<'f>> {
         let expired = self.expired(&found);
         if expired.is_some_and(|expired| !locked || expired == Expired::SomeFields) {
-            self.scratch.note_stale(db, key);
+            self.buffers.note_stale(db, key);
         }
         if expired.is_some_and(|expired| expired.is_gone()) { None } else { Some(found) }
     }

@@ -24,7 +24,7 @@ pub(crate) struct Spot {
 /// A key that the transaction has locked.
 pub(crate) struct Held {
     pub db: Db,
-    /// The key's place among the scratch's key bytes.
+    /// The key's place among the buffers' key bytes.
     pub key: (usize, usize),
     pub hash: Hash,
     pub extent: Extent,
@@ -59,7 +59,7 @@ pub(crate) type Order = (u64, u64, u64);
 #[derive(Clone, Copy, Default)]
 pub(crate) struct SingleKeyTxn {
     pub(crate) active: bool,
-    /// Where the entry begins, whose image is the scratch's `before`. It is a key, and has not expired.
+    /// Where the entry begins, whose image is the buffers' `before`. It is a key, and has not expired.
     pub(crate) unit: Option<u8>,
     pub(crate) pending: Plan,
     /// The entry that was there goes with all that its record names.
@@ -78,7 +78,7 @@ impl SingleKeyTxn {
 pub(crate) enum Plan {
     #[default]
     Same,
-    /// As the scratch's `after`.
+    /// As the buffers' `after`.
     Write,
     Remove,
 }

@@ -2,8 +2,8 @@
 
 pub mod api;
 pub mod bucket;
+mod buffers;
 pub mod change;
-mod chores;
 pub mod clock;
 mod compact;
 mod compact_pass;
@@ -23,6 +23,7 @@ pub mod interest;
 mod location;
 mod log;
 mod lookup;
+mod maintenance;
 mod new_nodes;
 mod oom_retry;
 mod oom_window;
@@ -36,7 +37,6 @@ mod report;
 mod room_makers;
 mod sample;
 mod scan;
-mod scratch;
 mod several;
 mod shadow;
 mod shrink;

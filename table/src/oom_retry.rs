@@ -14,8 +14,8 @@ use polder_base::Fault;
 use polder_shm::layout::seat as at;
 
 use crate::api::Stop;
-use crate::chores::Swept;
 use crate::compact_pass;
+use crate::maintenance::Swept;
 use crate::table::Table;
 use crate::txn::Txn;
 

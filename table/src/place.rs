@@ -15,10 +15,10 @@ impl Txn<'_> {
     /// Places every pending change; expired entries that were met go too.
     pub(crate) fn place_all(&self) -> Result<(), Deficit> {
         let mut lacking = Vec::new();
-        let count = self.scratch.held.borrow().len();
+        let count = self.buffers.held.borrow().len();
         for index in 0..count {
             let pending = {
-                let held = &mut self.scratch.held.borrow_mut()[index];
+                let held = &mut self.buffers.held.borrow_mut()[index];
                 if held.fresh {
                     continue;
                 }
@@ -27,7 +27,7 @@ impl Txn<'_> {
                     (None, Some(spot)) if spot.expired.is_some() && self.removes_expired() => {
                         held.retires = Some(true);
                         if let Some(Expired::Fields(_)) = spot.expired {
-                            self.note_change('g', "del", held.db, &self.scratch.key_of(held.key));
+                            self.note_change('g', "del", held.db, &self.buffers.key_of(held.key));
                         }
                         Pending::Remove
                     }
@@ -52,14 +52,14 @@ impl Txn<'_> {
             }
             _ => None,
         };
-        let mut wants: Vec<Want> = self.scratch.held.borrow().iter().enumerate().filter_map(want).collect();
+        let mut wants: Vec<Want> = self.buffers.held.borrow().iter().enumerate().filter_map(want).collect();
         wants.sort_unstable_by_key(|want| (want.db, want.position));
         wants
     }
 
     /// Places one change; returns false when there is no room for it.
     fn place(&self, index: usize, pending: Pending) -> Result<bool, Stop> {
-        let all = self.scratch.held.borrow();
+        let all = self.buffers.held.borrow();
         let Held { spot, home, .. } = &all[index];
         let (home, tag, key_len) = (*home, all[index].hash.tag, all[index].key.1 - all[index].key.0);
         self.tally(directory::tally_of(all[index].extent.root), spot.as_ref().map(|spot| &spot.image), &pending);
@@ -93,7 +93,7 @@ impl Txn<'_> {
 
     /// Where the entry of a spot lies now: an insertion of this very transaction may have moved it.
     fn unit_of(&self, spot: &Spot) -> usize {
-        if self.scratch.held.borrow().len() == 1 {
+        if self.buffers.held.borrow().len() == 1 {
             return spot.unit;
         }
         self.shadow_mut(spot.shadow, |words| {
@@ -126,8 +126,8 @@ impl Txn<'_> {
             return Ok(true);
         }
         let (db, extent, position, key) = {
-            let held = &self.scratch.held.borrow()[index];
-            (held.db, held.extent, held.hash.position, self.scratch.key_of(held.key))
+            let held = &self.buffers.held.borrow()[index];
+            (held.db, held.extent, held.hash.position, self.buffers.key_of(held.key))
         };
         let lock = |there: u64| self.lock_bucket(db, &extent, there, &key)?.ok_or(Stop::Retry);
         let put = |shadow: usize| self.shadow_mut(shadow, |words| bucket::insert(words, tag, image)).is_some();
@@ -155,16 +155,16 @@ impl Txn<'_> {
         let count = |image: Option<&Image>, test: fn(&Image) -> bool| image.is_some_and(test) as i64;
         let counts = [is_key, has_expiry, has_inner_expiry].map(|test| count(after, test) - count(before, test));
         if counts != [0; 3] {
-            self.scratch.tally(tally, counts);
+            self.buffers.tally(tally, counts);
         }
     }
 
     /// Lowers the earliest expiry of extent and database, in this order, before the commit. A search for what is due lifts the database's
-    /// bound first and reads the extents' bounds afterwards, so it sees one of the two (`chores.rs`).
+    /// bound first and reads the extents' bounds afterwards, so it sees one of the two (`maintenance.rs`).
     fn lower_bounds(&self, index: usize, image: &Image) -> Result<(), Stop> {
         let Some(expiry_ms) = self.bound_of(image)? else { return Ok(()) };
         let (db, extent) = {
-            let held = &self.scratch.held.borrow()[index];
+            let held = &self.buffers.held.borrow()[index];
             (held.db, held.extent)
         };
         let segment = self.segment();

@@ -86,7 +86,7 @@ impl Txn<'_> {
         if cursor == 0 {
             seen += self.show_own(db, visit)?;
         }
-        if self.scratch.flushes.borrow().contains(&db) {
+        if self.buffers.flushes.borrow().contains(&db) {
             return Ok(0);
         }
         let mut position = cursor << CURSOR_SHIFT;
@@ -171,11 +171,11 @@ impl Txn<'_> {
         let Some(kind) = Kind::from_stored(image.meta() & 0x0f) else { return Ok(false) };
         let expiry_ms = self.expiry_of(image)?;
         let key = self.key_of(image)?;
-        if self.scratch.held_index(db, &key, || self.hash_of(&key)).is_some() {
+        if self.buffers.held_index(db, &key, || self.hash_of(&key)).is_some() {
             return Ok(false);
         }
         if self.gone(image)?.is_some() {
-            self.scratch.note_stale(db, &key);
+            self.buffers.note_stale(db, &key);
             return Ok(false);
         }
         visit(Scanned { key: &key, kind, expiry_ms });
@@ -184,7 +184,7 @@ impl Txn<'_> {
 
     /// Shows the keys that this transaction holds, as it has made them.
     fn show_own(&self, db: Db, visit: &mut dyn FnMut(Scanned<'_>)) -> Result<usize, Fault> {
-        let held = self.scratch.held.borrow();
+        let held = self.buffers.held.borrow();
         let mut shown = 0;
         for held in held.iter().filter(|held| held.db == db && !held.passed) {
             let image = match (held.pending, held.spot) {
@@ -193,7 +193,7 @@ impl Txn<'_> {
                 _ => continue,
             };
             if let Some(kind) = Kind::from_stored(image.meta() & 0x0f) {
-                visit(Scanned { key: &self.scratch.key_of(held.key), kind, expiry_ms: self.expiry_of(&image)? });
+                visit(Scanned { key: &self.buffers.key_of(held.key), kind, expiry_ms: self.expiry_of(&image)? });
                 shown += 1;
             }
         }

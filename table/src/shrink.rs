@@ -14,8 +14,8 @@ use crate::directory::map_at;
 use crate::table::Table;
 
 /// Where the next look begins: the database, and the position.
-const DATABASE: u64 = header::WARDEN + 8;
-const POSITION: u64 = header::WARDEN + 16;
+const DATABASE: u64 = header::MAINTAINED + 8;
+const POSITION: u64 = header::MAINTAINED + 16;
 /// Extents that one round looks at, at most: some 100 us, and a table of a million keys in a quarter of a minute.
 const EXTENTS_PER_ROUND: usize = 32;
 /// How long it waits for a lock, as other maintenance does: the holder may be stopped.

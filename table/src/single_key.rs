@@ -31,7 +31,7 @@ impl<'t> Txn<'t> {
         let Some(location) = self.foreseen_location(db, key) else { return Ok(false) };
         let segment = self.segment();
         // T3: as in `quick.rs`, the pin reaches to the bucket before it is locked.
-        let may = !self.tells() && self.is_first_attempt() && self.seat.journal_len() == 0 && self.scratch.is_untouched();
+        let may = !self.tells() && self.is_first_attempt() && self.seat.journal_len() == 0 && self.buffers.is_untouched();
         if !may || !self.seat.covers_now() || !location.is_current(segment) {
             return Ok(false);
         }
@@ -66,7 +66,7 @@ impl<'t> Txn<'t> {
             BucketProbe::Miss(0, 0) => return Ok(Some(None)),
             BucketProbe::Miss(..) => return Ok(None),
         };
-        let image = &mut *self.scratch.before.borrow_mut();
+        let image = &mut *self.buffers.before.borrow_mut();
         *image = Image::EMPTY;
         bucket::read_image(&live, unit, image);
         if image.is_reference() {
@@ -92,8 +92,8 @@ impl<'t> Txn<'t> {
     pub(crate) fn find_single(&self, db: Db, key: &[u8], access: bool) -> Result<Option<Option<Found<'_>>>, Stop> {
         let (single, Some(location)) = (self.single.get(), self.single_location(db, key)) else { return Ok(None) };
         let image = match (single.pending, single.unit) {
-            (Plan::Write, _) => self.scratch.after.borrow(),
-            (Plan::Same, Some(_)) => self.scratch.before.borrow(),
+            (Plan::Write, _) => self.buffers.after.borrow(),
+            (Plan::Same, Some(_)) => self.buffers.before.borrow(),
             _ => return Ok(Some(None)),
         };
         let Some(found) = self.found(&image)? else { return Ok(Some(None)) };
@@ -113,9 +113,9 @@ impl<'t> Txn<'t> {
         if single.unit.is_none() {
             self.note_change('n', "new", db, key);
         }
-        let before = self.scratch.before.borrow();
+        let before = self.buffers.before.borrow();
         let clock = self.new_clock(single.unit.map(|_| &*before));
-        *self.scratch.after.borrow_mut() = self.image(key, &location.hash, new, clock)?;
+        *self.buffers.after.borrow_mut() = self.image(key, &location.hash, new, clock)?;
         self.single.set(SingleKeyTxn { pending: Plan::Write, whole: replaces == Replaces::Whole, ..single });
         Ok(true)
     }
@@ -149,20 +149,20 @@ impl<'t> Txn<'t> {
         let (single, Some((key, location))) = (self.single.get(), self.foreseen) else { return Ok(()) };
         // An extent of which a bucket is locked stays; but its database may be another one by now, or none.
         let extent = directory::walk(self.segment(), location.root, location.hash.position).ok_or(Stop::Retry)?;
-        let home = self.scratch.push_shadow(location.bucket, 0);
-        self.scratch.highest.set(extent.order(location.home));
-        let image = *self.scratch.before.borrow();
+        let home = self.buffers.push_shadow(location.bucket, 0);
+        self.buffers.highest.set(extent.order(location.home));
+        let image = *self.buffers.before.borrow();
         let spot = single.unit.map(|unit| Spot { shadow: home, unit: unit.into(), image, hop: 0, expired: None });
         let pending = match single.pending {
             Plan::Same => None,
-            Plan::Write => Some(Pending::Write(*self.scratch.after.borrow())),
+            Plan::Write => Some(Pending::Write(*self.buffers.after.borrow())),
             Plan::Remove => Some(Pending::Remove),
         };
         let (db, hash, retires) = (location.db(), location.hash, pending.is_some().then_some(single.whole));
-        let key = self.scratch.keep_key(key);
+        let key = self.buffers.keep_key(key);
         // While the log is on there is no only key: nothing of it is to be told.
         let held = Held { db, key, hash, extent, home, spot, pending, retires, fresh: false, passed: false, untold: 0 };
-        self.scratch.held.borrow_mut().push(held);
+        self.buffers.held.borrow_mut().push(held);
         self.forget_single();
         Ok(())
     }
@@ -176,7 +176,7 @@ impl<'t> Txn<'t> {
         }
         let done = match single.pending {
             _ if self.changes_noted() > 0 || self.has_posts() || self.has_new_hearers() => false,
-            Plan::Same if self.scratch.olds.get() == 0 => {
+            Plan::Same if self.buffers.olds.get() == 0 => {
                 self.seat.rollback();
                 true
             }
@@ -195,7 +195,7 @@ impl<'t> Txn<'t> {
     #[inline]
     fn publish_single(&self, single: SingleKeyTxn, key: &[u8], location: &Location) -> Result<bool, Stop> {
         let live = Live { segment: self.segment(), bucket: location.bucket };
-        let (before, after) = (self.scratch.before.borrow(), self.scratch.after.borrow());
+        let (before, after) = (self.buffers.before.borrow(), self.buffers.after.borrow());
         let before = single.unit.map(|unit| (usize::from(unit), &*before));
         let after = if single.pending == Plan::Write { Some(&*after) } else { None };
         if !self.seat.has_staging_room() || !update::fits(&live, before, after) {
@@ -213,7 +213,7 @@ impl<'t> Txn<'t> {
         if let Some((_, image)) = before {
             self.retire_record(image, single.whole, key.len())?;
         }
-        if !update::publish(&self.seat, location, key, (before, after), self.scratch.olds.get())? {
+        if !update::publish(&self.seat, location, key, (before, after), self.buffers.olds.get())? {
             // The log was turned on meanwhile.
             return Err(Stop::Retry);
         }

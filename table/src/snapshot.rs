@@ -16,7 +16,7 @@
 //! before its commit (K1 of `recording.rs`).
 //!
 //! - **N1** A transaction that looks before the announcement is *in* the snapshot. Its journal is not empty at that moment, so the reader
-//!   waits for its end before it reads anything (`shm/overlay.rs`). A transaction that looks after the announcement is *out*. It saves the
+//!   waits for its end before it reads anything (`shm/snapshot_log.rs`). A transaction that looks after the announcement is *out*. It saves the
 //!   old state of each key that it changes before it commits. So the snapshot has all of a transaction or nothing of it. A transaction
 //!   that is in has read nothing that one that is out has written: it looks after its reads, so it would have seen the announcement, too.
 //! - **N2** The state of a key is that of its first record, by the serial; without a record, it is what is in its bucket. Records of one key
@@ -47,7 +47,7 @@ use std::time::{Duration, Instant};
 
 use polder_base::{Fault, Ref};
 use polder_shm::layout::header;
-use polder_shm::overlay::Place;
+use polder_shm::snapshot_log::Place;
 use polder_shm::{Locked, Seat, Segment};
 use polder_values::Nodes;
 

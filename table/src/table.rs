@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use crate::api::*;
 use crate::bucket::{self, LINE_WORDS, UNITS};
+use crate::buffers::BufferLease;
 use crate::change::ChangeSink;
 use crate::clock;
 use crate::compact_pass::Pass;
@@ -22,7 +23,6 @@ use crate::lookup;
 use crate::oom_window::OomRetry;
 use crate::raw;
 use crate::room_makers::RoomMakers;
-use crate::scratch::Loan;
 use crate::txn::Txn;
 
 /// A process's handle on the table of a segment; shared by its threads.
@@ -129,7 +129,7 @@ impl Table {
         if !seat.enter() {
             return Err(Fault::System("this thread has a transaction already: end it first".into()));
         }
-        Ok(Txn::new(self, seat, mode, Loan::take()))
+        Ok(Txn::new(self, seat, mode, BufferLease::take()))
     }
 
     /// The calling thread's seat.

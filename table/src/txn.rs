@@ -26,6 +26,7 @@ use polder_values::{Kind, Nodes, Value};
 
 use crate::api::*;
 use crate::bucket::{self, UNITS, Words};
+use crate::buffers::BufferLease;
 use crate::directory::{self, Extent, MAP_LOCK};
 use crate::entry::{self, Image, is_key};
 use crate::hash::{Hash, hash};
@@ -34,7 +35,6 @@ use crate::location::Location;
 use crate::lookup::{self, KeyTest};
 use crate::record::{self, Record};
 use crate::recording::Changed;
-use crate::scratch::Loan;
 use crate::shadow::Editing;
 use crate::table::Table;
 use crate::telling::{MERGED_BY_WRITERS, Telling};
@@ -50,7 +50,7 @@ pub struct Txn<'t> {
     pub(crate) table: &'t Table,
     pub(crate) seat: Rc<Seat>,
     pub(crate) mode: Cell<Mode>,
-    pub(crate) scratch: Loan,
+    pub(crate) buffers: BufferLease,
     pub(crate) now: Cell<u64>,
     pub(crate) now_us: Cell<u64>,
     coarse: Cell<u64>,
@@ -105,13 +105,13 @@ impl KeyTest for (&Txn<'_>, &[u8]) {
 
 impl<'t> Txn<'t> {
     #[inline(always)]
-    pub(crate) fn new(table: &'t Table, seat: Rc<Seat>, mode: Mode, scratch: Loan) -> Txn<'t> {
+    pub(crate) fn new(table: &'t Table, seat: Rc<Seat>, mode: Mode, buffers: BufferLease) -> Txn<'t> {
         seat.pin();
         Txn {
             table,
             seat,
             mode: Cell::new(mode),
-            scratch,
+            buffers,
             now: Cell::new(0),
             now_us: Cell::new(0),
             coarse: Cell::new(0),
@@ -169,16 +169,16 @@ impl<'t> Txn<'t> {
 
     /// Runs `work` as a writer with a limit of its own for waiting. Afterwards mode, limit and what the next attempt is to declare are as
     /// before.
-    pub(crate) fn as_chore<R>(&self, patience: Duration, work: impl FnOnce() -> R) -> R {
+    pub(crate) fn as_maintenance<R>(&self, patience: Duration, work: impl FnOnce() -> R) -> R {
         let before = (self.mode.replace(Mode::Write), self.patience.replace(Some(patience)), self.until.take());
-        let (wide, extra, trouble) = (self.scratch.wide.take(), self.scratch.extra.take(), self.scratch.trouble.take());
+        let (wide, extra, trouble) = (self.buffers.wide.take(), self.buffers.extra.take(), self.buffers.trouble.take());
         let done = work();
         self.mode.set(before.0);
         self.patience.set(before.1);
         self.until.set(before.2);
-        self.scratch.wide.set(wide);
-        self.scratch.extra.replace(extra);
-        self.scratch.trouble.replace(trouble);
+        self.buffers.wide.set(wide);
+        self.buffers.extra.replace(extra);
+        self.buffers.trouble.replace(trouble);
         done
     }
 
@@ -228,7 +228,7 @@ impl<'t> Txn<'t> {
 
     /// Keys that were found expired (or fields of which have) without being locked, for [`Table::collect_stale`] once this transaction is over.
     pub fn take_stale(&self) -> Vec<(Db, Vec<u8>)> {
-        self.scratch.stale.take()
+        self.buffers.stale.take()
     }
 
     /// As [`Table::count`], without a search for the thread's seat.
@@ -278,7 +278,7 @@ impl<'t> Txn<'t> {
                 return Ok(found);
             }
             let index = self.hold(db, key, false)?;
-            let held = self.scratch.held.borrow();
+            let held = self.buffers.held.borrow();
             let image = match (held[index].pending, held[index].spot) {
                 (Some(Pending::Write(image)), _) => image,
                 (None, Some(spot)) if spot.expired.is_none() => spot.image,
@@ -287,7 +287,7 @@ impl<'t> Txn<'t> {
             // What this very transaction wrote may have been born expired (SET with a time in the past).
             let found = self.found(&image)?.and_then(|found| self.if_it_exists(db, key, found, true));
             if let (true, None, Some(spot), Some(found)) = (access, held[index].pending, held[index].spot, &found) {
-                let bucket = self.scratch.shadows.borrow()[spot.shadow].bucket;
+                let bucket = self.buffers.shadows.borrow()[spot.shadow].bucket;
                 self.note_access(&lookup::Hit { image, first_at: bucket.word_at(bucket::LINE_WORDS + spot.unit * 2) }, found);
             }
             return Ok(found);
@@ -317,7 +317,7 @@ impl<'t> Txn<'t> {
             return Ok(met);
         }
         let hash = self.hash_of(key);
-        let mut marks = self.scratch.marks.borrow_mut();
+        let mut marks = self.buffers.marks.borrow_mut();
         let hit = lookup::lookup(&self.seat, db, &hash, &(self, key), &mut marks)?;
         let Some(hit) = hit else { return Ok(None) };
         Ok(self.found(&hit.image)?.map(|found| (hit, found)))
@@ -356,7 +356,7 @@ impl<'t> Txn<'t> {
         if image.is_reference() {
             return Ok(record::found_in(image, &self.record(image.record())?));
         }
-        record::found(self.segment(), self.scratch.arena.alloc(*image))
+        record::found(self.segment(), self.buffers.arena.alloc(*image))
     }
 
     /// The whole key of an entry.
@@ -376,18 +376,18 @@ impl<'t> Txn<'t> {
         self.escalate()?;
         // Before anything is locked: it may have to make an outbox.
         self.tells();
-        if !declared && self.scratch.owes_declaration() {
+        if !declared && self.buffers.owes_declaration() {
             // A transaction without declared keys has met a busy key out of order in its last attempt. It waits for that key now, before
             // all others.
             self.declare(&[])?;
         }
         let db = self.physical(db);
-        if let Some(index) = self.scratch.held_index(db, key, || self.hash_of(key)) {
+        if let Some(index) = self.buffers.held_index(db, key, || self.hash_of(key)) {
             return Ok(index);
         }
         self.dirty.set(true);
         let hash = self.hash_of(key);
-        if self.scratch.flushes.borrow().contains(&db) {
+        if self.buffers.flushes.borrow().contains(&db) {
             return Ok(self.hold_fresh(db, key, hash));
         }
         loop {
@@ -410,8 +410,8 @@ impl<'t> Txn<'t> {
             self.note_gone(expired, db, key);
             self.tell_expired(db, key);
         }
-        let at = self.scratch.keep_key(key);
-        let mut held = self.scratch.held.borrow_mut();
+        let at = self.buffers.keep_key(key);
+        let mut held = self.buffers.held.borrow_mut();
         held.push(Held { db, key: at, hash, extent, home, spot, pending: None, retires: None, fresh: false, passed: false, untold: 0 });
         Ok(held.len() - 1)
     }
@@ -440,10 +440,10 @@ impl<'t> Txn<'t> {
         }
         if self.seat.journal_len() == 0 {
             self.make_database(db);
-            self.scratch.take_trouble()?;
+            self.buffers.take_trouble()?;
             return self.root_of(db);
         }
-        self.scratch.missing.set(Some(db));
+        self.buffers.missing.set(Some(db));
         Err(Stop::Retry)
     }
 
@@ -469,25 +469,25 @@ impl<'t> Txn<'t> {
     pub(crate) fn lock_bucket(&self, db: Db, extent: &Extent, index: u64, key: &[u8]) -> Result<Option<usize>, Stop> {
         let damaged = Fault::Damaged { what: "an extent" };
         let bucket = extent.bucket(self.segment(), index).ok_or(damaged)?;
-        if let Some(shadow) = self.scratch.shadow_of(bucket) {
+        if let Some(shadow) = self.buffers.shadow_of(bucket) {
             return Ok(Some(shadow));
         }
         let order = extent.order(index);
         // T2: a lock that is out of order is only tried, also for a key that is declared during the transaction.
         let locked =
-            if order > self.scratch.highest.get() { self.lock_patiently(bucket.line)? } else { self.seat.lock_now(bucket.line)? };
+            if order > self.buffers.highest.get() { self.lock_patiently(bucket.line)? } else { self.seat.lock_now(bucket.line)? };
         match locked {
             Locked::Ours(_) => {
-                self.scratch.highest.set(self.scratch.highest.get().max(order));
-                Ok(Some(self.scratch.push_shadow(bucket, self.seat.journal_len() - 1)))
+                self.buffers.highest.set(self.buffers.highest.get().max(order));
+                Ok(Some(self.buffers.push_shadow(bucket, self.seat.journal_len() - 1)))
             }
             // By the time a bucket dies, the slot names another extent: or else it is damaged (S5).
             Locked::Dead if extent.is_current(self.segment()) => Err(Fault::Damaged { what: "a bucket" }.into()),
             Locked::Dead => Ok(None),
             Locked::Busy if self.deadline().is_some_and(|deadline| Instant::now() >= deadline) => Err(Stop::Busy),
             Locked::Busy => {
-                self.scratch.wide.set(true);
-                self.scratch.extra.borrow_mut().push((db, key.to_vec()));
+                self.buffers.wide.set(true);
+                self.buffers.extra.borrow_mut().push((db, key.to_vec()));
                 Err(Stop::Retry)
             }
         }
@@ -518,7 +518,7 @@ impl<'t> Txn<'t> {
     /// Looks into one bucket. If the key is not there, the inner error says how many entries whose home it is lie in the next bucket and in
     /// the stash.
     fn search_in(&self, shadow: usize, hop: u8, hash: &Hash, key: &[u8]) -> Result<Result<Spot, (u8, u8)>, Stop> {
-        let live = lookup::Live { segment: self.segment(), bucket: self.scratch.shadows.borrow()[shadow].bucket };
+        let live = lookup::Live { segment: self.segment(), bucket: self.buffers.shadows.borrow()[shadow].bucket };
         let tags = live.tag_words();
         let mut candidates = bucket::matches(&tags, hash.tag);
         while candidates != 0 {
@@ -553,7 +553,7 @@ impl<'t> Txn<'t> {
         }
         let index = self.hold(db, key, false)?;
         let image = {
-            let held = &self.scratch.held.borrow()[index];
+            let held = &self.buffers.held.borrow()[index];
             let absent = |spot: &Spot| spot.expired.is_some() || !is_key(&spot.image);
             let is_new = match &held.pending {
                 Some(pending) => matches!(pending, Pending::Remove),
@@ -574,14 +574,14 @@ impl<'t> Txn<'t> {
             return self.replace(index, Pending::Write(image), replaces);
         }
         let write = self.count_write();
-        self.scratch.held.borrow_mut()[index].leave_untold(write);
+        self.buffers.held.borrow_mut()[index].leave_untold(write);
         Ok(())
     }
 
     /// Writes the root of a tree over the one in the record that this transaction has made for the same key, if nothing else about the
     /// record changes: calls that share a transaction do this again and again. S1: the record is not published yet.
     fn rewrite(&self, image: &Image, key: &[u8], new: &New<'_>) -> Result<bool, Fault> {
-        let ours = image.is_reference() && self.scratch.made.borrow().contains(image.record());
+        let ours = image.is_reference() && self.buffers.made.borrow().contains(image.record());
         if !ours || key.len() > record::KEY_MAX || image.meta() & 0x0f != new.kind as u8 {
             return Ok(false);
         }
@@ -611,7 +611,7 @@ impl<'t> Txn<'t> {
         }
         let index = self.hold(db, key, false)?;
         let (pending, spot) = {
-            let held = &self.scratch.held.borrow()[index];
+            let held = &self.buffers.held.borrow()[index];
             (held.pending, held.spot)
         };
         let there = match (pending, spot) {
@@ -635,7 +635,7 @@ impl<'t> Txn<'t> {
         let whole = replaces == Replaces::Whole;
         let write = self.count_write();
         let before = {
-            let mut held = self.scratch.held.borrow_mut();
+            let mut held = self.buffers.held.borrow_mut();
             let held = &mut held[index];
             held.leave_untold(write);
             let before = held.pending.replace(pending);
@@ -684,7 +684,7 @@ impl<'t> Txn<'t> {
             }
         };
         if let Value::Tree(_) = new.value {
-            self.scratch.made.borrow_mut().insert(node);
+            self.buffers.made.borrow_mut().insert(node);
         }
         let expires = (new.expiry_ms.is_some(), new.inner_expiry_ms.is_some());
         Ok(entry::with_reference(first, new.kind as u8, expires, hash.extra, node))
@@ -703,7 +703,7 @@ impl<'t> Txn<'t> {
     /// As [`Txn::find`].
     pub fn set_clock(&self, db: Db, key: &[u8], clock: u32) -> Result<(), Stop> {
         let index = self.hold(db, key, false)?;
-        let mut held = self.scratch.held.borrow_mut();
+        let mut held = self.buffers.held.borrow_mut();
         let held = &mut held[index];
         let with_clock = |mut image: Image| {
             image.words[0] = entry::first_word(image.version(), clock);
@@ -727,13 +727,13 @@ impl<'t> Txn<'t> {
             // One lookup is one state already. Several lookups, or one and a message, must have been true at the same time. They are validated
             // with the inboxes locked: a transaction that changes what was read here and posts about it then posts behind these messages.
             let moments = self.lookups.get() + u32::from(self.has_posts());
-            if moments > 1 && (self.unmarked.get() || !lookup::validate(self.segment(), &self.scratch.marks.borrow())) {
+            if moments > 1 && (self.unmarked.get() || !lookup::validate(self.segment(), &self.buffers.marks.borrow())) {
                 return Err(Stop::Retry);
             }
             return self.commit_posts();
         }
         // First of all: if making room has failed, this attempt fails, too. Otherwise it would be retried for ever.
-        self.scratch.take_trouble()?;
+        self.buffers.take_trouble()?;
         if self.commit_single()? {
             return Ok(());
         }
@@ -744,7 +744,7 @@ impl<'t> Txn<'t> {
         match self.place_all() {
             Ok(()) => {}
             Err(Deficit::Room(wanting)) => {
-                *self.scratch.wanting.borrow_mut() = wanting;
+                *self.buffers.wanting.borrow_mut() = wanting;
                 return Err(Stop::Retry);
             }
             Err(Deficit::Stop(stop)) => return Err(stop),
@@ -761,7 +761,7 @@ impl<'t> Txn<'t> {
     /// must not write into the directory that this FLUSH has taken away. Nor may it write one key twice because SWAPDB gave its database
     /// another number.
     fn is_of_one_time(&self) -> bool {
-        let held = self.scratch.held.borrow();
+        let held = self.buffers.held.borrow();
         let map = self.segment().observe(MAP_LOCK);
         let are_roots = || held.iter().all(|held| held.fresh || self.is_root(held.db, held.extent.root));
         // The map's lock word is the same before and after, so no thread has changed the map meanwhile: all roots held at one moment.
@@ -770,19 +770,19 @@ impl<'t> Txn<'t> {
 
     /// Notes what differs in the shadows, and commits.
     fn publish(&self) -> Result<(), Stop> {
-        let mapped = !self.scratch.flushes.borrow().is_empty() || !self.scratch.swaps.borrow().is_empty();
-        if !self.scratch.note_changes(&self.seat, self.segment())? && self.scratch.olds.get() == 0 && !mapped && !self.has_posts() {
+        let mapped = !self.buffers.flushes.borrow().is_empty() || !self.buffers.swaps.borrow().is_empty();
+        if !self.buffers.note_changes(&self.seat, self.segment())? && self.buffers.olds.get() == 0 && !mapped && !self.has_posts() {
             self.seat.rollback();
             return Ok(());
         }
-        self.scratch.note_tallies(&self.seat, self.segment())?;
+        self.buffers.note_tallies(&self.seat, self.segment())?;
         self.note_posts()?;
         self.enter_commit()?;
         // The last step that can fail without leaving a trace.
         let olds = self.before_commit()?;
-        self.seat.commit(self.scratch.olds.get() + olds)?;
+        self.seat.commit(self.buffers.olds.get() + olds)?;
         // What is kept about clients and settings is no change of the data, nor is an entry that says the same as before.
-        let held = self.scratch.held.borrow();
+        let held = self.buffers.held.borrow();
         let changes = held.iter().filter(|held| held.pending.is_some() && held.retires.is_some() && held.db != SYSTEM).count();
         self.count(Counter::Changes, changes as u64);
         Ok(())
@@ -791,7 +791,7 @@ impl<'t> Txn<'t> {
     /// Shows the keys that change.
     #[cold]
     pub(crate) fn record_changes(&self, record: &mut dyn FnMut(Changed<'_>)) {
-        for held in self.scratch.held.borrow().iter().filter(|held| !held.fresh) {
+        for held in self.buffers.held.borrow().iter().filter(|held| !held.fresh) {
             let after = match held.pending {
                 Some(Pending::Write(ref image)) => Some(image),
                 Some(Pending::Remove) => None,
@@ -799,7 +799,7 @@ impl<'t> Txn<'t> {
                 None => continue,
             };
             let before = held.spot.as_ref().map(|spot| &spot.image);
-            record(Changed { root: held.extent.root, hash: &held.hash, key: &self.scratch.key_of(held.key), before, after });
+            record(Changed { root: held.extent.root, hash: &held.hash, key: &self.buffers.key_of(held.key), before, after });
         }
     }
 
@@ -819,7 +819,7 @@ impl<'t> Txn<'t> {
         if self.dirty.replace(false) {
             self.seat.rollback();
         }
-        self.scratch.forget();
+        self.buffers.forget();
         self.forget_single();
         self.freed.set(0);
         self.lookups.set(0);
@@ -830,12 +830,12 @@ impl<'t> Txn<'t> {
         self.writes.set(0);
         self.map_untold.set(0);
         self.tells();
-        if let Some(db) = self.scratch.missing.take() {
+        if let Some(db) = self.buffers.missing.take() {
             self.make_database(db);
         }
-        let wanting = std::mem::take(&mut *self.scratch.wanting.borrow_mut());
+        let wanting = std::mem::take(&mut *self.buffers.wanting.borrow_mut());
         self.make_room(&wanting, anew);
-        if self.scratch.is_garbage_full.take() {
+        if self.buffers.is_garbage_full.take() {
             self.sweep_some();
         }
         self.await_swaps();
@@ -843,11 +843,11 @@ impl<'t> Txn<'t> {
 
     /// Notes why making room has failed. The next step fails with it, so that the transaction is not retried for ever.
     pub(crate) fn trouble(&self, stop: impl Into<Stop>) {
-        *self.scratch.trouble.borrow_mut() = Some(stop.into());
+        *self.buffers.trouble.borrow_mut() = Some(stop.into());
     }
 
     pub(crate) fn shadow_mut<R>(&self, index: usize, change: impl FnOnce(&mut Editing<'_>) -> R) -> R {
-        let mut shadows = self.scratch.shadows.borrow_mut();
+        let mut shadows = self.buffers.shadows.borrow_mut();
         change(&mut Editing { shadow: &mut shadows[index], segment: self.segment() })
     }
 }
@@ -911,7 +911,7 @@ impl Nodes for Txn<'_> {
             raw::fill_refs(self.segment(), node, refs, parts);
             node
         };
-        self.scratch.made.borrow_mut().insert(node);
+        self.buffers.made.borrow_mut().insert(node);
         Ok(node)
     }
 
@@ -919,12 +919,12 @@ impl Nodes for Txn<'_> {
         self.dirty.set(true);
         let node = self.seat.make(NodeKind::Data, length)?;
         raw::fill_by(self.segment(), node, length, fill);
-        self.scratch.made.borrow_mut().insert(node);
+        self.buffers.made.borrow_mut().insert(node);
         Ok(node)
     }
 
     fn edit(&self, node: Ref, change: &mut dyn FnMut(&mut [Ref], &mut [u8])) -> bool {
-        self.scratch.made.borrow().contains(node) && raw::edit(self.segment(), node, change).is_ok()
+        self.buffers.made.borrow().contains(node) && raw::edit(self.segment(), node, change).is_ok()
     }
 
     fn copy(&self, node: Ref, change: &mut dyn FnMut(&mut [Ref], &mut [u8])) -> Result<Ref, Fault> {
@@ -936,7 +936,7 @@ impl Nodes for Txn<'_> {
 
     #[inline]
     fn is_private(&self, node: Ref) -> bool {
-        self.scratch.made.borrow().contains(node)
+        self.buffers.made.borrow().contains(node)
     }
 
     fn release(&self, node: Ref) {

@@ -39,7 +39,7 @@ impl Txn<'_> {
     /// [`Stop::Retry`], a fault.
     pub fn watch(&self, db: Db, key: &[u8]) -> Result<Watch, Stop> {
         let index = self.hold(db, key, false)?;
-        let held = &self.scratch.held.borrow()[index];
+        let held = &self.buffers.held.borrow()[index];
         let seen = match held.spot {
             Some(Spot { image, expired: Some(_), .. }) if is_key(&image) => Seen::Expired(image.version()),
             Some(Spot { image, .. }) if is_key(&image) => Seen::Key(image.version()),
@@ -51,8 +51,8 @@ impl Txn<'_> {
 
     /// What says that a locked key is absent.
     fn absence(&self, index: usize) -> Absence {
-        let held = &self.scratch.held.borrow()[index];
-        let home = self.scratch.shadows.borrow()[held.home].bucket;
+        let held = &self.buffers.held.borrow()[index];
+        let home = self.buffers.shadows.borrow()[held.home].bucket;
         Absence::of(held.extent.slot, self.segment().load(home.line))
     }
 
@@ -65,12 +65,12 @@ impl Txn<'_> {
         let (root, entry, absence) = if self.locks() {
             let index = self.hold(watch.db, &watch.key, false)?;
             let (root, spot) = {
-                let held = &self.scratch.held.borrow()[index];
+                let held = &self.buffers.held.borrow()[index];
                 (held.extent.root, held.spot)
             };
             (root, spot.map(|spot| (spot.image, spot.expired.is_some())), Some(self.absence(index)))
         } else {
-            let mut marks = self.scratch.marks.borrow_mut();
+            let mut marks = self.buffers.marks.borrow_mut();
             let before = marks.len();
             self.lookups.set(self.lookups.get() + 1);
             let hash = self.hash_of(&watch.key);

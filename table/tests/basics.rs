@@ -92,7 +92,7 @@ fn expired_keys_are_not_found_and_are_collected() {
     assert!(place.get(0, &7u32.to_le_bytes()).is_some() || polder_base::time::now_ms() > now + 30);
     std::thread::sleep(std::time::Duration::from_millis(50));
     assert_eq!(place.get(0, &7u32.to_le_bytes()), None);
-    let due = place.table.chores(1_000_000);
+    let due = place.table.run_maintenance(1_000_000);
     assert!(due > 1);
     assert_eq!(place.keys(0), 1000);
 }
@@ -110,7 +110,7 @@ fn a_flush_empties_and_the_sweeper_gives_everything_back() {
     assert_eq!(place.keys(1), 0);
     assert_eq!(place.get(1, &7u32.to_le_bytes()), None);
     for _ in 0..2000 {
-        place.table.chores(1_000_000);
+        place.table.run_maintenance(1_000_000);
     }
     let usage = place.table.usage();
     assert!(usage.used < before + (4 << 20), "{usage:?}, before {before}");
@@ -276,7 +276,7 @@ fn an_old_location_is_right_or_of_no_use() {
         }
         if round % 3 == 2 {
             place.run(|txn| txn.flush(Some(0)));
-            (0..20).for_each(|_| assert!(place.table.chores(100_000) > 0));
+            (0..20).for_each(|_| assert!(place.table.run_maintenance(100_000) > 0));
         } else if round % 5 == 4 {
             place.run(|txn| txn.swap(0, 1));
         }
@@ -519,7 +519,7 @@ fn what_was_set_with_an_expiry_by_the_short_way_is_collected() {
     // Behind the last time that can be stored: the bounds are of what is stored, or the verification at the end finds them too late.
     set(b"far", 1 << 50).expect("nothing is in the way");
     std::thread::sleep(Duration::from_millis(100));
-    (0..100).for_each(|_| _ = place.table.chores(100_000));
+    (0..100).for_each(|_| _ = place.table.run_maintenance(100_000));
     assert_eq!((place.keys(0), place.get(0, b"soon")), (3, None));
 }
 

@@ -94,7 +94,7 @@ fn a_full_memory_waits_for_slabs_that_others_hold_locked() {
     let place = &Place::with_ceiling(4 << 20);
     let count = fill(place, 2_000, |number| number.to_le_bytes().to_vec());
     (0..count / 2).for_each(|number| assert!(place.remove(0, &number.to_le_bytes())));
-    (0..10).for_each(|_| assert!(place.table.chores(100_000) > 0));
+    (0..10).for_each(|_| assert!(place.table.run_maintenance(100_000) > 0));
     place.table.seat().expect("a seat").empty_caches();
     while_slabs_are_locked(place, || try_to_set(place, b"key", &[1; 2_000]));
 }
@@ -176,9 +176,9 @@ fn a_full_memory_is_flushed_and_swept() {
     fill_wholly(place);
     beside_a_stopped_reader(place, || {
         assert_eq!(try_run_as(&place.table, Mode::Write, |txn| txn.flush(None)), Ok(()));
-        (0..100).for_each(|_| assert!(place.table.chores(100_000) > 0));
+        (0..100).for_each(|_| assert!(place.table.run_maintenance(100_000) > 0));
     });
-    (0..100).for_each(|_| assert!(place.table.chores(100_000) > 0));
+    (0..100).for_each(|_| assert!(place.table.run_maintenance(100_000) > 0));
     assert_eq!(try_to_set(place, b"key", &[1; 2_000]), Ok(()));
 }
 

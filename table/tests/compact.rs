@@ -163,7 +163,7 @@ fn a_pass_ends_though_several_values_of_one_extent_are_large() {
     let begun = Instant::now();
     while place.table.segment().load(header::MARKS) != 0 {
         assert!(begun.elapsed() < Duration::from_secs(30), "it does not end");
-        place.table.chores(200);
+        place.table.run_maintenance(200);
     }
     assert!(moved(place) > 5_000, "{} nodes moved", moved(place));
     for (name, before) in names.iter().zip(before).take(3) {
@@ -268,7 +268,7 @@ fn marks_of_a_process_that_has_ended_keep_no_memory() {
     }
     segment.publish(header::MARKS, polder_base::time::now_ms() - 3_600 * SECOND_MS);
     assert!(segment.has_old_marks());
-    place.table.chores(100_000);
+    place.table.run_maintenance(100_000);
     assert!(!segment.has_old_marks() && seat.unmark_slabs() == 0);
 }
 
@@ -289,7 +289,7 @@ fn step_until(place: &Place, is_so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < Duration::from_secs(60), "it does not come");
-        place.table.chores(1);
+        place.table.run_maintenance(1);
     }
 }
 
@@ -319,7 +319,7 @@ fn what_lies_in_an_extent_that_is_replaced_meanwhile_moves_too() {
     assert!(before.len() > 500, "{}", before.len());
     // The pass stops inside an extent, which shrinks before the next steps.
     for _ in 0..40 {
-        place.table.chores(1);
+        place.table.run_maintenance(1);
     }
     (0..15_000).for_each(|number| assert!(place.remove(0, &short(number))));
     let already = moved(place);
@@ -352,7 +352,7 @@ fn a_pass_waits_for_what_another_thread_has_moved() {
         told.recv().expect("the other thread works");
         drop(reader);
         assert!(is_on(place) && retired() > 1 << 20);
-        place.table.chores(2_000_000);
+        place.table.run_maintenance(2_000_000);
         assert!(leaving(place, left).is_empty() && is_on(place), "all has moved, and is not free yet");
         go_on.send(()).expect("the other thread waits");
         told.recv().expect("the other thread works");

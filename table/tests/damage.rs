@@ -186,7 +186,7 @@ fn a_retired_tree_that_names_itself_comes_to_an_end() {
     assert!(place.remove(0, b"tree"));
     let mut rounds = 0;
     while place.table.usage().retired > 0 {
-        place.table.chores(100_000);
+        place.table.run_maintenance(100_000);
         rounds += 1;
         assert!(rounds < 1_000, "{} bytes are still retired", place.table.usage().retired);
     }

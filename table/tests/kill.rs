@@ -188,7 +188,7 @@ fn trial(case: &Case, n: u64, m: Option<u64>, old: &Location, new: &Location) ->
     // What came back is used again: a node that is in two places shows now.
     (0..40u32).for_each(|number| place.set(0, format!("later:{number}").as_bytes(), &vec![3; number as usize * 9], None));
     place.run(|txn| txn.flush(None));
-    kill_cases::do_chores(table, 20);
+    kill_cases::do_maintenance(table, 20);
     check(table)?;
     Ok(ended)
 }

@@ -144,7 +144,7 @@ fn a_list_that_was_long_gives_its_blocks_back() {
     let held = place.table.usage().used;
     assert!(held > full + 100_000 * 100, "{full} and then {held} bytes");
     drop(snapshot);
-    while place.table.chores(100_000) <= 1 {}
+    while place.table.run_maintenance(100_000) <= 1 {}
     let left = place.table.usage().used;
     assert!(left < full + full / 50, "{full} bytes at first, {left} at last");
 }

@@ -187,7 +187,7 @@ fn step(table: &Table, draw: &mut Draw, seed: u64) {
         96 => run(table, |txn| txn.swap((seed % 3) as Db, ((seed + 1) % 3) as Db)),
         97 => flush(table),
         _ => {
-            table.chores(2_000);
+            table.run_maintenance(2_000);
         }
     }
 }
@@ -244,7 +244,7 @@ fn a_snapshot_is_of_one_instant_whatever_is_done_meanwhile() {
         outcomes.into_iter().for_each(|outcome| outcome.expect("each is of one instant"));
         println!("{} snapshots", taken.load(Ordering::Relaxed));
     });
-    place.table.chores(100_000);
+    place.table.run_maintenance(100_000);
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn what_is_overwritten_again_and_again_is_saved_once() {
     keys.iter().for_each(|key| place.set(0, key, b"old", None));
     let snapshot = take(&place.table);
     let segment = place.table.segment();
-    let saved = || segment.sum_over_seats(at::OVERLAY_BYTES);
+    let saved = || segment.sum_over_seats(at::SNAPSHOT_LOG_BYTES);
     for round in 0..3_000u32 {
         keys.iter().for_each(|key| place.set(0, key, &round.to_le_bytes(), None));
         place.set(0, format!("fresh:{round}").as_bytes(), b"1", None);
@@ -262,7 +262,7 @@ fn what_is_overwritten_again_and_again_is_saved_once() {
     assert!(saved() <= 32 * 16 * 1024, "{} bytes saved for 50 keys", saved());
     drop(snapshot);
     // What it has saved goes with the next reclamation.
-    (0..3).for_each(|_| assert!(place.table.chores(100_000) > 0));
+    (0..3).for_each(|_| assert!(place.table.run_maintenance(100_000) > 0));
     assert_eq!(saved(), 0);
 }
 
@@ -278,7 +278,7 @@ fn one_key_is_found_as_it_was() {
     place.set(0, b"added", b"4", None);
     place.run(|txn| txn.flush(None));
     place.set(0, b"kept", b"another", None);
-    (0..20).for_each(|_| assert!(place.table.chores(10_000) > 0));
+    (0..20).for_each(|_| assert!(place.table.run_maintenance(10_000) > 0));
     let mut value = |key: &[u8]| {
         let item = snapshot.find(0, key).expect("whole")?;
         let found = snapshot.found(&item).expect("whole")?;

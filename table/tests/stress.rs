@@ -328,7 +328,7 @@ fn a_location_that_is_out_of_date_changes_nothing_but_its_key() {
                     place.remove(0, &filler(number - 6_000));
                 }
                 if number % 500 == 0 {
-                    place.table.chores(500);
+                    place.table.run_maintenance(500);
                 }
                 if number % 3_000 == 1_500 {
                     place.run(|txn| txn.swap(0, 1));
@@ -425,7 +425,7 @@ fn a_flush_takes_all_keys_of_a_transaction_or_none() {
         scope.spawn(move || {
             while !end.load(Ordering::Relaxed) {
                 place.run(|txn| txn.flush(Some(0)));
-                place.table.chores(2_000);
+                place.table.run_maintenance(2_000);
                 std::thread::yield_now();
             }
         });

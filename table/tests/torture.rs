@@ -56,12 +56,12 @@ fn main() {
         child.kill();
         child.wait();
     }
-    place.table.chores(1_000_000);
+    place.table.run_maintenance(1_000_000);
     let report = place.table.verify().expect("a seat");
     assert!(report.exact && report.is_clean(), "{report}");
     place.table.set_limits(Limits::default());
     run(&place.table, |txn| txn.flush(None));
-    (0..200).for_each(|_| assert!(place.table.chores(1_000_000) > 0));
+    (0..200).for_each(|_| assert!(place.table.run_maintenance(1_000_000) > 0));
     println!("{deaths} deaths, and {} keys in {} nodes left whole", report.keys, report.nodes);
 }
 
@@ -148,7 +148,7 @@ fn step(table: &Table, draw: &mut Draw, locations: &mut [Kept; LOCATIONS]) {
         850..=909 => try_run(table, |txn| rename(txn, db, &name, &other)),
         910..=939 => try_run(table, |txn| txn.watch(db, &name).map(drop)),
         940..=969 => {
-            table.chores(2_000);
+            table.run_maintenance(2_000);
             Ok(())
         }
         970..=984 => {
@@ -169,7 +169,7 @@ fn step(table: &Table, draw: &mut Draw, locations: &mut [Kept; LOCATIONS]) {
         Ok(()) => {}
         Err(Stop::Fault(polder_base::Fault::Full(_))) => drop(table.make_room()),
         // Many flushes at once: the sweeper has to catch up.
-        Err(Stop::Refused(text)) if text.starts_with("BUSY") => drop(table.chores(5_000)),
+        Err(Stop::Refused(text)) if text.starts_with("BUSY") => drop(table.run_maintenance(5_000)),
         Err(stop) => panic!("{stop:?}"),
     }
 }

@@ -112,7 +112,7 @@ fn growth_under_a_watched_absent_key_counts_as_a_change() {
     assert!(is_unchanged(&place, &watched));
     (0..5_000u32).for_each(|number| assert!(place.remove(0, &number.to_le_bytes())));
     for _ in 0..20 {
-        place.table.chores(100_000);
+        place.table.run_maintenance(100_000);
     }
     assert!(!is_unchanged(&place, &watched));
 }

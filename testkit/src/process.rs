@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_listens_on_a_free_port_though_programs_are_started_beside() {
+    fn no_process_listens_on_a_free_port_though_programs_are_started_beside() {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for _ in 0..3 {

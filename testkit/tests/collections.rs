@@ -134,7 +134,7 @@ fn long_fields_values_and_members_are_kept_whole() {
 }
 
 #[test]
-fn expired_fields_of_a_large_hash_are_there_for_nobody() {
+fn expired_fields_of_a_large_hash_are_there_for_no_command() {
     let mut memory = memory();
     // Nothing collects them, so what is seen depends on their expiry alone.
     call(&mut memory, "DEBUG SET-ACTIVE-EXPIRE 0");

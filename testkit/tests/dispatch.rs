@@ -25,7 +25,7 @@ fn check(scratch: &Scratch, caller: &mut Caller, steps: &[(&str, &str)]) {
 }
 
 #[test]
-fn who_does_not_touch_leaves_the_access_clock_alone_on_the_short_way_too() {
+fn a_client_that_does_not_touch_leaves_the_access_clock_alone_on_the_fast_path_too() {
     let scratch = Scratch::new();
     let mut session = Session { clock: Clock { turn_ms: polder_base::time::now_ms(), ..Clock::default() }, ..Session::default() };
     let mut ask = |later_ms: u64, line: &str| {

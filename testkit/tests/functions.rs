@@ -82,7 +82,7 @@ fn waiting(code: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_function_that_runs_keeps_nobody_from_changing_libraries() {
+fn a_running_function_keeps_no_client_from_changing_libraries() {
     let mut place = Place::new();
     assert_eq!(place.ask(&["CONFIG", "SET", "busy-reply-threshold", "20"]), "OK");
     let endless = "#!lua name=endless\nredis.register_function('endless', function() while true do end end)";
@@ -168,7 +168,7 @@ fn a_function_is_found_while_others_change_libraries() {
 }
 
 #[test]
-fn info_counts_libraries_that_nobody_has_run_yet_once() {
+fn info_counts_libraries_that_no_process_has_run_yet_once() {
     let mut place = Place::new();
     let shown = |place: &mut Place| {
         let info = place.ask(&["INFO", "memory"]);

@@ -233,7 +233,7 @@ fn nothing_is_lost_and_nothing_comes_twice_among_threads_that_do_everything_at_o
 }
 
 #[test]
-fn who_has_waited_once_does_not_cost_others_anything_afterwards() {
+fn a_client_that_has_waited_once_costs_others_nothing_afterwards() {
     let scratch = Scratch::new();
     let mut caller = Caller::new(0, Protocol::Resp2);
     assert_eq!(caller.call(&scratch.embedder, &["BLPOP", "k", "0.01"]), Ok(Answer::Nil));

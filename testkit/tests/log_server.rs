@@ -338,7 +338,7 @@ fn with_always_a_stopped_writer_keeps_back_only_what_was_written_before() {
     assert_eq!(ask(&mut writer, "SET k 1"), "OK");
     signal("-STOP", storage.id());
     let waiting = std::thread::spawn(move || ask(&mut writer, "SET k 2"));
-    // Until writes are refused, whoever makes a call waits.
+    // Until writes are refused, every call waits.
     std::thread::sleep(Duration::from_millis(4000));
     let mut other = Connection::open(&server.address()).expect("a connection");
     assert!(ask(&mut other, "SET k 3").starts_with("(error) MISCONF"));

@@ -231,7 +231,7 @@ fn debug_reload_brings_everything_back() {
 }
 
 #[test]
-fn a_save_is_of_one_instant_while_everybody_writes() {
+fn a_save_is_of_one_instant_while_all_clients_write() {
     let place = Place::new("instant");
     // Slow enough that nearly everything is overwritten while it is saved.
     let (mut server, mut connection) = place.start(&["--rdb-key-save-delay", "300"]);

@@ -58,7 +58,7 @@ fn a_change_that_was_not_committed_is_forgotten() {
 }
 
 #[test]
-fn a_process_that_starts_is_told_that_somebody_holds_the_settings_and_may_try_again() {
+fn a_starting_process_is_told_that_the_settings_are_locked_and_may_try_again() {
     let scratch = Scratch::new();
     let table = scratch.embedder.memory.table();
     let (_, flags) = file::flags(&["--maxmemory".to_owned(), "300mb".to_owned()]).unwrap();
@@ -74,7 +74,7 @@ fn a_process_that_starts_is_told_that_somebody_holds_the_settings_and_may_try_ag
 }
 
 #[test]
-fn a_process_that_serves_does_not_wait_for_who_is_stopped_while_he_changes_the_map() {
+fn a_serving_process_does_not_wait_for_a_process_stopped_while_it_changes_the_map() {
     const MAP_LOCK: u64 = ROOTS_AT;
     let scratch = Scratch::new();
     let table = scratch.embedder.memory.table();

@@ -25,7 +25,7 @@ fn waited(scratch: &Scratch, waiting: &[&str], then: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn an_entry_wakes_all_who_wait_for_it() {
+fn an_entry_wakes_all_clients_that_wait_for_it() {
     let scratch = Scratch::new();
     typed(&scratch, 1, "XADD s 1-1 a 1");
     let read = format!("XREAD BLOCK {LONG} STREAMS s $");
@@ -59,7 +59,7 @@ fn one_of_a_group_is_served_and_the_others_wait_on() {
 }
 
 #[test]
-fn who_waits_is_known_as_a_consumer() {
+fn a_waiting_client_is_known_as_a_consumer() {
     let scratch = Scratch::new();
     typed(&scratch, 1, "XGROUP CREATE s g $ MKSTREAM");
     let told = waited(&scratch, &["XREADGROUP GROUP g c BLOCK 300 STREAMS s >"], &["COPY s copy"]);
@@ -68,7 +68,7 @@ fn who_waits_is_known_as_a_consumer() {
 }
 
 #[test]
-fn who_waits_learns_that_the_group_or_the_stream_is_gone() {
+fn a_waiting_client_learns_that_the_group_or_the_stream_is_gone() {
     let scratch = Scratch::new();
     let read = format!("XREADGROUP GROUP g c BLOCK {LONG} STREAMS s >");
     for end in ["XGROUP DESTROY s g", "DEL s", "FLUSHALL"] {

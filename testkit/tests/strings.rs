@@ -242,7 +242,7 @@ fn edits_of_long_strings_give_their_memory_back() {
         memory.typed("DEL a b c d");
         let table = memory.scratch.embedder.memory.table();
         for _ in 0..20 {
-            table.chores(1000);
+            table.run_maintenance(1000);
         }
         used.push(table.usage().used);
     }

@@ -1,4 +1,4 @@
-//! The chores of the house: `cargo x NAME`. Every rule that a tool can check is checked by `cargo x check`.
+//! The tasks of the repository: `cargo x NAME`. Every rule that a tool can check is checked by `cargo x check`.
 //!
 //! This crate depends on none of ours, so it still builds when they do not; what needs them lives in testkit and is
 //! started from here.

@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_uri_says_where_and_who() {
+    fn a_uri_names_place_and_user() {
         let (place, login) = target("-u redis://me:p%40ss@host:7000/3").unwrap();
         assert_eq!(
             (place.as_str(), login.user.as_deref(), login.password.as_deref(), login.db),

@@ -28,8 +28,8 @@ const ROUNDS: usize = 5;
 /// Calls of a round.
 const CALLS: usize = 128;
 const CEILING: u64 = 1 << 30;
-const CHORES_US: u64 = 1_000_000;
-/// After so long the chores are at their end, or come to none.
+const MAINTENANCE_US: u64 = 1_000_000;
+/// After so long maintenance is done, or has nothing to do.
 const SETTLED: Duration = Duration::from_secs(20);
 const SEED: u64 = 20_261_123;
 
@@ -64,7 +64,7 @@ fn fill(memory: &Arc<Memory>) -> Result<(), Failure> {
     operations::fill(|args| Ok(caller.show(args, |_| ())?))?;
     // A table that still grows is searched twice, and takes longer ways.
     let begun = Instant::now();
-    while memory.table().chores(CHORES_US) <= 1 && begun.elapsed() < SETTLED {}
+    while memory.table().run_maintenance(MAINTENANCE_US) <= 1 && begun.elapsed() < SETTLED {}
     operations::thin_out(|args| Ok(caller.show(args, |_| ())?))
 }
 

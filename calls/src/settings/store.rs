@@ -30,7 +30,7 @@ use super::{Id, Scope, id};
 const MARK: &[u8] = b"settings";
 /// How long a starting process waits for one that holds the settings, and may be stopped.
 const START_PATIENCE: Duration = Duration::from_secs(2);
-/// How long one that serves does: a chore comes back.
+/// How long one that serves does: maintenance comes back.
 const PATIENCE: Duration = Duration::from_micros(100);
 /// What takes a command's short way is smaller than this, request and reply.
 const SHORT_BYTES: u64 = 256 << 10;

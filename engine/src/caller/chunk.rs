@@ -15,7 +15,7 @@ pub(super) fn run_chunk(caller: &mut Caller, calls: &[&[&[u8]]], outlook: &mut O
     let mut at = 0;
     while at < calls.len() {
         let company = company(caller.memory(), outlook, &calls[at..], at);
-        caller.sit_out(calls[at]);
+        caller.wait_for_pause(calls[at]);
         let (memory, session) = caller.parts();
         let host = &Presence::of(memory);
         let (done, progress) = match company.len() {

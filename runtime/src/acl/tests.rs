@@ -265,7 +265,7 @@ fn a_name_of_redis_that_is_not_here_is_kept_and_another_is_refused() {
 }
 
 #[test]
-fn passwords_let_in_whoever_is_on() {
+fn passwords_let_in_users_that_are_on() {
     let user = user_of(&["on", ">p", ">q"]).unwrap();
     assert!(user.admits(b"p") && user.admits(b"q") && !user.admits(b"") && !user.admits(b"pq"));
     assert!(!user_of(&[">p"]).unwrap().admits(b"p"), "off");

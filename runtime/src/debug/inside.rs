@@ -18,12 +18,12 @@ use polder_calls::settings::value;
 use polder_commands::dump;
 use polder_commands::object::encoding;
 
-static CHORES_REST: AtomicBool = AtomicBool::new(false);
+static MAINTENANCE_REST: AtomicBool = AtomicBool::new(false);
 static SCRIPTS_MAY_ALL: AtomicBool = AtomicBool::new(false);
 
 /// Whether this process runs no maintenance for now (`DEBUG PAUSE-CRON`).
-pub fn chores_rest() -> bool {
-    CHORES_REST.load(Ordering::Relaxed)
+pub fn maintenance_rests() -> bool {
+    MAINTENANCE_REST.load(Ordering::Relaxed)
 }
 
 /// Whether scripts may call what scripts may not call (`DEBUG SET-DISABLE-DENY-SCRIPTS`).
@@ -36,8 +36,8 @@ fn is_set(call: &SessionCall<'_>) -> bool {
     number::integer(call.args[2]).unwrap_or(0) != 0
 }
 
-pub(super) fn pause_chores(call: &mut SessionCall<'_>) -> Outcome {
-    CHORES_REST.store(is_set(call), Ordering::Relaxed);
+pub(super) fn pause_maintenance(call: &mut SessionCall<'_>) -> Outcome {
+    MAINTENANCE_REST.store(is_set(call), Ordering::Relaxed);
     call.reply.ok();
     Ok(())
 }

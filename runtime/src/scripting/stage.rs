@@ -12,7 +12,7 @@ use super::{Kind, Running, Scripting};
 use crate::debug::inside::scripts_may_call_all;
 use crate::lookup::resolve;
 use crate::row::TxnCall;
-use crate::run::{is_wary, note, permit, permit_writes, run_row};
+use crate::run::{note, permit, permit_writes, run_row, writes_restricted};
 use crate::session::{Host, Session};
 use crate::{acl, monitor};
 use polder_calls::call::NO_MEMORY;
@@ -166,7 +166,7 @@ impl<'s, 'c: 's> Stage<'s, 'c> {
     /// Whether the script may write now, if the command writes. Checked only if writes may be
     /// refused at present.
     fn permits(&self, command: &'static Command) -> Result<(), Cow<'static, str>> {
-        if self.wrote || self.limits.read_only || !is_wary(self.host) {
+        if self.wrote || self.limits.read_only || !writes_restricted(self.host) {
             return Ok(());
         }
         permit(self.host, command).map(|_| ()).map_err(text_of)

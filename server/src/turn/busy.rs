@@ -210,7 +210,7 @@ impl Service {
         loop {
             let left = connections.parse(slot, 0, &input, &mut at, &mut batch);
             for frame in &batch.frames {
-                connections.turn_away(slot, frame, &batch, &TurnAway { why: kind.busy_text(), allows: is_allowed });
+                connections.reject(slot, frame, &batch, &TurnAway { why: kind.busy_text(), allows: is_allowed });
             }
             batch.clear();
             if left == Left::Nothing {
@@ -230,7 +230,7 @@ impl Service {
 
 impl Connections {
     /// Executes a request if it is allowed now, and else replies why it is not.
-    pub fn turn_away(&mut self, slot: usize, frame: &Frame, batch: &Batch<'_>, turn_away: &TurnAway) {
+    pub fn reject(&mut self, slot: usize, frame: &Frame, batch: &Batch<'_>, reject: &TurnAway) {
         let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.is_halted()) else { return };
         let Connection { session, output, protocol, taken, .. } = &mut **connection;
         let process = &*self.process;
@@ -262,14 +262,14 @@ impl Connections {
             return;
         }
         protocol.reply(output, frame.note, |reply| {
-            if (turn_away.allows)(&words) {
+            if (reject.allows)(&words) {
                 // A call that would wait for a script's locks is turned away, as others are.
                 if process.memory.execute(session, process, &words, reply) != Progress::Answered {
                     session.caller.waiting = None;
-                    execute::turn_away(session, process, &words, turn_away.why, reply);
+                    execute::reject_call(session, process, &words, reject.why, reply);
                 }
             } else {
-                execute::turn_away(session, process, &words, turn_away.why, reply);
+                execute::reject_call(session, process, &words, reject.why, reply);
             }
         });
     }

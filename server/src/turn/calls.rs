@@ -150,7 +150,7 @@ impl Service {
             return 1;
         }
         if connections.is_loading {
-            connections.turn_away(slot, frame, batch, &LOADING_DATA);
+            connections.reject(slot, frame, batch, &LOADING_DATA);
             return 1;
         }
         let pause = connections.waiters.pause;

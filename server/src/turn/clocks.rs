@@ -13,7 +13,7 @@ pub const SWEEP_MS: u64 = 1000;
 /// How long the thread waits, when memory is beyond its limit, before it asks for maintenance or makes room again.
 pub const CROWD_MS: u64 = 10;
 /// How much maintenance is done at a time.
-const CHORES_US: u64 = 500;
+const MAINTENANCE_US: u64 = 500;
 /// How often a thread frees some of what it has replaced, one after the other, at most: some milliseconds.
 const RECLAIMS_MAX: usize = 16;
 const HZ: Id = id("hz");
@@ -54,9 +54,9 @@ impl Clocks {
         // waits for the next time.
         if now_ms >= self.crowd_due_ms && table.is_crowded() {
             self.crowd_due_ms = now_ms + CROWD_MS;
-            process.hurry_chores();
+            process.hurry_maintenance();
         }
-        if !inside::chores_rest() && process.claim_chores(now_ms) {
+        if !inside::maintenance_rests() && process.claim_maintenance(now_ms) {
             maintain(process, now_ms);
         }
     }
@@ -71,7 +71,7 @@ fn reclaim(process: &Process) {
 fn maintain(process: &Process, now_ms_of_turn: u64) {
     let table = process.memory.table();
     let expiry_us = table.counter(Counter::ExpiryUs);
-    let pause_ms = table.chores(CHORES_US).min(1000 / process.settings.number(HZ).clamp(1, 500) as u64);
+    let pause_ms = table.run_maintenance(MAINTENANCE_US).min(1000 / process.settings.number(HZ).clamp(1, 500) as u64);
     latency::note_event(process, "expire-cycle", table.counter(Counter::ExpiryUs).saturating_sub(expiry_us) / 1000);
     // Another process may have changed the settings of the segment.
     if let Err(stop) = process.settings.join(table) {
@@ -85,5 +85,5 @@ fn maintain(process: &Process, now_ms_of_turn: u64) {
         process.keeper().watch_log(table, &process.settings);
     }
     process.stop_if_removed();
-    process.chores_done(now_ms() + pause_ms);
+    process.maintenance_done(now_ms() + pause_ms);
 }

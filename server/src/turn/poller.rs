@@ -165,7 +165,7 @@ impl Poller {
             return;
         }
         let table = process.memory.table();
-        let wakeup = attend(table).and_then(|()| table.seat()).and_then(|seat| seat.bell());
+        let wakeup = attend(table).and_then(|()| table.seat()).and_then(|seat| seat.wakeup_fifo());
         let registered = wakeup.and_then(|wakeup| {
             let registered = self.poll.registry().register(&mut SourceFd(&wakeup.as_raw_fd()), WAKEUP, Interest::READABLE);
             registered.map_err(|error| Fault::System(error.to_string()))?;
@@ -192,7 +192,7 @@ impl Poller {
     #[inline]
     pub fn prepare_sleep(&self, process: &Process) -> bool {
         match process.memory.table().seat() {
-            Ok(seat) if self.wakeup.is_some() => seat.doze(),
+            Ok(seat) if self.wakeup.is_some() => seat.prepare_sleep(),
             _ => true,
         }
     }
@@ -201,7 +201,7 @@ impl Poller {
     #[inline]
     pub fn after_sleep(&self, process: &Process) {
         if let Ok(seat) = process.memory.table().seat() {
-            seat.rise();
+            seat.after_sleep();
         }
     }
 

@@ -116,7 +116,7 @@ fn a_datagram_is_a_request_and_has_its_own_reply() {
 }
 
 #[test]
-fn nobody_can_log_in_over_udp() {
+fn no_client_can_log_in_over_udp() {
     let house = House::open("");
     let (mut one, mut other, mut admin) = (house.guest(), house.guest(), house.door.client());
     assert_eq!(admin.ask("ACL SETUSER alice on >pw ~* +@all"), "+OK");
@@ -233,7 +233,7 @@ fn one_client_stands_for_all_senders() {
 }
 
 #[test]
-fn nobody_is_served_while_there_is_a_password() {
+fn no_client_is_served_while_there_is_a_password() {
     let house = House::open("");
     let (mut guest, mut admin) = (house.guest(), house.door.client());
     assert_eq!(guest.ask("mn\r\n"), "MN\r\n");

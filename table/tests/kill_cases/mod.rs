@@ -89,7 +89,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(several_displaced());
     cases.extend(growth());
     cases.extend(databases());
-    cases.extend(chores());
+    cases.extend(maintenance());
     cases.extend(letters());
     cases.extend(snapshots());
     cases
@@ -116,7 +116,7 @@ fn snapshots() -> Vec<Case> {
                 run(table, |txn| txn.flush(Some(1)));
                 walk(&mut snapshot);
                 drop(snapshot);
-                do_chores(table, 2);
+                do_maintenance(table, 2);
             })
         },
         // Of what is retired the snapshot holds every sixth, which moves to the front of the list.
@@ -137,7 +137,7 @@ fn snapshots() -> Vec<Case> {
                 let snapshot = table.snapshot(&mut || true).expect("nobody is in the way");
                 (0..12).for_each(|number| set(table, 0, &numbered(number % 6), &vec![6; 900_000]));
                 drop(snapshot);
-                do_chores(table, 2);
+                do_maintenance(table, 2);
             },
         ),
         case("save-many-at-once", furnish, |table| {
@@ -252,10 +252,10 @@ fn set_all(table: &Table, keys: impl Iterator<Item = (u16, Vec<u8>, Vec<u8>)>) {
     });
 }
 
-/// Rounds of chores.
-pub fn do_chores(table: &Table, rounds: u32) {
+/// Rounds of maintenance.
+pub fn do_maintenance(table: &Table, rounds: u32) {
     for _ in 0..rounds {
-        table.chores(100_000);
+        table.run_maintenance(100_000);
     }
 }
 
@@ -483,7 +483,7 @@ fn records() -> Vec<Case> {
             |place| (0..150u32).for_each(|number| place.set(0, &numbered(number), &vec![4; 300 + number as usize % 3], None)),
             |table| {
                 (0..150u32).for_each(|number| remove(table, 0, &numbered(number)));
-                do_chores(table, 2);
+                do_maintenance(table, 2);
             },
         ),
         many(
@@ -491,7 +491,7 @@ fn records() -> Vec<Case> {
             |place| place.set_string(0, b"t", &[1; 1_000_000]),
             |table| {
                 remove(table, 0, b"t");
-                do_chores(table, 6);
+                do_maintenance(table, 6);
             },
         ),
     ]
@@ -789,7 +789,7 @@ fn databases() -> Vec<Case> {
                 furnish(place);
                 place.run(|txn| txn.flush(Some(0)));
             },
-            |table| do_chores(table, 3),
+            |table| do_maintenance(table, 3),
         ),
     ]
 }
@@ -804,7 +804,7 @@ fn expired_fields(place: &Place) {
     }
 }
 
-fn chores() -> Vec<Case> {
+fn maintenance() -> Vec<Case> {
     let expired = |place: &Place| {
         let now = polder_base::time::now_ms();
         for number in 0..12u32 {
@@ -814,8 +814,8 @@ fn chores() -> Vec<Case> {
     };
     vec![
         case("expiring-key", bystanders, |table| set_expiring(table, 0, b"new", b"1", u64::MAX >> 20)),
-        many("collect-expired", expired, |table| do_chores(table, 1)),
-        many("collect-fields", expired_fields, |table| do_chores(table, 1)),
+        many("collect-expired", expired, |table| do_maintenance(table, 1)),
+        many("collect-fields", expired_fields, |table| do_maintenance(table, 1)),
         many("meet-expired", expired, |table| set(table, 0, &numbered(3), b"again")),
         case(
             "thin",
@@ -823,12 +823,12 @@ fn chores() -> Vec<Case> {
                 (0..1_000).for_each(|number| place.set(0, &numbered(number), &[1; 30], None));
                 (100..1_000).for_each(|number| assert!(place.remove(0, &numbered(number))));
             },
-            |table| do_chores(table, 1),
+            |table| do_maintenance(table, 1),
         ),
         Case {
             ceiling: 4 << 20,
             ..case("move-out-of-slabs", scatter, |table| {
-                do_chores(table, 1);
+                do_maintenance(table, 1);
                 assert!(table.counter(Counter::Moved) > 100, "nothing has moved, so this shows nothing");
             })
         },

@@ -314,7 +314,7 @@ fn judge(route: &Route, first: &str, found: &Location, old: &Location, new: &Loc
 }
 
 /// How long a round of maintenance may take.
-const CHORES_US: u64 = 10_000;
+const MAINTENANCE_US: u64 = 10_000;
 
 /// What the seats' caches may keep: a hundredth of the segment. Whether each node is accounted for is `verify`'s question.
 const LEAK_BYTES_MAX: u64 = scratch::CEILING / 100;
@@ -420,11 +420,11 @@ fn prepare(route: &Route, embedder: &Embedder, caller: &mut Caller) -> Result<()
     route.before.iter().try_for_each(|line| typed(embedder, caller, line).map(drop))
 }
 
-/// Empties the memory; sweeping behind earlier flushes is a chore that may have to be done first.
+/// Empties the memory; sweeping behind earlier flushes is maintenance that may have to be done first.
 fn flush(embedder: &Embedder, caller: &mut Caller) -> Result<(), String> {
     for _ in 0..1000 {
         match caller.call(embedder, &["FLUSHALL"])? {
-            Answer::Error(busy) if busy.starts_with("BUSY") => embedder.memory.table().chores(CHORES_US),
+            Answer::Error(busy) if busy.starts_with("BUSY") => embedder.memory.table().run_maintenance(MAINTENANCE_US),
             Answer::Error(error) => return Err(format!("FLUSHALL: {error}")),
             _ => return Ok(()),
         };
@@ -486,7 +486,7 @@ fn value(route: &Route, embedder: &Embedder, caller: &mut Caller, key: &str) -> 
 
 /// Values and counts once the dead have been recovered.
 fn location(route: &Route, embedder: &Embedder, caller: &mut Caller) -> Result<Location, String> {
-    embedder.memory.table().chores(CHORES_US);
+    embedder.memory.table().run_maintenance(MAINTENANCE_US);
     let values = values(route, embedder, caller)?;
     let mut counts = String::new();
     for db in ["1", "0"] {
@@ -502,7 +502,7 @@ pub(super) fn settled(embedder: &Embedder, caller: &mut Caller) -> Result<u64, S
     let used = || embedder.memory.table().usage().used;
     let (mut least, mut unchanged) = (used(), 0);
     while unchanged < 50 {
-        embedder.memory.table().chores(CHORES_US);
+        embedder.memory.table().run_maintenance(MAINTENANCE_US);
         typed(embedder, caller, "SET k1 1")?;
         typed(embedder, caller, "DEL k1")?;
         unchanged = if used() < least { 0 } else { unchanged + 1 };

@@ -18,7 +18,7 @@ pub fn request(datagram: &[u8]) -> Option<(u16, &[u8])> {
     ([count_high, count_low] == [0, 1] && !request.is_empty()).then(|| (u16::from_be_bytes([id_high, id_low]), request))
 }
 
-/// How many datagrams a reply of so many bytes is.
+/// How many datagrams a reply of this many bytes is.
 pub fn pieces(bytes: usize) -> usize {
     bytes.div_ceil(PIECE_BYTES)
 }

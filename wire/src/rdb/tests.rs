@@ -346,7 +346,7 @@ fn b(text: &str) -> Bytes {
 }
 
 #[test]
-fn forms_that_nobody_writes_any_more_are_read() {
+fn forms_that_no_version_writes_any_more_are_read() {
     let ziplist = b"\x10\x00\x00\x00\x0c\x00\x00\x00\x02\x00\x00\x01a\x03\xf3\xff";
     let blob = |kind: u8, blob: &[u8]| [&[kind, blob.len() as u8], blob].concat();
     assert_eq!(by_hand(6, &blob(10, ziplist)), Ok(Value::List(vec![b("a"), b("2")])));

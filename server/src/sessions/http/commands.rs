@@ -131,7 +131,7 @@ impl Bodies {
     }
 }
 
-/// Words and calls of a body at most, together: each takes much more memory than its bytes, before anybody's rights are looked at.
+/// Words and calls of a body at most, together: each takes much more memory than its bytes, before the user's rights are checked.
 const WORDS_MAX: usize = polder_wire::http::words::WORDS_MAX;
 
 /// The requests of a body in RESP.

@@ -1,4 +1,4 @@
-//! The chores: what they free, and what they do not wait for.
+//! Maintenance: what it frees, and what it does not wait for.
 
 mod common;
 #[path = "../../testkit/src/held.rs"]
@@ -31,7 +31,7 @@ fn what_a_gone_thread_has_retired_is_freed() {
         leaving.join().expect("no panic");
     });
     assert!(place.table.usage().retired > 0, "the thread left nothing behind, so this test shows nothing");
-    (0..3).for_each(|_| chore(place));
+    (0..3).for_each(|_| maintain(place));
     assert_eq!(place.table.usage().retired, 0);
 }
 
@@ -42,12 +42,12 @@ fn a_flush_of_every_database_needs_no_second_try() {
     place.run(|txn| txn.flush(None));
     assert!((0..SYSTEM).all(|db| place.keys(db) == 0));
     let begun = Instant::now();
-    while place.table.chores(1_000_000) <= 1 && begun.elapsed() < Duration::from_secs(20) {}
+    while place.table.run_maintenance(1_000_000) <= 1 && begun.elapsed() < Duration::from_secs(20) {}
 }
 
-/// One round of the chores.
-fn chore(place: &Place) {
-    place.table.chores(100_000);
+/// One round of maintenance.
+fn maintain(place: &Place) {
+    place.table.run_maintenance(100_000);
 }
 
 /// Has what sweepers of flushed databases lock.
@@ -74,7 +74,7 @@ fn a_stopped_sweeper_stops_no_other_call() {
     let place = &Place::new();
     place.set(0, b"key", &[1; 500], None);
     place.run(|txn| txn.flush(Some(0)));
-    let took = while_held(sweeping(place), || chore(place));
+    let took = while_held(sweeping(place), || maintain(place));
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
@@ -83,7 +83,7 @@ fn a_sweep_that_a_stopped_thread_blocks_is_tried_less_and_less_often() {
     let place = &Place::new();
     place.set(0, b"key", &[1; 500], None);
     place.run(|txn| txn.flush(Some(0)));
-    let round = || place.table.chores(100_000);
+    let round = || place.table.run_maintenance(100_000);
     while_held(sweeping(place), || {
         let pauses: Vec<u64> = (0..12).map(|_| round()).collect();
         assert_eq!(pauses[0], 1, "mostly he is not stopped");
@@ -105,10 +105,10 @@ fn an_expired_key_that_is_locked_is_removed_later() {
     let place = &Place::new();
     place.set(0, b"key", b"1", Some(polder_base::time::now_ms() + 5));
     std::thread::sleep(Duration::from_millis(10));
-    let took = while_held(locking(place, b"key"), || chore(place));
+    let took = while_held(locking(place, b"key"), || maintain(place));
     assert!(took < Duration::from_secs(5), "{took:?}");
     assert_eq!(place.keys(0), 1);
-    chore(place);
+    maintain(place);
     assert_eq!(place.keys(0), 0);
 }
 
@@ -119,9 +119,9 @@ fn the_time_that_expiry_takes_is_counted_and_so_are_rounds_that_were_too_short()
     (0..3_000u32).for_each(|number| place.set(0, &number.to_le_bytes(), &[1; 100], Some(now + 50)));
     assert_eq!(place.table.counter(Counter::ExpiryCuts), 0);
     std::thread::sleep(Duration::from_millis(60));
-    place.table.chores(0);
+    place.table.run_maintenance(0);
     assert!(place.table.counter(Counter::ExpiryCuts) > 0);
-    (0..100).for_each(|_| chore(place));
+    (0..100).for_each(|_| maintain(place));
     assert_eq!(place.keys(0), 0);
     assert!(place.table.counter(Counter::ExpiryUs) > 0);
 }
@@ -183,29 +183,29 @@ fn fields_that_have_expired_are_collected_and_the_key_goes_with_the_last() {
     // The table grows: the bound goes with the entries.
     (0..3_000u32).for_each(|number| place.set(0, &number.to_le_bytes(), &[1; 30], None));
     place.run(|txn| txn.swap(1, 2));
-    chore(place);
+    maintain(place);
     assert_eq!(fields(place, 0, b"all"), Some(2_000));
     std::thread::sleep(Duration::from_millis(2_050));
     let begun = Instant::now();
     while place.table.counter(Counter::ExpiredFields) < 4_520 && begun.elapsed() < Duration::from_secs(20) {
-        chore(place);
+        maintain(place);
     }
     assert_eq!(place.table.counter(Counter::ExpiredFields), 10 + 2_500 + 2_000 + 10);
     let left = [b"small".as_slice(), b"large", b"all", b"none", b"later"].map(|key| fields(place, 0, key));
     assert_eq!(left, [Some(10), Some(2_500), None, Some(2_000), Some(2_000)]);
     assert_eq!((fields(place, 2, b"moved"), fields(place, 1, b"moved")), (Some(10), None));
     // Only what expires later is waited for.
-    assert!(place.table.chores(100_000) > 100);
+    assert!(place.table.run_maintenance(100_000) > 100);
 }
 
 #[test]
 fn expired_fields_of_a_locked_hash_are_removed_later() {
     let place = &Place::new();
     set_fields(place, 0, b"key", 20, |_| Some(polder_base::time::now_ms()));
-    let took = while_held(locking(place, b"key"), || chore(place));
+    let took = while_held(locking(place, b"key"), || maintain(place));
     assert!(took < Duration::from_secs(5), "{took:?}");
     assert_eq!(place.keys(0), 1);
-    chore(place);
+    maintain(place);
     assert_eq!(place.keys(0), 0);
 }
 
@@ -315,7 +315,7 @@ fn what_deleted_keys_took_of_the_table_is_given_back() {
     let used = || place.table.usage().used;
     let settle = || {
         // Looks go round the table, and what has shrunk is found at once in the next round.
-        (0..60).for_each(|_| chore(place));
+        (0..60).for_each(|_| maintain(place));
         used()
     };
     let empty = used();
@@ -359,7 +359,7 @@ fn a_thread_that_is_stopped_while_it_expires_keys_does_not_stop_expiry() {
         for keys in [2, 3] {
             let begun = Instant::now();
             while place.keys(0) == keys && begun.elapsed() < Duration::from_secs(10) {
-                chore(place);
+                maintain(place);
                 std::thread::sleep(Duration::from_millis(5));
             }
             assert_eq!(place.keys(0), keys - 1, "what has expired is collected beside a thread that is stopped");
@@ -378,7 +378,7 @@ fn a_transaction_of_many_new_keys_keeps_the_room_that_it_has_made() {
         // Empty extents shrink all the time.
         scope.spawn(|| {
             while !ended.load(Ordering::Relaxed) {
-                place.table.chores(5_000);
+                place.table.run_maintenance(5_000);
             }
         });
         for turn in 0..3u32 {
@@ -390,7 +390,7 @@ fn a_transaction_of_many_new_keys_keeps_the_room_that_it_has_made() {
                 txn.declare(&declared)?;
                 names.iter().try_for_each(|name| txn.write(0, name, &New::of(Kind::String, Value::Packed(b"value")), Replaces::Whole))
             });
-            // One that finds no room, one that has it, and some for what the chores hold.
+            // One that finds no room, one that has it, and some for what maintenance holds.
             assert!(attempts.get() <= 10, "{} attempts in turn {turn}", attempts.get());
             place.run(|txn| {
                 txn.declare(&declared)?;

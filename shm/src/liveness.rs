@@ -1,4 +1,4 @@
-//! The kernel as a witness of a thread's life: a robust mutex that a thread takes once and keeps until it dies.
+//! Whether a thread lives, as the kernel knows it: a robust mutex that a thread takes once and keeps until it dies.
 //!
 //! A thread that takes a robust, process-shared mutex puts it on a list that the kernel knows. When the thread ends
 //! without having released it, by exit, exec, `kill -9` or a crash of its process, the kernel walks the list and marks
@@ -6,7 +6,7 @@
 //!
 //! - No process id is compared, so ids that are used again and PID namespaces (containers) do not matter.
 //! - A stopped thread is alive, and a forked child does not inherit what its parent holds.
-//! - A thread that takes a dead witness becomes its owner in the same step. So of several recoverers only one works. If
+//! - A thread that takes a dead liveness lock becomes its owner in the same step. So of several recoverers only one works. If
 //!   that one dies, too, the word is marked dead again, and the next thread can take it.
 //!
 //! # What is relied on
@@ -28,7 +28,7 @@
 //!
 //! # What it never does
 //!
-//! It never waits. It never trusts a damaged segment: a witness whose kind is not [`KIND`] is [`Taken::Damaged`], and no
+//! It never waits. It never trusts a damaged segment: a liveness lock whose kind is not [`KIND`] is [`Taken::Damaged`], and no
 //! pthread function is called on it. One thing it cannot survive: a wild store of another process into the list fields of a
 //! *live* owner. glibc follows these fields when the owner releases, so every process that may attach is trusted.
 
@@ -38,7 +38,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64")))]
-compile_error!("the layout of a witness is that of glibc's mutex on 64-bit Linux");
+compile_error!("the layout of a liveness lock is that of glibc's mutex on 64-bit Linux");
 
 /// What glibc writes into the kind field of a robust, process-shared, normal mutex.
 pub const KIND: u32 = 16 | 128;
@@ -49,44 +49,44 @@ const KIND_AT: usize = 16;
 /// The lock word's bits that name the owner.
 const OWNER: u32 = libc::FUTEX_TID_MASK;
 
-/// Whether a witness whose first word this is has an owner that lives.
+/// Whether a liveness lock whose first word this is has an owner that lives.
 pub(crate) fn is_held(first: u64) -> bool {
     first as u32 & OWNER != 0
 }
 
 /// A place in the segment in which the kernel notes the death of the thread that took it. Any bytes are a valid one.
 #[repr(C, align(64))]
-pub struct Witness {
+pub struct LivenessLock {
     bytes: UnsafeCell<[u8; 64]>,
 }
 
 const _: () = {
-    assert!(size_of::<Witness>() == 64);
-    assert!(size_of::<libc::pthread_mutex_t>() <= size_of::<Witness>());
-    assert!(align_of::<libc::pthread_mutex_t>() <= align_of::<Witness>());
+    assert!(size_of::<LivenessLock>() == 64);
+    assert!(size_of::<libc::pthread_mutex_t>() <= size_of::<LivenessLock>());
+    assert!(align_of::<libc::pthread_mutex_t>() <= align_of::<LivenessLock>());
 };
 
 // SAFETY: all access goes through pthread functions or atomic loads, which is what a process-shared mutex is for.
-unsafe impl Sync for Witness {}
-// SAFETY: a witness is bytes; which thread it belongs to is the kernel's knowledge and not the reference's.
-unsafe impl Send for Witness {}
+unsafe impl Sync for LivenessLock {}
+// SAFETY: a liveness lock is bytes; which thread it belongs to is the kernel's knowledge and not the reference's.
+unsafe impl Send for LivenessLock {}
 
-/// What an attempt to take a witness gave.
+/// What an attempt to take a liveness lock gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
     /// Ours now; its last owner released it in order.
     Fresh,
-    /// Ours now; its last owner died. Recover what it left, then [`Witness::settle`].
+    /// Ours now; its last owner died. Recover what it left, then [`LivenessLock::settle`].
     Dead,
     /// A living thread has it, perhaps this one.
     Busy,
-    /// This is no witness that can be taken: never made, overwritten, or released while unsettled. Only
-    /// [`Witness::init`] makes it whole, and only the recovery of the whole segment may call that.
+    /// This is no liveness lock that can be taken: never made, overwritten, or released while unsettled. Only
+    /// [`LivenessLock::init`] makes it whole, and only the recovery of the whole segment may call that.
     Damaged,
 }
 
-/// What a look at a witness shows. It may be outdated when the caller uses it, except that [`Life::Dead`] stays true until
-/// a thread takes the witness.
+/// What a look at a liveness lock shows. It may be outdated when the caller uses it, except that [`Life::Dead`] stays true until
+/// a thread takes the liveness lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
     /// No thread has it.
@@ -97,20 +97,20 @@ pub enum Life {
     Held(u32),
 }
 
-impl Witness {
-    /// The witness at an address.
+impl LivenessLock {
+    /// The liveness lock at an address.
     ///
     /// # Safety
-    /// 64 aligned bytes there belong to a witness, or are going to be made one by [`Witness::init`], for as long as `'a`.
-    pub(crate) unsafe fn at<'a>(address: *mut u8) -> &'a Witness {
+    /// 64 aligned bytes there belong to a liveness lock, or are going to be made one by [`LivenessLock::init`], for as long as `'a`.
+    pub(crate) unsafe fn at<'a>(address: *mut u8) -> &'a LivenessLock {
         // SAFETY: the caller's promise; all access is by atomics and pthread functions.
         unsafe { &*address.cast() }
     }
 
-    /// Makes a free witness of whatever was here.
+    /// Makes a free liveness lock of whatever was here.
     ///
     /// # Safety
-    /// No other thread may use this witness meanwhile, and no living thread may hold it, since a mutex that is on a list would be
+    /// No other thread may use this liveness lock meanwhile, and no living thread may hold it, since a mutex that is on a list would be
     /// overwritten. Both hold in a segment that has no name yet, and after a reboot.
     pub unsafe fn init(&self) {
         let mut attributes = MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
@@ -129,7 +129,7 @@ impl Witness {
         assert_eq!(self.word(KIND_AT).load(Ordering::Relaxed), KIND, "the C library's mutex has another layout");
     }
 
-    /// Takes the witness for the calling thread if its owner is dead or there is none; never waits.
+    /// Takes the liveness lock for the calling thread if its owner is dead or there is none; never waits.
     ///
     /// # Safety
     /// If it becomes ours, the memory must stay mapped until this thread has released it or has ended: the C library
@@ -148,31 +148,31 @@ impl Witness {
         }
     }
 
-    /// Says that what the dead owner left has been recovered: from now on the witness is like one taken fresh. If we
+    /// Says that what the dead owner left has been recovered: from now on the liveness lock is like one taken fresh. If we
     /// die before this call, the next one finds it [`Taken::Dead`] again.
     ///
     /// # Safety
-    /// The calling thread holds it, from a [`Witness::try_take`] that gave [`Taken::Dead`].
+    /// The calling thread holds it, from a [`LivenessLock::try_take`] that gave [`Taken::Dead`].
     pub unsafe fn settle(&self) {
         // SAFETY: the mutex is ours and inconsistent, as the caller promises.
         let refused = unsafe { libc::pthread_mutex_consistent(self.mutex()) };
-        debug_assert_eq!(refused, 0, "settled a witness that was not dead");
+        debug_assert_eq!(refused, 0, "settled a liveness lock that was not dead");
     }
 
-    /// Gives the witness back in order. One that is unsettled must be settled first, or else it can never be taken again.
+    /// Gives the liveness lock back in order. One that is unsettled must be settled first, or else it can never be taken again.
     ///
     /// # Safety
     /// The calling thread holds it.
     pub unsafe fn release(&self) {
         // SAFETY: the mutex is ours, as the caller promises, so that its neighbours on the list are our own, too.
         let refused = unsafe { libc::pthread_mutex_unlock(self.mutex()) };
-        debug_assert_eq!(refused, 0, "released a witness that another thread holds");
+        debug_assert_eq!(refused, 0, "released a liveness lock that another thread holds");
     }
 
     /// Whether no living thread has it. One load; false for a word that is damaged in a way that looks held.
     #[inline]
     pub fn is_dead_or_free(&self) -> bool {
-        // SYNC: witness-death. A thread that acts on the result takes the witness first, which makes visible all that the dead thread wrote.
+        // SYNC: liveness-death. A thread that acts on the result takes the liveness lock first, which makes visible all that the dead thread wrote.
         self.word(LOCK_AT).load(Ordering::Acquire) & OWNER == 0
     }
 
@@ -190,8 +190,8 @@ impl Witness {
     }
 
     fn word(&self, at: usize) -> &AtomicU32 {
-        debug_assert!(at + 4 <= size_of::<Witness>() && at.is_multiple_of(4));
-        // SAFETY: the place is inside this witness and aligned, and lives as long as the reference to it.
+        debug_assert!(at + 4 <= size_of::<LivenessLock>() && at.is_multiple_of(4));
+        // SAFETY: the place is inside this liveness lock and aligned, and lives as long as the reference to it.
         unsafe { AtomicU32::from_ptr(self.bytes.get().cast::<u8>().add(at).cast()) }
     }
 }

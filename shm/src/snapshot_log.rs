@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! header   RECORDING (number, SNAPSHOT bit)  OWNER (seat + 1)  PIN (an interval of epochs)  WATERMARK  PASSED  BROKEN  SERIAL
-//! seat     OVERLAY_FIRST -> [ node header (8) | next block (8) | bytes used (8) | records ... ] -> [ ... ]    OVERLAY_NUMBER
+//! seat     SNAPSHOT_LOG_FIRST -> [ node header (8) | next block (8) | bytes used (8) | records ... ] -> [ ... ]    SNAPSHOT_LOG_NUMBER
 //! ```
 //!
 //! [`Segment::recording`] says whether a snapshot is on. A transaction that changes keys reads it once, with all its locks held, right
@@ -11,7 +11,7 @@
 //! says what the records mean and why they give the state of one instant. This file keeps the chains right when a thread dies:
 //!
 //! - **O1** A record counts once the block's count of bytes has passed it, and what is counted is never written again. Blocks stay as
-//!   long as the snapshot of OVERLAY_NUMBER is on. So the snapshot's reader needs no lock.
+//!   long as the snapshot of SNAPSHOT_LOG_NUMBER is on. So the snapshot's reader needs no lock.
 //! - **O2** Only the seat's owner, or a thread that has acquired the seat (S2), takes its chain apart: when it begins a chain for another
 //!   snapshot, or when it reclaims, as with the retired list.
 //! - **O3** The snapshot belongs to a seat (S4). If that seat's owner dies, the thread that recovers the seat ends the snapshot
@@ -121,11 +121,11 @@ impl Segment {
     ) -> Result<(), Fault> {
         let damaged = Fault::Damaged { what: "what was saved for a snapshot" };
         let seat = self.seat_at(index);
-        if self.observe(seat + at::OVERLAY_NUMBER) != number {
+        if self.observe(seat + at::SNAPSHOT_LOG_NUMBER) != number {
             return Ok(());
         }
         if place.block == 0 {
-            *place = Place { block: self.observe(seat + at::OVERLAY_FIRST), taken: 0 };
+            *place = Place { block: self.observe(seat + at::SNAPSHOT_LOG_FIRST), taken: 0 };
         }
         while place.block != 0 {
             if self.node_class(place.block) != Some(CLASSES - 1) {
@@ -246,19 +246,19 @@ impl Seat {
     pub fn save(&self, number: u64, record: &mut [u64]) -> Result<(), Fault> {
         let segment = &self.segment;
         assert!(record.len() <= RECORD_WORDS_MAX, "a record fits into a block");
-        if self.get(at::OVERLAY_NUMBER) != number {
-            self.drop_overlay(u64::MAX);
-            self.set(at::OVERLAY_NUMBER, number);
+        if self.get(at::SNAPSHOT_LOG_NUMBER) != number {
+            self.drop_snapshot_log(u64::MAX);
+            self.set(at::SNAPSHOT_LOG_NUMBER, number);
         }
         let bytes = record.len() as u64 * 8;
-        let mut block = self.overlay_last.get();
+        let mut block = self.snapshot_log_last.get();
         if block == 0 || segment.load(block + USED) + bytes > BLOCK_BYTES {
-            let link = if block == 0 { self.base + at::OVERLAY_FIRST } else { block + NEXT };
+            let link = if block == 0 { self.base + at::SNAPSHOT_LOG_FIRST } else { block + NEXT };
             // Not out of the reserve, which is kept for transactions that free memory.
             let node = self.top(CLASSES - 1)?;
-            block = self.link_block(node, NodeKind::Overlay, link);
-            self.overlay_last.set(block);
-            self.add(at::OVERLAY_BYTES, NODE_MAX as u64);
+            block = self.link_block(node, NodeKind::SnapshotLog, link);
+            self.snapshot_log_last.set(block);
+            self.add(at::SNAPSHOT_LOG_BYTES, NODE_MAX as u64);
         }
         record[0] = segment.word(header::SNAPSHOT_SERIAL).fetch_add(1, Ordering::AcqRel);
         let used = segment.load(block + USED);
@@ -271,35 +271,35 @@ impl Seat {
     }
 
     /// Finds the last block of the chain, which is cut where it makes no sense (S5).
-    pub(crate) fn find_overlay(&self) {
-        let blocks = self.chain(self.get(at::OVERLAY_FIRST));
+    pub(crate) fn find_snapshot_log(&self) {
+        let blocks = self.chain(self.get(at::SNAPSHOT_LOG_FIRST));
         let last = blocks.last().copied().unwrap_or(0);
-        self.cut(if last == 0 { self.base + at::OVERLAY_FIRST } else { last + NEXT });
-        self.overlay_last.set(last);
+        self.cut(if last == 0 { self.base + at::SNAPSHOT_LOG_FIRST } else { last + NEXT });
+        self.snapshot_log_last.set(last);
         // The sum is kept without care for deaths.
-        self.set(at::OVERLAY_BYTES, blocks.len() as u64 * NODE_MAX as u64);
+        self.set(at::SNAPSHOT_LOG_BYTES, blocks.len() as u64 * NODE_MAX as u64);
     }
 
     /// Whether the chain holds what no snapshot needs.
-    pub(crate) fn has_old_overlay(&self) -> bool {
-        self.get(at::OVERLAY_FIRST) != 0 && self.get(at::OVERLAY_NUMBER) != self.segment.snapshot()
+    pub(crate) fn has_old_snapshot_log(&self) -> bool {
+        self.get(at::SNAPSHOT_LOG_FIRST) != 0 && self.get(at::SNAPSHOT_LOG_NUMBER) != self.segment.snapshot()
     }
 
     /// Gives `most` blocks of the chain back, which no snapshot needs any more.
     #[cold]
-    pub(crate) fn drop_overlay(&self, most: u64) {
+    pub(crate) fn drop_snapshot_log(&self, most: u64) {
         let mut dropped = 0;
         while dropped < most {
-            let first = self.get(at::OVERLAY_FIRST);
+            let first = self.get(at::SNAPSHOT_LOG_FIRST);
             if first == 0 {
                 break;
             }
-            self.unchain(first, self.base + at::OVERLAY_FIRST, self.segment.load(first + NEXT));
-            self.add(at::OVERLAY_BYTES, (NODE_MAX as u64).wrapping_neg());
+            self.unchain(first, self.base + at::SNAPSHOT_LOG_FIRST, self.segment.load(first + NEXT));
+            self.add(at::SNAPSHOT_LOG_BYTES, (NODE_MAX as u64).wrapping_neg());
             dropped += 1;
         }
-        if self.get(at::OVERLAY_FIRST) == 0 {
-            self.overlay_last.set(0);
+        if self.get(at::SNAPSHOT_LOG_FIRST) == 0 {
+            self.snapshot_log_last.set(0);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Maintenance (*chores*): removing what has expired, evicting when memory is short, sweeping flushed databases, recovering dead seats.
+//! Maintenance: removing what has expired, evicting when memory is short, sweeping flushed databases, recovering dead seats.
 //!
 //! It belongs to no process: any attached thread may do it, and each task is safe when two threads do it at once. The header's time of
-//! the last round (WARDEN) is a hint. When no server runs, in-process callers do a little at a time.
+//! the last round (MAINTAINED) is a hint. When no server runs, in-process callers do a little at a time.
 //!
 //! Expiry finds its work by lower bounds: each database and each extent has a word below which no expiry in it lies. To compute a bound
 //! anew, a thread first *lifts* it to the greatest value, then looks at all entries, and then lowers it to the earliest expiry that it
@@ -71,10 +71,10 @@ const UNKNOWN: u64 = 0;
 
 impl Table {
     /// One round of maintenance, for about `budget_us` at most. Returns in how many milliseconds the next one is due.
-    pub fn chores(&self, budget_us: u64) -> u64 {
+    pub fn run_maintenance(&self, budget_us: u64) -> u64 {
         let end = Instant::now() + Duration::from_micros(budget_us);
         let segment = self.segment();
-        segment.publish(header::WARDEN, polder_base::time::now_ms());
+        segment.publish(header::MAINTAINED, polder_base::time::now_ms());
         segment.recover_dead();
         // For half of the time at most, so that the tasks below get their time.
         let mut due_ms = if segment.free_gone(Instant::now() + Duration::from_micros(budget_us / 2)) { 1 } else { ROUND_MS };
@@ -231,7 +231,7 @@ impl Table {
         txn.limit_patience(PATIENCE);
         for _ in 0..COLLECT_ATTEMPTS {
             let held = txn.hold(db, key, true);
-            if txn.scratch.held.borrow().iter().any(|held| held.extent.root != root) {
+            if txn.buffers.held.borrow().iter().any(|held| held.extent.root != root) {
                 return Err(Stop::Busy);
             }
             let done = held.and_then(|_| more(&txn));
@@ -332,7 +332,7 @@ impl Table {
     /// Bytes in use, without those that are retired already, are kept for a snapshot, or belong to the change log.
     pub fn claimed(&self) -> u64 {
         let segment = self.segment();
-        let passing = segment.sum_over_seats(at::RETIRED_BYTES).wrapping_add(segment.sum_over_seats(at::OVERLAY_BYTES));
+        let passing = segment.sum_over_seats(at::RETIRED_BYTES).wrapping_add(segment.sum_over_seats(at::SNAPSHOT_LOG_BYTES));
         segment.used_bytes().saturating_sub(passing).saturating_sub(segment.log_bytes())
     }
 

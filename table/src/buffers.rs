@@ -36,44 +36,44 @@ const EFFECTS_KEPT_MAX: usize = 256 * 1024;
 thread_local! {
     /// Buffers of the thread's last transactions.
     #[allow(clippy::vec_box, reason = "a transaction moves its buffers in and out: as one pointer")]
-    static POOL: RefCell<Vec<Box<Scratch>>> = const { RefCell::new(Vec::new()) };
+    static POOL: RefCell<Vec<Box<TxnBuffers>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Buffers on loan from the thread's pool, to which they go back.
-pub struct Loan(Option<Box<Scratch>>);
+pub struct BufferLease(Option<Box<TxnBuffers>>);
 
-impl Loan {
+impl BufferLease {
     /// Takes buffers out of the pool.
     #[inline]
-    pub(crate) fn take() -> Loan {
-        Loan(Some(POOL.with(|pool| pool.borrow_mut().pop()).unwrap_or_default()))
+    pub(crate) fn take() -> BufferLease {
+        BufferLease(Some(POOL.with(|pool| pool.borrow_mut().pop()).unwrap_or_default()))
     }
 }
 
-impl std::ops::Deref for Loan {
-    type Target = Scratch;
+impl std::ops::Deref for BufferLease {
+    type Target = TxnBuffers;
 
     #[inline(always)]
-    fn deref(&self) -> &Scratch {
+    fn deref(&self) -> &TxnBuffers {
         self.0.as_ref().expect("on loan until dropped")
     }
 }
 
-impl Drop for Loan {
+impl Drop for BufferLease {
     #[inline]
     fn drop(&mut self) {
-        if let Some(mut scratch) = self.0.take() {
+        if let Some(mut buffers) = self.0.take() {
             // What a transaction of very many keys or nodes has needed is not kept for the next small one.
-            if scratch.held.get_mut().capacity() > KEPT_MAX || scratch.made.get_mut().capacity() > KEPT_MAX {
+            if buffers.held.get_mut().capacity() > KEPT_MAX || buffers.made.get_mut().capacity() > KEPT_MAX {
                 return;
             }
-            if scratch.effects.get_mut().capacity() > EFFECTS_KEPT_MAX {
-                *scratch.effects.get_mut() = Vec::new();
-                *scratch.record.get_mut() = Vec::new();
+            if buffers.effects.get_mut().capacity() > EFFECTS_KEPT_MAX {
+                *buffers.effects.get_mut() = Vec::new();
+                *buffers.record.get_mut() = Vec::new();
             }
-            scratch.reset();
+            buffers.reset();
             // At a thread's end the pool may be gone already: then the buffers go, too.
-            let _ = POOL.try_with(|pool| pool.borrow_mut().push(scratch));
+            let _ = POOL.try_with(|pool| pool.borrow_mut().push(buffers));
         }
     }
 }
@@ -96,7 +96,7 @@ impl Hasher for Spread {
     }
 }
 
-/// A change, with its key among the scratch's bytes.
+/// A change, with its key among the buffers' bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Noted {
     pub(crate) class: char,
@@ -105,7 +105,7 @@ pub(crate) struct Noted {
     pub(crate) key: Option<(usize, usize)>,
 }
 
-/// A message, with its bytes among the scratch's.
+/// A message, with its bytes among the buffers'.
 #[derive(Clone, Copy)]
 pub(crate) struct Post {
     pub(crate) to: u64,
@@ -122,7 +122,7 @@ pub(crate) struct SlowWriter {
 
 /// See the module.
 #[derive(Default)]
-pub struct Scratch {
+pub struct TxnBuffers {
     pub(crate) arena: Bump,
     /// Keys have been kept, buckets locked, databases emptied or swapped: what only such transactions use is to be forgotten.
     pub(crate) used: Cell<bool>,
@@ -189,7 +189,7 @@ pub struct Scratch {
     pub(crate) fresh_tallies: RefCell<Vec<u64>>,
 }
 
-impl Scratch {
+impl TxnBuffers {
     /// The number of a key that is held already; its hash is asked for where many are held.
     #[inline]
     pub(crate) fn held_index(&self, db: Db, key: &[u8], hash: impl FnOnce() -> Hash) -> Option<usize> {
@@ -375,7 +375,7 @@ impl Scratch {
         self.new_items.borrow_mut().clear();
     }
 
-    /// Whether there is nothing that [`Scratch::forget_held`] would forget.
+    /// Whether there is nothing that [`TxnBuffers::forget_held`] would forget.
     fn is_bare(&self) -> bool {
         let lists = [self.held.borrow().len(), self.keys.borrow().len(), self.tallies.borrow().len(), self.changes.borrow().len()];
         let others = [self.flushes.borrow().len(), self.swaps.borrow().len(), self.fresh_tallies.borrow().len(), self.shadows_used.get()];

@@ -1,14 +1,14 @@
-//! Witnesses: what the kernel notes for each way in which a thread can end, or only seem to end.
+//! Liveness locks: what the kernel notes for each way in which a thread can end, or only seem to end.
 
 mod common;
 
 use std::time::{Duration, Instant};
 
 use common::*;
+use polder_shm::liveness::{Life, LivenessLock, Taken};
 use polder_shm::mapping::{CreateOptions, Mapping};
-use polder_shm::witness::{Life, Taken, Witness};
 
-/// Where the witnesses of these tests lie; behind them a word by which children say how far they are.
+/// Where the liveness locks of these tests lie; behind them a word by which children say how far they are.
 const FIRST: usize = 4096;
 
 struct Stage {
@@ -23,36 +23,36 @@ impl Stage {
         let stage = Stage { mapping, _guard: guard };
         for index in 0..8 {
             // SAFETY: no other process has this segment yet.
-            unsafe { stage.witness(index).init() };
+            unsafe { stage.liveness(index).init() };
         }
         stage
     }
 
-    fn witness(&self, index: usize) -> &Witness {
+    fn liveness(&self, index: usize) -> &LivenessLock {
         assert!(index < 8);
-        // SAFETY: inside the taken memory, aligned; any bytes are a witness.
+        // SAFETY: inside the taken memory, aligned; any bytes are a liveness lock.
         unsafe { &*self.mapping.base().add(FIRST + index * 64).cast() }
     }
 
     fn take(&self, index: usize) -> Taken {
         // SAFETY: the stage stands until the thread has released or ended.
-        unsafe { self.witness(index).try_take() }
+        unsafe { self.liveness(index).try_take() }
     }
 
     fn release(&self, index: usize) {
         // SAFETY: the tests release what they took.
-        unsafe { self.witness(index).release() }
+        unsafe { self.liveness(index).release() }
     }
 
     fn settle(&self, index: usize) {
         // SAFETY: the tests settle what they took dead.
-        unsafe { self.witness(index).settle() }
+        unsafe { self.liveness(index).settle() }
     }
 
-    /// A child that takes witness 0 and then does `then`.
+    /// A child that takes liveness lock 0 and then does `then`.
     fn owner(&self, then: impl FnOnce() -> i32) -> libc::pid_t {
         let owner = child(|| if self.take(0) == Taken::Fresh { then() } else { 99 });
-        until("the child takes its witness", || self.witness(0).life() != Life::Free);
+        until("the child takes its liveness lock", || self.liveness(0).life() != Life::Free);
         owner
     }
 }
@@ -82,21 +82,21 @@ fn thread_id() -> u32 {
 }
 
 #[test]
-fn a_witness_is_taken_once_and_given_back() {
+fn a_liveness_lock_is_taken_once_and_given_back() {
     let stage = Stage::new("once");
-    assert_eq!(stage.witness(0).life(), Life::Free);
-    assert!(stage.witness(0).is_dead_or_free());
+    assert_eq!(stage.liveness(0).life(), Life::Free);
+    assert!(stage.liveness(0).is_dead_or_free());
     assert_eq!(stage.take(0), Taken::Fresh);
-    assert_eq!(stage.witness(0).life(), Life::Held(thread_id()), "glibc keeps the owner where we look for it");
-    assert!(!stage.witness(0).is_dead_or_free());
+    assert_eq!(stage.liveness(0).life(), Life::Held(thread_id()), "glibc keeps the owner where we look for it");
+    assert!(!stage.liveness(0).is_dead_or_free());
     assert_eq!(stage.take(0), Taken::Busy, "not even its owner takes it twice");
     std::thread::scope(|scope| assert_eq!(scope.spawn(|| stage.take(0)).join().unwrap(), Taken::Busy));
     stage.release(0);
-    assert_eq!(stage.witness(0).life(), Life::Free);
+    assert_eq!(stage.liveness(0).life(), Life::Free);
 }
 
 #[test]
-fn several_witnesses_are_given_back_in_any_order() {
+fn several_liveness_locks_are_given_back_in_any_order() {
     let (one, other) = (Stage::new("several-a"), Stage::new("several-b"));
     for index in 0..8 {
         assert_eq!((one.take(index), other.take(index)), (Taken::Fresh, Taken::Fresh));
@@ -116,13 +116,13 @@ fn a_killed_process_is_seen_dead_at_once() {
         let owner = stage.owner(sleep_for_ever);
         let begun = Instant::now();
         signal(owner, libc::SIGKILL);
-        until("the kernel marks the dead", || stage.witness(0).is_dead_or_free());
+        until("the kernel marks the dead", || stage.liveness(0).is_dead_or_free());
         delays.push(begun.elapsed());
-        assert_eq!(stage.witness(0).life(), Life::Dead);
+        assert_eq!(stage.liveness(0).life(), Life::Dead);
         assert_eq!(stage.take(0), Taken::Dead);
         stage.settle(0);
         stage.release(0);
-        assert_eq!(stage.witness(0).life(), Life::Free, "settled is as good as new");
+        assert_eq!(stage.liveness(0).life(), Life::Free, "settled is as good as new");
         assert_eq!(outcome(owner), -libc::SIGKILL);
     }
     delays.sort();
@@ -158,7 +158,7 @@ fn a_recoverer_that_dies_leaves_the_work_to_the_next() {
     assert_eq!(outcome(stage.owner(|| 0)), 0);
     for _ in 0..3 {
         assert_eq!(outcome(child(|| if stage.take(0) == Taken::Dead { 7 } else { 8 })), 7);
-        assert_eq!(stage.witness(0).life(), Life::Dead);
+        assert_eq!(stage.liveness(0).life(), Life::Dead);
     }
     assert_eq!(stage.take(0), Taken::Dead);
     stage.settle(0);
@@ -169,7 +169,7 @@ fn a_recoverer_that_dies_leaves_the_work_to_the_next() {
 fn a_thread_that_ends_is_dead_though_its_process_lives() {
     let stage = Stage::new("thread");
     std::thread::scope(|scope| assert_eq!(scope.spawn(|| stage.take(0)).join().unwrap(), Taken::Fresh));
-    until("the thread is gone", || stage.witness(0).is_dead_or_free());
+    until("the thread is gone", || stage.liveness(0).is_dead_or_free());
     assert_eq!(stage.take(0), Taken::Dead);
     stage.settle(0);
     stage.release(0);
@@ -188,7 +188,7 @@ fn a_stopped_process_is_alive() {
     assert_eq!(stage.take(0), Taken::Busy);
     signal(owner, libc::SIGKILL);
     assert_eq!(outcome(owner), -libc::SIGKILL);
-    assert_eq!(stage.witness(0).life(), Life::Dead);
+    assert_eq!(stage.liveness(0).life(), Life::Dead);
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_thread_that_executes_another_program_is_dead() {
         unsafe { libc::execv(c"/bin/sleep".as_ptr(), argument.as_ptr()) };
         98
     });
-    until("exec ends the old program", || stage.witness(0).life() == Life::Dead);
+    until("exec ends the old program", || stage.liveness(0).life() == Life::Dead);
     // SAFETY: asks only; the child has not ended.
     assert_eq!(unsafe { libc::waitpid(owner, std::ptr::null_mut(), libc::WNOHANG) }, 0, "the process itself goes on");
     signal(owner, libc::SIGKILL);
@@ -212,7 +212,7 @@ fn a_child_does_not_own_what_its_parent_does() {
     let stage = Stage::new("child");
     assert_eq!(stage.take(0), Taken::Fresh);
     assert_eq!(outcome(child(|| if stage.take(0) == Taken::Busy { 1 } else { 2 })), 1);
-    assert_eq!(stage.witness(0).life(), Life::Held(thread_id()), "a child's end is not its parent's");
+    assert_eq!(stage.liveness(0).life(), Life::Held(thread_id()), "a child's end is not its parent's");
     stage.release(0);
 }
 
@@ -233,7 +233,7 @@ fn a_parent_is_dead_though_its_child_keeps_the_memory() {
     std::io::Read::read_exact(&mut &reader, &mut orphan).unwrap();
     signal(owner, libc::SIGKILL);
     assert_eq!(outcome(owner), -libc::SIGKILL);
-    assert_eq!(stage.witness(0).life(), Life::Dead);
+    assert_eq!(stage.liveness(0).life(), Life::Dead);
     // SAFETY: the grandchild that this test made, which sleeps until this signal.
     assert_eq!(unsafe { libc::kill(i32::from_ne_bytes(orphan), libc::SIGKILL) }, 0);
 }
@@ -267,7 +267,7 @@ fn death_is_seen_across_pid_namespaces() {
     let take_as_first = || if stage.take(0) == Taken::Fresh && thread_id() == 1 { 5 } else { 6 };
     let Some(outer) = in_new_namespace(take_as_first) else { return };
     assert_eq!(outcome(outer), 5);
-    assert_eq!(stage.witness(0).life(), Life::Dead);
+    assert_eq!(stage.liveness(0).life(), Life::Dead);
 }
 
 #[test]
@@ -281,27 +281,27 @@ fn two_threads_of_one_number_in_two_namespaces_are_not_mixed_up() {
     }) else {
         return;
     };
-    until("the holder takes its witness", || stage.witness(0).life() == Life::Held(1));
+    until("the holder takes its liveness lock", || stage.liveness(0).life() == Life::Held(1));
     let namesake = in_new_namespace(|| match (thread_id(), stage.take(0)) {
         (1, Taken::Busy) => 3,
         _ => 4,
     });
     assert_eq!(outcome(namesake.unwrap()), 3);
-    assert_eq!(stage.witness(0).life(), Life::Held(1), "the namesake's end is not the holder's");
+    assert_eq!(stage.liveness(0).life(), Life::Held(1), "the namesake's end is not the holder's");
     std::io::Write::write_all(&mut &writer, &[1]).unwrap();
     assert_eq!(outcome(holder), 0);
-    assert_eq!(stage.witness(0).life(), Life::Dead);
+    assert_eq!(stage.liveness(0).life(), Life::Dead);
 }
 
 #[test]
-fn a_witness_released_unsettled_is_out_of_use_until_it_is_made_anew() {
+fn a_liveness_lock_released_unsettled_is_out_of_use_until_it_is_made_anew() {
     let stage = Stage::new("unsettled");
     assert_eq!(outcome(stage.owner(|| 0)), 0);
     assert_eq!(stage.take(0), Taken::Dead);
     stage.release(0);
     assert_eq!(stage.take(0), Taken::Damaged);
     // SAFETY: no thread holds it, and no other process uses this segment.
-    unsafe { stage.witness(0).init() };
+    unsafe { stage.liveness(0).init() };
     assert_eq!(stage.take(0), Taken::Fresh);
     stage.release(0);
 }
@@ -319,14 +319,14 @@ fn damaged_bytes_neither_crash_nor_hang() {
             let place = stage.mapping.base().wrapping_add(FIRST);
             for index in 0..8 {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                // SAFETY: one of our witnesses, which no thread holds.
+                // SAFETY: one of our liveness locks, which no thread holds.
                 unsafe { place.cast::<u64>().add(index).write(seed ^ seed >> 29) };
             }
             // Most rounds with the right kind, or else nothing behind it is ever tried; some with a word that is free.
             // SAFETY: as above.
             unsafe {
                 if round % 8 != 0 {
-                    place.add(16).cast::<u32>().write(polder_shm::witness::KIND);
+                    place.add(16).cast::<u32>().write(polder_shm::liveness::KIND);
                 }
                 if round % 3 == 0 {
                     place.cast::<u32>().write(if round % 2 == 0 { 0 } else { libc::FUTEX_OWNER_DIED });

@@ -1,4 +1,4 @@
-//! The bell of a seat: how a thread that sleeps is woken when its inbox gets a message.
+//! How a thread that sleeps is woken when its inbox gets a message.
 //!
 //! A thread stores in its SLEEPING word where it is about to sleep, looks into its inbox once more,
 //! and sleeps. A sender that has delivered looks at that word. If it is set, the sender wakes the
@@ -9,19 +9,19 @@
 //! futex with a helper thread 21.5.)
 //!
 //! ```text
-//!   sleeper   SLEEPING := which sleep, how  ->  fence  ->  inbox empty?  ->  sleep                        SYNC: bell
-//!   ringer    tail moved                    ->  fence  ->  SLEEPING?     ->  ring, := 0 if it is the same  SYNC: bell
+//!   sleeper   SLEEPING := which sleep, how  ->  fence  ->  inbox empty?  ->  sleep                        SYNC: wakeup
+//!   sender    tail moved                    ->  fence  ->  SLEEPING?     ->  wake, := 0 if it is the same  SYNC: wakeup
 //! ```
 //!
-//! The ring comes first, the word is cleared second. If a ringer stops or dies between the two, the
-//! word stays set, and the next one rings again; for a dead ringer that is the thread that recovers
-//! its seat. No two sleeps have the same word, so a late ringer cannot clear the word of a sleep
-//! that it has not ended. Restated in tests/models.rs (`bell`): change both.
+//! The sender wakes first and clears the word second. If it stops or dies between the two, the
+//! word stays set, and the next sender wakes again; for a dead sender that is the thread that
+//! recovers its seat. No two sleeps have the same word, so a late sender cannot clear the word of a
+//! sleep that it has not ended. Restated in tests/models.rs (`wakeup`): change both.
 //!
 //! In /dev/shm every user may make a file with any free name. So a process uses what it finds at a
-//! bell's name only if it is a FIFO of a user that may write to the segment anyway (B1). Another
-//! user's file could be a second name of a file that matters, into which each ring would write a
-//! byte. Another user's FIFO could swallow the rings.
+//! FIFO's name only if it is a FIFO of a user that may write to the segment anyway (B1). Another
+//! user's file could be a second name of a file that matters, into which each wakeup would write a
+//! byte. Another user's FIFO could swallow the bytes.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -49,52 +49,52 @@ const WHERE: u64 = 3;
 impl Segment {
     /// Wakes the thread that owns seat `index`, if it sleeps.
     #[inline]
-    pub fn ring(&self, index: u64) {
-        // SYNC: bell. Either this thread sees that the owner sleeps, or the owner sees the message.
+    pub fn wake(&self, index: u64) {
+        // SYNC: wakeup. Either this thread sees that the owner sleeps, or the owner sees the message.
         fence(Ordering::SeqCst);
         let sleep = self.load(self.seat_at(index) + at::SLEEPING);
         if sleep != AWAKE {
-            self.ring_loudly(index, sleep);
+            self.wake_sleeper(index, sleep);
         }
     }
 
     #[cold]
-    fn ring_loudly(&self, index: u64, sleep: u64) {
+    fn wake_sleeper(&self, index: u64, sleep: u64) {
         match sleep & WHERE {
             ON_FUTEX => drop(futex::wake(self.sleeping_half(index), u32::MAX)),
-            ON_FIFO => self.write_bell(index),
+            ON_FIFO => self.write_fifo(index),
             _ => {}
         }
-        // S2: a designated word. Others need not ring for this sleep. An owner that has not quite
+        // S2: a designated word. Others need not wake it from this sleep. An owner that has not quite
         // begun it on the futex does not sleep then.
         let _ = self.exchange(self.seat_at(index) + at::SLEEPING, sleep, AWAKE);
     }
 
-    /// Whether the thread of seat `index` sleeps in a poll of its bell, or is about to. For measurements: it may have been woken since.
+    /// Whether the thread of seat `index` sleeps in a poll of its FIFO, or is about to. For measurements: it may have been woken since.
     pub fn sleeps_in_poll(&self, index: u64) -> bool {
         self.observe(self.seat_at(index) + at::SLEEPING) & WHERE == ON_FIFO
     }
 
-    fn write_bell(&self, index: u64) {
-        let mut bells = self.bells.lock();
-        let bell = match bells.entry(index) {
+    fn write_fifo(&self, index: u64) {
+        let mut fifos = self.fifos.lock();
+        let fifo = match fifos.entry(index) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::hash_map::Entry::Vacant(entry) => {
-                match open_bell(&self.bell_path(index), self.mapping()) {
-                    Ok(bell) => entry.insert(bell),
-                    // The bell lies in another mount namespace, belongs to another user, or no descriptor is free. The sleeper looks
+                match open_fifo(&self.fifo_path(index), self.mapping()) {
+                    Ok(fifo) => entry.insert(fifo),
+                    // The FIFO lies in another mount namespace, belongs to another user, or no descriptor is free. The sleeper looks
                     // by itself after a while.
                     Err(_) => return,
                 }
             }
         };
         // A FIFO that is full wakes as well.
-        let _ = rustix::io::write(bell, b"!");
+        let _ = rustix::io::write(fifo, b"!");
     }
 
-    fn bell_path(&self, index: u64) -> PathBuf {
+    fn fifo_path(&self, index: u64) -> PathBuf {
         let name = self.mapping().name();
-        let mut file = prefix(name, self.load(header::BELLS));
+        let mut file = prefix(name, self.load(header::WAKEUPS));
         file.push(index.to_string());
         place::directory_of(&place::door(name)).join(file)
     }
@@ -106,19 +106,19 @@ impl Segment {
     }
 }
 
-/// What the names of a segment's bells begin with.
-fn prefix(name: &SegmentName, bells: u64) -> OsString {
-    let mut prefix = OsString::from(".polder-bell-");
+/// What the names of a segment's FIFOs begin with.
+fn prefix(name: &SegmentName, names: u64) -> OsString {
+    let mut prefix = OsString::from(".polder-fifo-");
     if let Some(file) = place::door(name).file_name() {
         prefix.push(file);
     }
-    prefix.push(format!("-{bells:016x}-"));
+    prefix.push(format!("-{names:016x}-"));
     prefix
 }
 
-/// Removes the bells of a segment that is being removed.
-pub(crate) fn remove_all(name: &SegmentName, bells: u64) {
-    let prefix = prefix(name, bells);
+/// Removes the FIFOs of a segment that is being removed.
+pub(crate) fn remove_all(name: &SegmentName, names: u64) {
+    let prefix = prefix(name, names);
     let Ok(entries) = std::fs::read_dir(place::directory_of(&place::door(name))) else { return };
     for entry in entries.flatten() {
         if entry.file_name().as_encoded_bytes().starts_with(prefix.as_encoded_bytes()) {
@@ -128,7 +128,7 @@ pub(crate) fn remove_all(name: &SegmentName, bells: u64) {
     }
 }
 
-/// Why a bell cannot be used.
+/// Why a FIFO cannot be used.
 enum Refusal {
     System(Errno),
     /// B1: what stands at its name belongs to this user.
@@ -141,36 +141,36 @@ impl From<Errno> for Refusal {
     }
 }
 
-/// Opens a bell that exists, for reading and writing: writing into a FIFO without a reader would be a signal that ends the process.
-fn open_bell(path: &Path, mapping: &Mapping) -> Result<OwnedFd, Refusal> {
+/// Opens a FIFO that exists, for reading and writing: writing into a FIFO without a reader would be a signal that ends the process.
+fn open_fifo(path: &Path, mapping: &Mapping) -> Result<OwnedFd, Refusal> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let bell = rustix::fs::open(path, flags, Mode::empty())?;
-    let (bell_state, segment) = (rustix::fs::fstat(&bell)?, mapping.state()?);
-    let is_fifo = FileType::from_raw_mode(bell_state.st_mode) == FileType::Fifo;
-    if is_fifo && may_own_bell(&segment, &bell_state) { Ok(bell) } else { Err(Refusal::Foreign(bell_state.st_uid)) }
+    let fifo = rustix::fs::open(path, flags, Mode::empty())?;
+    let (fifo_state, segment) = (rustix::fs::fstat(&fifo)?, mapping.state()?);
+    let is_fifo = FileType::from_raw_mode(fifo_state.st_mode) == FileType::Fifo;
+    if is_fifo && may_own_fifo(&segment, &fifo_state) { Ok(fifo) } else { Err(Refusal::Foreign(fifo_state.st_uid)) }
 }
 
-/// B1: whether the owner of a bell is this process's user, root, the segment's owner, a member of the group that may write to the segment, or
+/// B1: whether the owner of a FIFO is this process's user, root, the segment's owner, a member of the group that may write to the segment, or
 /// any user if all may write to it. Only a member can give a file to the group.
-fn may_own_bell(segment: &Stat, bell: &Stat) -> bool {
+fn may_own_fifo(segment: &Stat, fifo: &Stat) -> bool {
     let mode = Mode::from_raw_mode(segment.st_mode);
-    [owner::own(), 0, segment.st_uid].contains(&bell.st_uid)
-        || mode.contains(Mode::WGRP) && bell.st_gid == segment.st_gid
+    [owner::own(), 0, segment.st_uid].contains(&fifo.st_uid)
+        || mode.contains(Mode::WGRP) && fifo.st_gid == segment.st_gid
         || mode.contains(Mode::WOTH)
 }
 
-/// Makes a bell that each user with access to the segment can ring; `EXIST` if its name is taken.
-fn make_bell(path: &Path, mapping: &Mapping) -> Result<OwnedFd, Refusal> {
+/// Makes a FIFO into which each user with access to the segment can write; `EXIST` if its name is taken.
+fn make_fifo(path: &Path, mapping: &Mapping) -> Result<OwnedFd, Refusal> {
     let segment = mapping.state()?;
     let mode = Mode::from_raw_mode(segment.st_mode & 0o666);
     rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, mode, 0)?;
-    let bell = open_bell(path, mapping)?;
+    let fifo = open_fifo(path, mapping)?;
     // The segment's owner must be able to open what root makes. A process outside of the group cannot give it to the group, and needs not.
     let user = (owner::own() == 0).then(|| rustix::fs::Uid::from_raw(segment.st_uid));
-    let _ = rustix::fs::fchown(&bell, user, Some(rustix::fs::Gid::from_raw(segment.st_gid)));
+    let _ = rustix::fs::fchown(&fifo, user, Some(rustix::fs::Gid::from_raw(segment.st_gid)));
     // Whatever the process's mask took away.
-    let _ = rustix::fs::fchmod(&bell, mode);
-    Ok(bell)
+    let _ = rustix::fs::fchmod(&fifo, mode);
+    Ok(fifo)
 }
 
 impl Seat {
@@ -178,18 +178,18 @@ impl Seat {
     ///
     /// # Errors
     /// [`Fault::System`] where none can be made beside the segment's name.
-    pub fn bell(&self) -> Result<OwnedFd, Fault> {
-        let (path, mapping) = (self.segment.bell_path(self.index), self.segment.mapping());
-        let made = match make_bell(&path, mapping) {
-            Err(Refusal::System(Errno::EXIST)) => open_bell(&path, mapping),
+    pub fn wakeup_fifo(&self) -> Result<OwnedFd, Fault> {
+        let (path, mapping) = (self.segment.fifo_path(self.index), self.segment.mapping());
+        let made = match make_fifo(&path, mapping) {
+            Err(Refusal::System(Errno::EXIST)) => open_fifo(&path, mapping),
             made => made,
         };
-        let bell = match made {
+        let fifo = match made {
             // Root and the owner of the directory can clear the name; for others it stays as it is.
-            Err(Refusal::Foreign(_)) if rustix::fs::unlink(&path).is_ok() => make_bell(&path, mapping),
-            bell => bell,
+            Err(Refusal::Foreign(_)) if rustix::fs::unlink(&path).is_ok() => make_fifo(&path, mapping),
+            fifo => fifo,
         };
-        bell.map_err(|refusal| match refusal {
+        fifo.map_err(|refusal| match refusal {
             Refusal::System(errno) => Fault::System(format!("cannot make {}: {errno}", path.display())),
             Refusal::Foreign(user) => {
                 Fault::System(format!("{} was put there by user {user}, who may not write to the segment: remove it", path.display()))
@@ -197,15 +197,15 @@ impl Seat {
         })
     }
 
-    /// Notes that the thread is about to sleep in a poll of its bell. Returns false if it must not,
+    /// Notes that the thread is about to sleep in a poll of its FIFO. Returns false if it must not,
     /// since its inbox has messages.
-    pub fn doze(&self) -> bool {
-        self.lie_down(ON_FIFO)
+    pub fn prepare_sleep(&self) -> bool {
+        self.begin_sleep(ON_FIFO)
     }
 
     /// Says that the thread is awake.
-    pub fn rise(&self) {
-        // A ringer may clear it at the same time, which has the same effect.
+    pub fn after_sleep(&self) {
+        // A sender may clear it at the same time, which has the same effect.
         if self.get(at::SLEEPING) != AWAKE {
             self.segment.word(self.base + at::SLEEPING).swap(AWAKE, Ordering::AcqRel);
         }
@@ -213,26 +213,26 @@ impl Seat {
 
     /// Sleeps until a message comes, at most `timeout` (none: for ever). It may wake without one.
     pub fn sleep(&self, timeout: Option<Duration>) {
-        if self.lie_down(ON_FUTEX) {
+        if self.begin_sleep(ON_FUTEX) {
             let sleep = self.get(at::SLEEPING);
             if sleep != AWAKE {
                 futex::wait(self.segment.sleeping_half(self.index), sleep as u32, timeout);
-                self.rise();
+                self.after_sleep();
             }
         }
     }
 
-    fn lie_down(&self, place: u64) -> bool {
+    fn begin_sleep(&self, place: u64) -> bool {
         self.sleeps.set(self.sleeps.get() + 1);
         // Another life's sleeps have other numbers.
         let sleep = (self.life() << 32 | self.sleeps.get() & 0xffff_ffff) << 2 | place;
         self.segment.word(self.base + at::SLEEPING).swap(sleep, Ordering::SeqCst);
-        // SYNC: bell. Either the ringer sees that this thread sleeps, or this thread sees the
+        // SYNC: wakeup. Either the sender sees that this thread sleeps, or this thread sees the
         // message.
         fence(Ordering::SeqCst);
         let lost = self.segment.load(self.base + at::INBOX_LOST);
         if self.has_messages() || lost != self.lost_seen.get() {
-            self.rise();
+            self.after_sleep();
             return false;
         }
         true
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bell_belongs_to_a_user_that_may_write_to_the_segment() {
+    fn a_fifo_belongs_to_a_user_that_may_write_to_the_segment() {
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         let of = |user: u32, group: u32, mode: u32| {
             let mut state = rustix::fs::fstat(&file).unwrap();
@@ -269,7 +269,7 @@ mod tests {
             (stranger, 7, 0o660, false),
             (stranger, 7, 0o666, true),
         ] {
-            assert_eq!(may_own_bell(&of(keeper, 5, segment_mode), &of(user, group, 0o600)), may, "{user} {group} {segment_mode:o}");
+            assert_eq!(may_own_fifo(&of(keeper, 5, segment_mode), &of(user, group, 0o600)), may, "{user} {group} {segment_mode:o}");
         }
     }
 }
