@@ -108,7 +108,7 @@ impl Segment {
 
 /// What the names of a segment's FIFOs begin with.
 fn prefix(name: &SegmentName, names: u64) -> OsString {
-    let mut prefix = OsString::from(".polder-fifo-");
+    let mut prefix = OsString::from(".polder-bell-");
     if let Some(file) = place::door(name).file_name() {
         prefix.push(file);
     }
