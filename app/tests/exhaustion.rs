@@ -2,6 +2,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use polder_engine::{Caller, Error, Memory, Options};
@@ -114,32 +115,37 @@ fn what_flushall_has_emptied_counts_for_no_limit() {
     segment.verify();
 }
 
-#[test]
-fn when_all_seats_are_taken_the_next_thread_is_told_and_seats_come_back() {
-    let segment = Segment::new();
-    let memory = attach(&segment, 512 << 20);
-    let mut caller = Caller::new(&memory);
-    caller.run(&["SET", "k", "v"]).expect("a seat of our own");
+/// Threads that write, as many as there are seats, of which some are refused; and what each waits for before it ends.
+fn take_all_seats(memory: &Arc<Memory>) -> (Vec<mpsc::Sender<()>>, Vec<JoinHandle<()>>) {
     let (seated, seats) = mpsc::channel();
-    let (mut keep, mut threads): (Vec<_>, Vec<_>) = (0..SEATS_MAX)
-        .map(|_| {
-            let (memory, seated) = (memory.clone(), seated.clone());
-            let (kept, is_kept) = mpsc::channel::<()>();
-            let thread = std::thread::Builder::new().stack_size(256 << 10).spawn(move || {
-                let answer = Caller::new(&memory).run(&["INCR", "seated"]).map(drop);
-                seated.send(answer).expect("the test waits");
-                // Until the test lets go.
-                let _ = is_kept.recv();
-            });
-            (kept, thread.expect("a thread"))
-        })
-        .unzip();
+    let threads = (0..SEATS_MAX).map(|_| {
+        let (memory, seated) = (memory.clone(), seated.clone());
+        let (kept, is_kept) = mpsc::channel::<()>();
+        let thread = std::thread::Builder::new().stack_size(256 << 10).spawn(move || {
+            let answer = Caller::new(&memory).run(&["INCR", "seated"]).map(drop);
+            seated.send(answer).expect("the test waits");
+            // Until the test lets go.
+            let _ = is_kept.recv();
+        });
+        (kept, thread.expect("a thread"))
+    });
+    let threads = threads.unzip();
     let answers: Vec<Result<(), Error>> = (0..SEATS_MAX).map(|_| seats.recv_timeout(PATIENCE).expect("an answer")).collect();
     let refused: Vec<String> = answers.iter().filter_map(|answer| answer.as_ref().err().map(ToString::to_string)).collect();
     assert!(!refused.is_empty(), "one seat was ours");
     for text in &refused {
         assert!(text.contains("seats of the segment are taken") && text.contains("end some"), "{text}");
     }
+    threads
+}
+
+#[test]
+fn when_all_seats_are_taken_the_next_thread_is_told_and_seats_come_back() {
+    let segment = Segment::new();
+    let memory = attach(&segment, 512 << 20);
+    let mut caller = Caller::new(&memory);
+    caller.run(&["SET", "k", "v"]).expect("a seat of our own");
+    let (mut keep, mut threads) = take_all_seats(&memory);
     // A process with a seat goes on; a server says why it cannot begin.
     assert_eq!(caller.show(&["GET", "k"], |reply| reply.bytes() == Some(b"v")), Ok(true));
     let port = free_port().expect("a port").to_string();

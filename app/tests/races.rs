@@ -25,6 +25,26 @@ fn ask(client: &mut Connection, line: &str) -> String {
 const WRITE_ALL: &str = "for i = 1, 20 do redis.call('SET', KEYS[1] .. i, ARGV[1]) for n = 1, 20000 do local x = n * n end end return 'OK'";
 const ARE_ALIKE: &str = "local first = redis.call('GET', KEYS[1] .. 1) for i = 2, 20 do if redis.call('GET', KEYS[1] .. i) ~= first then return 'half' end end return first or 'none'";
 
+/// Counts in pipelines until the server ends: how many calls were acknowledged.
+fn count_in_pipelines(client: &mut Connection) -> i64 {
+    let mut count = 0;
+    loop {
+        let sent = (0..50).all(|_| client.send(&["INCR", "pipelined"]).is_ok());
+        for _ in 0..50 {
+            match client.receive() {
+                Ok(Answer::Integer(_)) => count += 1,
+                // Beside a script that is slow.
+                Ok(Answer::Error(text)) if text.starts_with("BUSY") => {}
+                Ok(other) => panic!("{}", other.shown()),
+                Err(_) => return count,
+            }
+        }
+        if !sent {
+            return count;
+        }
+    }
+}
+
 #[test]
 fn a_server_that_is_shut_down_leaves_no_half_script_and_loses_nothing_that_it_has_answered() {
     let segment = Segment::new();
@@ -50,24 +70,7 @@ fn a_server_that_is_shut_down_leaves_no_half_script_and_loses_nothing_that_it_ha
             });
             let scripts: Vec<_> = scripts.collect();
             let mut client = connect(&server);
-            let pipeline = scope.spawn(move || {
-                let mut count = 0;
-                loop {
-                    let sent = (0..50).all(|_| client.send(&["INCR", "pipelined"]).is_ok());
-                    for _ in 0..50 {
-                        match client.receive() {
-                            Ok(Answer::Integer(_)) => count += 1,
-                            // Beside a script that is slow.
-                            Ok(Answer::Error(text)) if text.starts_with("BUSY") => {}
-                            Ok(other) => panic!("{}", other.shown()),
-                            Err(_) => return count,
-                        }
-                    }
-                    if !sent {
-                        return count;
-                    }
-                }
-            });
+            let pipeline = scope.spawn(move || count_in_pipelines(&mut client));
             std::thread::sleep(Duration::from_millis(100 + random.below(100) as u64));
             let begun = Instant::now();
             // Beside a script that has written it is refused.

@@ -3,6 +3,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
@@ -461,40 +462,40 @@ fn a_server_that_shares_the_port_takes_over_the_socket_as_well() {
     assert_eq!(std::fs::read_dir(&folder.0).expect("a folder").count(), 1, "a killed server leaves its socket, and nothing else");
 }
 
-#[test]
-fn the_command_line_speaks_tls_and_a_signal_renews_certificates() {
-    let folder = Folder::new("tls");
+/// A root, and a key with a certificate of it for `localhost` whose owner is `alice`.
+fn make_certificates(folder: &Path) {
     let openssl = |words: &str| {
-        let made = Command::new("openssl").args(words.split(' ')).current_dir(&folder.0).output().expect("openssl is installed");
+        let made = Command::new("openssl").args(words.split(' ')).current_dir(folder).output().expect("openssl is installed");
         assert!(made.status.success(), "openssl {words}: {}", String::from_utf8_lossy(&made.stderr));
     };
     let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
-    std::fs::write(folder.0.join("names"), "subjectAltName=DNS:localhost").expect("a file");
-    let make = || {
-        openssl(&format!("req -x509 {key} -keyout ca.key -out ca.pem -days 2 -subj /CN=polder-test-ca"));
-        openssl(&format!("req {key} -keyout key.pem -out cert.csr -subj /CN=alice"));
-        openssl("x509 -req -in cert.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out cert.pem -days 2 -extfile names");
-    };
-    make();
+    std::fs::write(folder.join("names"), "subjectAltName=DNS:localhost").expect("a file");
+    openssl(&format!("req -x509 {key} -keyout ca.key -out ca.pem -days 2 -subj /CN=polder-test-ca"));
+    openssl(&format!("req {key} -keyout key.pem -out cert.csr -subj /CN=alice"));
+    openssl("x509 -req -in cert.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out cert.pem -days 2 -extfile names");
+}
+
+/// What the command line says, on both outputs, of an input.
+fn said_by_cli(port: &str, flags: &str, input: &str) -> String {
+    let mut command = polder();
+    command.args(["cli", "-p", port]).args(flags.split_whitespace());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("polder starts");
+    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("an input");
+    let output = child.wait_with_output().expect("an end");
+    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+}
+
+#[test]
+fn the_command_line_speaks_tls_and_a_signal_renews_certificates() {
+    let folder = Folder::new("tls");
+    make_certificates(&folder.0);
     let port = free_port().expect("a port").to_string();
     let file = |name: &str| folder.0.join(name).display().to_string();
     let (ca, cert, key) = (file("ca.pem"), file("cert.pem"), file("key.pem"));
     let flags = ["--tls-port", &port, "--tls-cert-file", &cert, "--tls-key-file", &key, "--tls-ca-cert-file", &ca, "--tls-auth-clients"];
     let mut serving = Serving::start(&[&flags[..], &["optional"]].concat(), &[]);
-    let cli = |flags: &str, input: &str| {
-        let flags = flags.replace("ROOT", &ca).replace("CERT", &cert).replace("KEY", &key);
-        let mut child = polder()
-            .args(["cli", "-p", &port])
-            .args(flags.split_whitespace())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("polder starts");
-        child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("an input");
-        let output = child.wait_with_output().expect("an end");
-        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
-    };
+    let cli = |flags: &str, input: &str| said_by_cli(&port, &flags.replace("ROOT", &ca).replace("CERT", &cert).replace("KEY", &key), input);
     assert_eq!(cli("-h localhost --tls --cacert ROOT SET k v", ""), "OK\n");
     assert_eq!(cli("-h 127.0.0.1 --tls --cacert ROOT --sni localhost --cert CERT --key KEY GET k", ""), "v\n");
     assert_eq!(cli("-u rediss://localhost --cacert ROOT GET k", ""), "v\n");
@@ -515,7 +516,7 @@ fn the_command_line_speaks_tls_and_a_signal_renews_certificates() {
         assert!(sent.success());
     };
     std::fs::copy(&ca, file("old.pem")).expect("a copy");
-    make();
+    make_certificates(&folder.0);
     hup(&serving);
     assert!(serving.logged("SIGHUP").contains("read again"));
     assert_eq!(cli("-h localhost --tls --cacert ROOT GET k", ""), "v\n");

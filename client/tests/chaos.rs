@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use polder_client::{Client, Error};
+use polder_client::{Client, Db, Error};
 
 const TASKS: u32 = 1000;
 const DATABASES: u32 = 16;
@@ -150,12 +150,19 @@ struct Seen {
     given_up: AtomicU64,
 }
 
+/// A reply names its call.
+async fn expect_echo(db: &Db, words: &str) {
+    match tokio::time::timeout(HANG, db.call::<String>(("ECHO", words))).await.expect("a call hangs") {
+        Ok(reply) => assert_eq!(reply, words, "a reply of another call"),
+        Err(error) => assert!(!matches!(error, Error::Unexpected { .. } | Error::Usage(_)), "{error}"),
+    }
+}
+
 /// Counts by one counter; returns how often that was acknowledged, and how often it was tried without one.
 async fn count(client: Client, number: u32, stop: Arc<AtomicBool>, seen: Arc<Seen>) -> (i64, i64) {
     let mut chance = Chance(u64::from(number) * 7919 + 1);
     let db = client.db(number % DATABASES);
     let key = format!("counter:{number}");
-    let echo = format!("echo:{number}:");
     let (mut acknowledged, mut uncertain) = (0, 0);
     let mut round = 0u64;
     while !stop.load(Ordering::Relaxed) {
@@ -163,12 +170,7 @@ async fn count(client: Client, number: u32, stop: Arc<AtomicBool>, seen: Arc<See
         let timeout = Duration::from_millis(20 + chance.below(2000));
         let add = |seen: &AtomicU64| seen.fetch_add(1, Ordering::Relaxed);
         if chance.below(4) == 0 {
-            // A reply that names its call.
-            let words = format!("{echo}{round}");
-            match tokio::time::timeout(HANG, db.within(timeout).call::<String>(("ECHO", &words))).await.expect("a call hangs") {
-                Ok(reply) => assert_eq!(reply, words, "a reply of another call"),
-                Err(error) => assert!(!matches!(error, Error::Unexpected { .. } | Error::Usage(_)), "{error}"),
-            }
+            expect_echo(&db.within(timeout), &format!("echo:{number}:{round}")).await;
             continue;
         }
         let call = db.within(timeout).incr::<i64>(&key);

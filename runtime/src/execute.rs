@@ -241,16 +241,7 @@ fn execute_fully(
                     let failed = outcome.is_err() || command.has(SCRIPTS) && session.settle_script(host);
                     note(host, session, command, args, watch, failed, reply.bytes_since(mark));
                 }
-                if session.identity.changed_users {
-                    acl::settle(table, session, host);
-                }
-                if monitor::is_watched(table) {
-                    match &outcome {
-                        Err(_) if command.has(SCRIPTS) => monitor::show_refused_program(table, session, host, command, args),
-                        _ => monitor::show(table, session, host, command, args),
-                    }
-                }
-                session.end_caching(command);
+                show_to_others(table, session, host, (command, args), &outcome);
                 outcome
             }
         }
@@ -262,6 +253,20 @@ fn execute_fully(
     session.tally.counted = session.tally.counted.of(args).behind(1);
     let outcome = if counts { outcome } else { answer_uncounted(outcome, reply, mark) };
     end(session, host, outcome, reply, mark)
+}
+
+/// Tells others what a call that has run was: other processes of changed users, monitors of the call.
+fn show_to_others(table: &Table, session: &mut Session, host: &dyn Host, (command, args): (&'static Command, &[&[u8]]), outcome: &Outcome) {
+    if session.identity.changed_users {
+        acl::settle(table, session, host);
+    }
+    if monitor::is_watched(table) {
+        match outcome {
+            Err(_) if command.has(SCRIPTS) => monitor::show_refused_program(table, session, host, command, args),
+            _ => monitor::show(table, session, host, command, args),
+        }
+    }
+    session.end_caching(command);
 }
 
 /// Writes the error of a call that an earlier attempt has counted.

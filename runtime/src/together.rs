@@ -21,7 +21,7 @@
 //! Each call is then made by itself, so that only the one that fails gets the error.
 use polder_base::Reply;
 use polder_shm::layout::interest;
-use polder_table::{Counter, Mode, Stop, Table};
+use polder_table::{Counter, Db, Mode, Stop, Table};
 use smallvec::SmallVec;
 
 use crate::execute::{admit, execute, refuse};
@@ -141,6 +141,24 @@ fn one_by_one(table: &Table, session: &mut Session, host: &dyn Host, calls: &[&[
     (calls.len(), Progress::Answered)
 }
 
+/// What calls that have this in common share a transaction for: whether it writes, and the key that it is about.
+fn purpose(common: Option<Common<'_>>, db: Db) -> (Mode, Option<(Db, &[u8])>) {
+    match common {
+        Some(Common::Key(key)) => (Mode::Write, Some((db, key))),
+        Some(Common::Reads(key)) => (Mode::Read, Some((db, key))),
+        Some(Common::Program { key, .. }) => (Mode::Read, key.map(|key| (db, key))),
+        _ => (Mode::Read, None),
+    }
+}
+
+/// How many rows are the first one, if it has a function for many calls; else one.
+fn alike(rows: &[&'static Command]) -> usize {
+    match rows[0].many {
+        Some(_) => rows.iter().take_while(|row| std::ptr::eq(**row, rows[0])).count(),
+        None => 1,
+    }
+}
+
 fn run_together(
     table: &Table,
     session: &mut Session,
@@ -150,12 +168,7 @@ fn run_together(
     reply: &mut dyn Reply,
 ) -> Result<usize, Stop> {
     let common = rows[0].common(calls[0]);
-    let (mode, key) = match common {
-        Some(Common::Key(key)) => (Mode::Write, Some((session.caller.db, key))),
-        Some(Common::Reads(key)) => (Mode::Read, Some((session.caller.db, key))),
-        Some(Common::Program { key, .. }) => (Mode::Read, key.map(|key| (session.caller.db, key))),
-        _ => (Mode::Read, None),
-    };
+    let (mode, key) = purpose(common, session.caller.db);
     if common == Some(Common::Messages) {
         polder_hub::attend(table)?;
     }
@@ -171,8 +184,8 @@ fn run_together(
         _ => {}
     }
     // However often a call is run, it is counted at its first end.
-    let (mark, mut counted, mut done, mut singly) =
-        (reply.mark(), std::mem::take(&mut session.tally.counted).of(calls[0]), calls.len(), false);
+    let mut counted = std::mem::take(&mut session.tally.counted).of(calls[0]);
+    let (mark, mut done, mut singly) = (reply.mark(), calls.len(), false);
     let outcome = retry(&txn, || {
         reply.rewind(mark);
         txn.declare(key.as_slice())?;
@@ -182,10 +195,7 @@ fn run_together(
             if scripts {
                 scripting::prepare_next(session, number);
             }
-            let alike = match command.many {
-                Some(_) => rows[number..].iter().take_while(|row| std::ptr::eq(**row, command)).count(),
-                None => 1,
-            };
+            let alike = alike(&rows[number..]);
             let counts = counted.begin(session, number);
             let mut call = SessionCall { command, args: calls[number], table, reply: &mut *reply, session: &mut *session, host };
             let counted_before = counted.calls.saturating_sub(number);

@@ -18,6 +18,7 @@ use polder_wire::Output;
 use polder_wire::web_socket::Shape;
 use socket2::Socket;
 
+use crate::batch::Odd;
 use crate::clients::{Activity, Record};
 use crate::doors::{Door, Spoken};
 use crate::filter::{self, Filter, Framed};
@@ -170,9 +171,25 @@ impl Connection {
         Flow::Gone
     }
 
+    /// Runs what is no call of plain words.
+    pub fn run_odd(&mut self, odd: &Odd, note: u32, (host, memory): (&dyn Host, &Memory)) -> Progress {
+        let Connection { session, output, protocol, .. } = self;
+        match odd {
+            Odd::Words(words) => {
+                let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+                return protocol.reply(output, note, |reply| memory.execute(session, host, &args, reply));
+            }
+            Odd::Nothing => {}
+            Odd::Own => return self.run_own(note, (host, memory)),
+            Odd::Wrong(text) => protocol.reply(output, note, |reply| reply.error(text)),
+            Odd::Rejected(rejection) => protocol.reject(rejection, session, host, output),
+        }
+        Progress::Answered
+    }
+
     /// Replies to a request of the protocol's own, which may change what the connection is.
     #[cold]
-    pub fn run_own(&mut self, note: u32, host: (&dyn Host, &Memory)) -> Progress {
+    fn run_own(&mut self, note: u32, host: (&dyn Host, &Memory)) -> Progress {
         let progress = self.protocol.own(note, &mut self.session, host, &mut self.output);
         match self.protocol.take_change() {
             None => {}

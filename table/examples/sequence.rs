@@ -23,6 +23,18 @@ fn computed() -> Duration {
     Duration::from_nanos(text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0))
 }
 
+/// What a set of the standard library takes for the same members.
+fn beside(members: &[[u8; 24]]) {
+    let each = |time: Duration| time.as_nanos() as f64 / members.len() as f64;
+    let mut set = std::collections::BTreeSet::new();
+    let began = computed();
+    members.iter().for_each(|member| _ = set.insert((member_word(member), *member)));
+    println!("beside it, std's BTreeSet takes {:.1} ns an insert", each(computed() - began));
+    let began = computed();
+    members.iter().for_each(|member| assert!(set.contains(&(member_word(member), *member))));
+    println!("                     {:7.1} ns to find one", each(computed() - began));
+}
+
 fn main() -> Result<(), Stop> {
     let words: Vec<usize> = std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
     let (many, together) = (words.first().copied().unwrap_or(1_000_000), words.get(1).copied().unwrap_or(100));
@@ -77,13 +89,7 @@ fn main() -> Result<(), Stop> {
     drop(txn);
     let report = table.verify()?;
     println!("{} nodes, {:.2} bytes a member; {report}", report.nodes, (report.node_bytes) as f64 / many as f64);
-    let mut beside = std::collections::BTreeSet::new();
-    let began = computed();
-    members.iter().for_each(|member| _ = beside.insert((member_word(member), *member)));
-    println!("beside it, std's BTreeSet takes {:.1} ns an insert", each(computed() - began));
-    let began = computed();
-    members.iter().for_each(|member| assert!(beside.contains(&(member_word(member), *member))));
-    println!("                     {:7.1} ns to find one", each(computed() - began));
+    beside(&members);
     println!("used {} before, {} now", empty.used, table.usage().used);
     Segment::remove(&name)?;
     Ok(())

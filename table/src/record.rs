@@ -58,6 +58,9 @@ pub enum Key<'a> {
 
 const DAMAGED: Fault = Fault::Damaged { what: "a record" };
 
+/// No tree, in a record without references.
+const NO_ROOT: Root = Root { refs: [Ref::NONE; 2], count: 0, extra: 0 };
+
 /// Takes a node's payload apart.
 ///
 /// # Errors
@@ -70,24 +73,11 @@ pub fn read(kind: NodeKind, payload: &[u8]) -> Result<Record<'_>, Fault> {
         let (key, value) = (Key::Short(key), Value::Packed(value));
         return Ok(Record { key, value, expiry_ms: None, inner_expiry_ms: None, flags: 0, raw: false, text: false, extras: &[] });
     }
-    let mut refs = [Ref::NONE; 3];
-    let (mut count, mut extra) = (0, 0);
-    let (mut key_count, mut key_extra) = (0, 0);
-    if kind == NodeKind::RecordRefs {
-        let named = word(&mut rest)?;
-        if !(2..=3).contains(&named) {
-            return Err(DAMAGED);
-        }
-        for slot in refs.iter_mut().take(named as usize) {
-            *slot = Ref(word(&mut rest)?);
-        }
-        (count, extra) = (word(&mut rest)?, word(&mut rest)?);
-        if named == 3 {
-            (key_count, key_extra) = (word(&mut rest)?, word(&mut rest)?);
-        }
-    } else if kind != NodeKind::Record {
-        return Err(DAMAGED);
-    }
+    let (of_value, of_key) = match kind {
+        NodeKind::RecordRefs => roots(&mut rest)?,
+        NodeKind::Record => (NO_ROOT, NO_ROOT),
+        _ => return Err(DAMAGED),
+    };
     let (&options, tail) = rest.split_first().ok_or(DAMAGED)?;
     rest = tail;
     let key_len = u16::from_le_bytes(take(&mut rest, 2)?.try_into().map_err(|_| DAMAGED)?) as usize;
@@ -107,13 +97,27 @@ pub fn read(kind: NodeKind, payload: &[u8]) -> Result<Record<'_>, Fault> {
     let key = take(&mut rest, key_len)?;
     let key = match options & LONG_KEY {
         0 => Key::Short(key),
-        _ => Key::Long(Root { refs: [refs[2], Ref::NONE], count: key_count, extra: key_extra }),
+        _ => Key::Long(of_key),
     };
     let value = match options & TREE {
         0 => Value::Packed(rest),
-        _ => Value::Tree(Root { refs: [refs[0], refs[1]], count, extra }),
+        _ => Value::Tree(of_value),
     };
     Ok(Record { key, value, expiry_ms, inner_expiry_ms, flags, raw: options & RAW != 0, text: options & TEXT != 0, extras })
+}
+
+/// The root of the value and that of the key, which a record with references begins with.
+#[inline]
+fn roots(rest: &mut &[u8]) -> Result<(Root, Root), Fault> {
+    let named = word(rest)?;
+    if !(2..=3).contains(&named) {
+        return Err(DAMAGED);
+    }
+    let refs = [Ref(word(rest)?), Ref(word(rest)?)];
+    let key = if named == 3 { Ref(word(rest)?) } else { Ref::NONE };
+    let value = Root { refs, count: word(rest)?, extra: word(rest)? };
+    let (count, extra) = if named == 3 { (word(rest)?, word(rest)?) } else { (0, 0) };
+    Ok((value, Root { refs: [key, Ref::NONE], count, extra }))
 }
 
 /// Where a record that can be read has the references of a value's root, and where its count and extra word.

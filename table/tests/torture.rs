@@ -103,28 +103,34 @@ fn edit_by_old_location(table: &Table, kept: &Kept, value: &[u8]) {
     }
 }
 
+/// Writes and reads two keys by what takes no transaction.
+fn write_on_fast_paths(table: &Table, db: u16, (name, other): (&[u8], &[u8]), value: &[u8]) {
+    let now_ms = polder_base::time::now_ms();
+    if let (Some(location), Some(look)) = (table.location(db, name), table.location(db, other)) {
+        table.quick_edit(&location, name, now_ms, 0, |_| (Some(value), ()));
+        table.quick_get(&look, other, now_ms, |_| ());
+        table.write_plain(db, table.hash(other), other, value);
+        table.read_plain(db, table.hash(name), name, |_| ());
+    }
+}
+
 /// One operation on the memory. What it cannot get for lack of room it does without.
 fn step(table: &Table, draw: &mut Draw, locations: &mut [Kept; LOCATIONS]) {
     let db = draw.below(3) as u16;
     let (name, other) = (key(draw), key(draw));
     let value = vec![draw.below(256) as u8; length(draw)];
+    let short = &value[..value.len().min(30)];
     let done = match draw.below(1000) {
         0..=49 => {
             let kept = &mut locations[draw.below(LOCATIONS as u64) as usize];
-            edit_by_old_location(table, kept, &value[..value.len().min(30)]);
+            edit_by_old_location(table, kept, short);
             if draw.below(4) == 0 {
                 *kept = table.location(db, &name).map(|location| (location, name));
             }
             Ok(())
         }
         50..=149 => {
-            let now_ms = polder_base::time::now_ms();
-            if let (Some(location), Some(look)) = (table.location(db, &name), table.location(db, &other)) {
-                table.quick_edit(&location, &name, now_ms, 0, |_| (Some(&value[..value.len().min(30)]), ()));
-                table.quick_get(&look, &other, now_ms, |_| ());
-                table.write_plain(db, table.hash(&other), &other, &value[..value.len().min(30)]);
-                table.read_plain(db, table.hash(&name), &name, |_| ());
-            }
+            write_on_fast_paths(table, db, (&name, &other), short);
             Ok(())
         }
         150..=449 => try_run(table, |txn| set(txn, db, &name, &value, None)),

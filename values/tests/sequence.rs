@@ -108,6 +108,25 @@ impl Pair<'_> {
         Ok(())
     }
 
+    /// Inserts new elements, gives every seventh element its own bytes again, and takes some others away, in one step.
+    fn upsert(&mut self, many: usize, length: usize) -> Result<(), Fault> {
+        let mut all: Vec<Vec<u8>> = (0..many).map(|_| self.bytes(length)).collect();
+        all.extend(self.model.iter().step_by(7).take(many / 2).cloned());
+        let there = all.len();
+        let goes = |at: usize| at % 7 != 0 && at % 1000 < many * 3;
+        all.extend(self.model.iter().enumerate().filter(|(at, _)| goes(*at)).map(|(_, bytes)| bytes.clone()));
+        let word = self.rule.word;
+        let item = |(number, bytes)| Item { word: word(bytes), name: bytes, bytes, number, goes: number >= there, found: false };
+        let items = all.iter().map(Vec::as_slice).enumerate().map(item);
+        let new = self.draft.upsert_all(self.memory, self.rule, <[u8]>::cmp, items, &mut |_, _| Ok(many % 2 == 0))?;
+        let new = new.expect("a tree that is not empty");
+        assert!(new.iter().enumerate().all(|(number, new)| *new == (number < many)));
+        let gone: BTreeSet<Vec<u8>> = all.drain(there..).collect();
+        self.model.retain(|bytes| !gone.contains(bytes));
+        self.model.extend(all.drain(..many));
+        Ok(())
+    }
+
     fn apply(&mut self, step: &Step) -> Result<(), Fault> {
         match *step {
             Step::Insert { place, many, length } => {
@@ -148,21 +167,7 @@ impl Pair<'_> {
                 self.model.splice(0..0, new.into_iter().rev());
             }
             Step::Upsert { many, length } if !self.by_position && self.draft.is_tree() && !self.model.is_empty() => {
-                let mut all: Vec<Vec<u8>> = (0..many).map(|_| self.bytes(length)).collect();
-                all.extend(self.model.iter().step_by(7).take(many / 2).cloned());
-                let there = all.len();
-                all.extend(
-                    self.model.iter().enumerate().filter(|(at, _)| at % 7 != 0 && at % 1000 < many * 3).map(|(_, bytes)| bytes.clone()),
-                );
-                let word = self.rule.word;
-                let item = |(number, bytes)| Item { word: word(bytes), name: bytes, bytes, number, goes: number >= there, found: false };
-                let items = all.iter().map(Vec::as_slice).enumerate().map(item);
-                let new = self.draft.upsert_all(self.memory, self.rule, <[u8]>::cmp, items, &mut |_, _| Ok(many % 2 == 0))?;
-                let new = new.expect("a tree that is not empty");
-                assert!(new.iter().enumerate().all(|(number, new)| *new == (number < many)));
-                let gone: BTreeSet<Vec<u8>> = all.drain(there..).collect();
-                self.model.retain(|bytes| !gone.contains(bytes));
-                self.model.extend(all.drain(..many));
+                self.upsert(many, length)?;
             }
             Step::MakeTree => self.draft.make_tree(self.memory, self.rule)?,
             Step::Commit => self.memory.commit(),

@@ -99,16 +99,14 @@ impl Http {
             }
             let (head, body, length) = match self.requests.read(&input[*at..], body_limits) {
                 Ok(Read::Nothing) => return Left::Nothing,
+                Ok(Read::Head(_)) if !is_first => return Left::Perhaps,
                 Ok(Read::Head(head)) => {
-                    if !is_first {
-                        return Left::Perhaps;
-                    }
                     let work = self.work.get_or_insert_with(|| Box::new(Work::of(&head, limits)));
-                    if work.begins_early() {
-                        push_own(batch, place, *at);
-                        return Left::Perhaps;
+                    if !work.begins_early() {
+                        return Left::Nothing;
                     }
-                    return Left::Nothing;
+                    push_own(batch, place, *at);
+                    return Left::Perhaps;
                 }
                 Ok(Read::Whole { head, body, length }) => {
                     self.partial_since_ms = None;
@@ -135,14 +133,8 @@ impl Http {
             if work.is_upgrade() && input.len() > *at + length {
                 work.refuse_early_frames();
             }
-            match work.next(&head, body, length) {
-                Next::Own => push_own(batch, place, *at),
-                Next::Call(verb, key, body) => push_call(batch, place, (OF_WORK, verb), (key, body), *at),
-                Next::Words(words) => batch.push_noted(place, OF_WORK, Odd::Words(words), *at),
-                Next::End => {
-                    *at += length;
-                    push_own(batch, place, *at);
-                }
+            if push_next(batch, place, work.next(&head, body, length), *at, length) {
+                *at += length;
             }
             return Left::Perhaps;
         }
@@ -251,6 +243,20 @@ impl Http {
 
 fn push_own(batch: &mut Batch<'_>, place: u32, end: usize) {
     batch.push_odd(place, Odd::Own, end);
+}
+
+/// Adds what comes next of a request whose body ends `length` behind `at`. Returns whether that is its end.
+fn push_next<'b>(batch: &mut Batch<'b>, place: u32, next: Next<'b>, at: usize, length: usize) -> bool {
+    match next {
+        Next::Own => push_own(batch, place, at),
+        Next::Call(verb, key, body) => push_call(batch, place, (OF_WORK, verb), (key, body), at),
+        Next::Words(words) => batch.push_noted(place, OF_WORK, Odd::Words(words), at),
+        Next::End => {
+            push_own(batch, place, at + length);
+            return true;
+        }
+    }
+    false
 }
 
 /// Adds a call on a key. What had to be unescaped or put together is copied.

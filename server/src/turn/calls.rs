@@ -140,26 +140,11 @@ impl Service {
         let Batch { args, frames, odds } = batch;
         let (frames, hint) = (&frames[number..], (outlook, number));
         let frame = &frames[0];
-        let connections = &mut self.connections;
-        // E2: a subscriber is told what came before its call.
-        if connections.slots[slot].as_ref().is_some_and(|connection| connection.session.listens()) {
-            connections.end_broadcast();
-        }
-        let Some(connection) = &mut connections.slots[slot] else { return 1 };
-        if connection.is_halted() {
-            return 1;
-        }
-        if connections.is_loading {
-            connections.reject(slot, frame, batch, &LOADING_DATA);
-            return 1;
-        }
-        let pause = connections.waiters.pause;
-        if pause.is_some_and(|pause| holds_back(pause, &connection.session, &connections.process, frame.content, args, odds)) {
-            connections.wait_for_pause(slot);
+        if !self.connections.may_run(slot, frame, batch) {
             return 1;
         }
         // During a pause each request is looked at by itself.
-        let candidates = if pause.is_some() { &frames[..1] } else { frames };
+        let candidates = if self.connections.waiters.pause.is_some() { &frames[..1] } else { frames };
         if let Some(done) = self.run_scripts(slot, candidates, batch, hint, turn) {
             return done;
         }
@@ -185,22 +170,7 @@ impl Service {
                     _ => answered(memory.execute_foreseen(session, host, outlook, number, &args[from..to], reply)),
                 })
             }
-            Content::Odd(number) => match &odds[number] {
-                Odd::Words(words) => {
-                    let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-                    protocol.reply(output, frame.note, |reply| answered(memory.execute(session, host, &args, reply)))
-                }
-                Odd::Nothing => (1, Progress::Answered),
-                Odd::Own => answered(connection.run_own(frame.note, (host, memory))),
-                Odd::Wrong(text) => {
-                    protocol.reply(output, frame.note, |reply| reply.error(text));
-                    (1, Progress::Answered)
-                }
-                Odd::Rejected(rejection) => {
-                    protocol.reject(rejection, session, host, output);
-                    (1, Progress::Answered)
-                }
-            },
+            Content::Odd(number) => answered(connection.run_odd(&odds[number], frame.note, (host, memory))),
         };
         let may_write = connections.disk.is_on && (0..done.max(1)).any(|at| outlook.command(number + at).is_none_or(may_write));
         connections.after_frame(slot, frames, (done, may_write), progress)
@@ -240,6 +210,29 @@ impl Service {
 }
 
 impl Connections {
+    /// Whether a request may run now. Else it has been answered or is not answered any more, or its connection waits for the end of a pause.
+    #[inline]
+    fn may_run(&mut self, slot: usize, frame: &Frame, batch: &Batch<'_>) -> bool {
+        // E2: a subscriber is told what came before its call.
+        if self.slots[slot].as_ref().is_some_and(|connection| connection.session.listens()) {
+            self.end_broadcast();
+        }
+        let Some(connection) = &self.slots[slot] else { return false };
+        if connection.is_halted() {
+            return false;
+        }
+        if self.is_loading {
+            self.reject(slot, frame, batch, &LOADING_DATA);
+            return false;
+        }
+        let pause = self.waiters.pause;
+        if pause.is_some_and(|pause| holds_back(pause, &connection.session, &self.process, frame.content, &batch.args, &batch.odds)) {
+            self.wait_for_pause(slot);
+            return false;
+        }
+        true
+    }
+
     /// What follows from the progress of the first `done` of `frames`; returns how many of them are done.
     #[inline(always)]
     fn after_frame(&mut self, slot: usize, frames: &[Frame], (done, may_write): (usize, bool), progress: Progress) -> usize {

@@ -108,18 +108,7 @@ fn panel(svg: &mut String, entry: &Entry, servers: &[(String, String, &str)], pi
     let head = if pipeline == 1 { "no pipelining".to_string() } else { format!("pipelines of {pipeline}") };
     let _ = writeln!(svg, "<text class=\"strong\" x=\"{left}\" y=\"76\">{head}</text>");
     let (from, axis) = (left + 38.0, left + width);
-    for line in 0..=4 {
-        let value = step * f64::from(line);
-        let class = if line == 0 { "axis" } else { "grid" };
-        let _ = writeln!(svg, "<line class=\"{class}\" x1=\"{from:.1}\" y1=\"{0:.1}\" x2=\"{axis:.1}\" y2=\"{0:.1}\"/>", y(value));
-        let _ = writeln!(
-            svg,
-            "<text class=\"small\" text-anchor=\"end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            from - 5.0,
-            y(value) + 4.0,
-            short(value)
-        );
-    }
+    (0..=4).for_each(|line| grid(svg, (from, axis), y(step * f64::from(line)), line == 0, &short(step * f64::from(line))));
     let group = (axis - from) / COMMANDS.len() as f64;
     let bar = group * 0.8 / servers.len() as f64;
     for (number, command) in COMMANDS.iter().enumerate() {
@@ -153,6 +142,14 @@ fn panel(svg: &mut String, entry: &Entry, servers: &[(String, String, &str)], pi
             );
         }
     }
+}
+
+/// A line of the grid with its figure beside it.
+fn grid(svg: &mut String, (from, to): (f64, f64), y: f64, is_axis: bool, figure: &str) {
+    let class = if is_axis { "axis" } else { "grid" };
+    let _ = writeln!(svg, "<line class=\"{class}\" x1=\"{from:.1}\" y1=\"{y:.1}\" x2=\"{to:.1}\" y2=\"{y:.1}\"/>");
+    let (x, y) = (from - 5.0, y + 4.0);
+    let _ = writeln!(svg, "<text class=\"small\" text-anchor=\"end\" x=\"{x:.1}\" y=\"{y:.1}\">{figure}</text>");
 }
 
 /// From the least to the greatest, with an end mark at both.

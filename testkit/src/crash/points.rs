@@ -246,19 +246,17 @@ pub fn run(route: &Route, program: &Path, follows: bool) -> Result<Report, Strin
     }
     let used_late = settled(&scratch.embedder, &mut caller)?;
     if report.deaths > 3 && used_late > used_early + LEAK_BYTES_MAX {
-        let found = scratch.embedder.memory.table().verify().map_err(|fault| fault.to_string())?;
-        report.failures.push(format!(
-            "{}: {} bytes more in use after {} deaths; {} nodes of {} bytes in use, {} cached, {} retired",
-            route.name,
-            used_late - used_early,
-            report.deaths,
-            found.nodes,
-            found.node_bytes,
-            found.cached,
-            found.retired
-        ));
+        let (more, deaths) = (used_late - used_early, report.deaths);
+        let found = in_use(&scratch.embedder)?;
+        report.failures.push(format!("{}: {more} bytes more in use after {deaths} deaths; {found}", route.name));
     }
     Ok(report)
+}
+
+/// What the memory is used for.
+fn in_use(embedder: &Embedder) -> Result<String, String> {
+    let found = embedder.memory.table().verify().map_err(|fault| fault.to_string())?;
+    Ok(format!("{} nodes of {} bytes in use, {} cached, {} retired", found.nodes, found.node_bytes, found.cached, found.retired))
 }
 
 /// Whether the client beside has heard what it should, once; afterwards it has nothing to do with all this any more.

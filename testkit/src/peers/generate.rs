@@ -219,33 +219,40 @@ impl Maker<'_> {
                     id(self.random, false)
                 }
             }
+            // With numbers for elements these lead to the keys of the others.
+            "pattern" if self.name.starts_with("SORT") => {
+                pick(self.random, &["k*", "k*", "nosort", "#", "k*->a", "k*->f", "*", "k*->", "none*", "*k", "k1", ""])
+            }
+            "index" if self.name == "LINDEX" || self.name == "LSET" => integer(self.random),
+            "increment" if self.name == "ZINCRBY" => score(self.random),
+            "member" | "field" | "value" | "element" if self.numbered && (name != "value" || self.random.chance(95)) => {
+                format!("{}{}", if self.random.chance(30) { "m" } else { "" }, self.random.below(4000)).into_bytes()
+            }
+            "count" if self.name == "SPOP" => pick(self.random, &["0", "100000", "100000", "-1", "x"]),
+            "count" if ["ZRANDMEMBER", "HRANDFIELD", "SRANDMEMBER"].contains(&&self.name[..]) => {
+                pick(self.random, &["0", "1", "-1", "3", "100", "-9223372036854775808", "x"])
+            }
+            "min" | "max" | "start" | "stop" if self.name.starts_with('Z') => self.bound(),
+            _ => self.placeholder_of_all(name),
+        }
+    }
+
+    /// The words that mean the same in every command.
+    fn placeholder_of_all(&mut self, name: &str) -> Vec<u8> {
+        match name {
             "min-idle-time" => pick(self.random, &["0", "0", "0", "-1", "100000", "x"]),
             "group" => pick(self.random, &["g", "g", "h", ""]),
             "consumer" => pick(self.random, &["c", "d", "e"]),
             "milliseconds" => pick(self.random, &["100000", "86400000", "0", "-1", "9223372036854775807", "-9223372036854775808"]),
             "unix-time-seconds" => pick(self.random, &["4102444800", "1", "0", "-1", "9223372036854775807"]),
             "unix-time-milliseconds" => pick(self.random, &["4102444800000", "1", "0", "-1", "9223372036854775807"]),
-            // With numbers for elements these lead to the keys of the others.
-            "pattern" if self.name.starts_with("SORT") => {
-                pick(self.random, &["k*", "k*", "nosort", "#", "k*->a", "k*->f", "*", "k*->", "none*", "*k", "k1", ""])
-            }
             "pattern" => pick(self.random, &["*", "k*", "k?", "k[1-3]", "k[^1]", "\\k1", "", "*1*", "k[", "[k-"]),
             "type" => pick(self.random, &["string", "hash", "list", "nothing"]),
             "cursor" => pick(self.random, &["0", "0", "x"]),
-            "index" if self.name == "LINDEX" || self.name == "LSET" => integer(self.random),
             "index" | "index1" | "index2" | "destination-db" | "db" => pick(self.random, &["0", "0", "1", "2", "15", "16", "-1", "x"]),
             "timeout" => pick(self.random, &["0.001", "0.01", "0.003", "-1", "x", ""]),
             "score" | "weight" => score(self.random),
-            "increment" if self.name == "ZINCRBY" => score(self.random),
-            "member" | "field" | "value" | "element" if self.numbered && (name != "value" || self.random.chance(95)) => {
-                format!("{}{}", if self.random.chance(30) { "m" } else { "" }, self.random.below(4000)).into_bytes()
-            }
             "member" | "member1" | "member2" | "field" => member(self.random),
-            "count" if self.name == "SPOP" => pick(self.random, &["0", "100000", "100000", "-1", "x"]),
-            "count" if ["ZRANDMEMBER", "HRANDFIELD", "SRANDMEMBER"].contains(&&self.name[..]) => {
-                pick(self.random, &["0", "1", "-1", "3", "100", "-9223372036854775808", "x"])
-            }
-            "min" | "max" | "start" | "stop" if self.name.starts_with('Z') => self.bound(),
             "longitude" => degrees(self.random, 18_000, &["179.9", "-180", "180", "181", "x", "0"]),
             "latitude" => degrees(self.random, 8_500, &["84.9", "-85.05112878", "85.05112878", "86", "x", "0"]),
             "radius" | "width" | "height" => {
