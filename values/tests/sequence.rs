@@ -113,12 +113,12 @@ impl Pair<'_> {
         let mut all: Vec<Vec<u8>> = (0..many).map(|_| self.bytes(length)).collect();
         all.extend(self.model.iter().step_by(7).take(many / 2).cloned());
         let there = all.len();
-        let goes = |at: usize| at % 7 != 0 && at % 1000 < many * 3;
+        let goes = |at: usize| !at.is_multiple_of(7) && at % 1000 < many * 3;
         all.extend(self.model.iter().enumerate().filter(|(at, _)| goes(*at)).map(|(_, bytes)| bytes.clone()));
         let word = self.rule.word;
         let item = |(number, bytes)| Item { word: word(bytes), name: bytes, bytes, number, goes: number >= there, found: false };
         let items = all.iter().map(Vec::as_slice).enumerate().map(item);
-        let new = self.draft.upsert_all(self.memory, self.rule, <[u8]>::cmp, items, &mut |_, _| Ok(many % 2 == 0))?;
+        let new = self.draft.upsert_all(self.memory, self.rule, <[u8]>::cmp, items, &mut |_, _| Ok(many.is_multiple_of(2)))?;
         let new = new.expect("a tree that is not empty");
         assert!(new.iter().enumerate().all(|(number, new)| *new == (number < many)));
         let gone: BTreeSet<Vec<u8>> = all.drain(there..).collect();
