@@ -6,37 +6,73 @@ const SCAN = 500
 // A longer string is shown and not edited.
 const EDIT_BYTES_MAX = 256 * 1024
 
-// How each type is read in pages: from where (a number or a cursor) to rows, and where the next page begins (null: nowhere).
+const isText = value => typeof value === "string"
+const input = (label, kind = "text") => make("input", { "aria-label": label, placeholder: label.toLowerCase(), type: kind, step: "any", spellcheck: "false" })
+
+// How each type is read in pages: from where (a number or a cursor) to rows, and where the next page begins (null: nowhere). A row has its `cells`
+// and what can be done with it:
+//   edit: the cell that is edited, and its text      look, seen: a command whose reply was `seen` when the page was read
+//   set(text), remove: the commands of a change      name: what a question calls the row
+// `add` has the labels of what a new element takes, and its command.
 const TYPES = {
   hash: {
     columns: [["Field", "mono"], ["Value", "mono"]], length: "HLEN",
     page: async (link, key, from) => {
       const [cursor, flat] = await link.ask("HSCAN", key, from ?? "0", "COUNT", PAGE)
       const rows = []
-      for (let at = 0; at < flat.length; at += 2) rows.push([shown(flat[at]), shown(flat[at + 1])])
+      for (let at = 0; at < flat.length; at += 2) {
+        const [field, value] = [flat[at], flat[at + 1]]
+        rows.push({
+          cells: [shown(field), shown(value)], name: `the field ${shown(field)}`, look: ["HGET", key, field], seen: value,
+          edit: isText(value) ? [1, value] : null, set: text => [["HSETEX", key, "KEEPTTL", "FIELDS", "1", field, text]],
+          remove: [["HDEL", key, field]],
+        })
+      }
       return [rows, cursor === "0" ? null : cursor]
     },
+    add: { labels: ["Field", "Value"], command: (key, field, value) => ["HSETNX", key, field, value], exists: "that field is there already" },
   },
   set: {
     columns: [["Member", "mono"]], length: "SCARD",
     page: async (link, key, from) => {
       const [cursor, members] = await link.ask("SSCAN", key, from ?? "0", "COUNT", PAGE)
-      return [members.map(member => [shown(member)]), cursor === "0" ? null : cursor]
+      const rows = members.map(member => ({
+        cells: [shown(member)], name: `the member ${shown(member)}`, look: ["SISMEMBER", key, member], seen: 1,
+        edit: isText(member) ? [0, member] : null, set: text => [["SREM", key, member], ["SADD", key, text]], remove: [["SREM", key, member]],
+      }))
+      return [rows, cursor === "0" ? null : cursor]
     },
+    add: { labels: ["Member"], command: (key, member) => ["SADD", key, member], exists: "that member is there already" },
   },
   list: {
     columns: [["Index", "number"], ["Element", "mono"]], length: "LLEN",
     page: async (link, key, from = 0) => {
       const items = await link.ask("LRANGE", key, from, from + PAGE - 1)
-      return [items.map((item, at) => [String(from + at), shown(item)]), items.length < PAGE ? null : from + PAGE]
+      const rows = items.map((item, at) => {
+        const index = from + at
+        // An element goes by its value only: it gets one that no other has.
+        const mark = `polder-console-${crypto.getRandomValues(new Uint32Array(4)).join("-")}`
+        return {
+          cells: [String(index), shown(item)], name: `element ${index}`, look: ["LINDEX", key, index], seen: item,
+          edit: isText(item) ? [1, item] : null, set: text => [["LSET", key, index, text]],
+          remove: [["LSET", key, index, mark], ["LREM", key, "1", mark]],
+        }
+      })
+      return [rows, items.length < PAGE ? null : from + PAGE]
     },
+    add: { labels: ["Element"], command: (key, element) => ["RPUSHX", key, element] },
   },
   zset: {
     columns: [["Rank", "number"], ["Member", "mono"], ["Score", "number"]], length: "ZCARD",
     page: async (link, key, from = 0) => {
       const items = await link.ask("ZRANGE", key, from, from + PAGE - 1, "WITHSCORES")
-      return [items.map(([member, score], at) => [String(from + at), shown(member), String(score)]), items.length < PAGE ? null : from + PAGE]
+      const rows = items.map(([member, score], at) => ({
+        cells: [String(from + at), shown(member), String(score)], name: `the member ${shown(member)}`, look: ["ZSCORE", key, member], seen: score,
+        edit: [2, String(score)], set: text => [["ZADD", key, "XX", text, member]], remove: [["ZREM", key, member]],
+      }))
+      return [rows, items.length < PAGE ? null : from + PAGE]
     },
+    add: { labels: ["Member", "Score"], command: (key, member, score) => ["ZADD", key, "NX", score, member], exists: "that member is there already" },
   },
   stream: {
     columns: [["ID", "mono"], ["Fields", "mono"]], length: "XLEN",
@@ -45,11 +81,27 @@ const TYPES = {
       const rows = entries.map(([id, flat]) => {
         const pairs = []
         for (let at = 0; at < flat.length; at += 2) pairs.push(`${shown(flat[at])}: ${shown(flat[at + 1])}`)
-        return [id, pairs.join("\n")]
+        return { cells: [id, pairs.join("\n")] }
       })
       return [rows, entries.length < PAGE ? null : "(" + entries.at(-1)[0]]
     },
   },
+}
+
+// Runs commands as one transaction, if nothing has changed the key since `look` was replied to with `seen`.
+async function change(link, key, { look, seen }, commands) {
+  const refused = new Error("another client has changed it; this is how it is now")
+  await link.ask("WATCH", key)
+  if (shown(await link.ask(...look)) !== shown(seen)) {
+    await link.ask("UNWATCH")
+    throw refused
+  }
+  // In one go: what other pages ask for must not come in between.
+  const replies = await Promise.all([["MULTI"], ...commands, ["EXEC"]].map(words => link.ask(...words)))
+  const done = replies.at(-1)
+  if (done === null) throw refused
+  const failed = done.find(reply => reply?.error)
+  if (failed) throw new Error(failed.error)
 }
 
 const typeBadge = type => make("span", { class: "type" }, type)
@@ -61,13 +113,13 @@ export function keys(link) {
   const list = make("div", {})
   const count = make("span", { class: "faint", role: "status" })
   const more = make("button", { type: "button", onclick: () => scan(false) }, "More")
-  const error = make("p", { class: "error", role: "alert" })
+  const error = make("p", { class: "error notice", role: "alert" })
   const detail = make("section", { class: "card", id: "detail", "aria-live": "polite" }, make("p", { class: "faint" }, "Choose a key."))
   let cursor = "0"
   let found = []
   let turn = 0
 
-  // Runs what may fail; the error is shown above the list.
+  // Runs what may fail; the error stays in sight.
   async function tried(run) {
     error.textContent = ""
     try {
@@ -121,13 +173,18 @@ export function keys(link) {
     const said = name => link.ask(...name, key).catch(() => null)
     const [encoding, memory, length] = await Promise.all([said(["OBJECT", "ENCODING"]), said(["MEMORY", "USAGE"]), said([TYPES[type]?.length ?? "STRLEN"])])
     const size = memory === null ? "–" : bytes(memory).join(" ")
+    const count = make("span", {}, length === null ? "–" : number(length))
     const facts = [["Type", typeBadge(type)], ["Expires in", duration(ttl)], ["Encoding", shown(encoding)], ["Memory", size],
-      [TYPES[type] ? "Elements" : "Bytes", length === null ? "–" : number(length)]]
-    const value = type === "string" ? await string(key, length) : TYPES[type] ? await pages(key, TYPES[type]) : make("p", { class: "faint" }, "This type has no view.")
+      [TYPES[type] ? "Elements" : "Bytes", count]]
+    const recount = async () => { count.textContent = number(await link.ask(TYPES[type].length, key)) }
+    const value = type === "string" ? await string(key, length) : TYPES[type] ? await pages(key, TYPES[type], recount)
+      : make("p", { class: "faint" }, "This type has no view.")
     detail.replaceChildren(make("h2", { class: "mono" }, shown(key)),
       make("dl", { class: "facts" }, ...facts.map(([name, fact]) => make("div", {}, make("dt", {}, name), make("dd", {}, fact)))),
       value, actions(key, ttl))
     showList(key)
+    // Below the list, on a narrow page.
+    if (detail.getBoundingClientRect().top > innerHeight / 2) detail.scrollIntoView()
   })
 
   async function string(key, length) {
@@ -153,16 +210,73 @@ export function keys(link) {
     return make("div", {}, area, make("div", { class: "actions" }, save))
   }
 
-  async function pages(key, type) {
+  async function pages(key, type, recount) {
     const place = make("div", {})
     const starts = [undefined]
+    const canChange = type.add !== undefined
+    const columns = canChange ? [...type.columns, ["", "rowactions"]] : type.columns
+
+    // After a change: the page as it is now. An error is still shown.
+    const again = async () => {
+      if (await link.ask("EXISTS", key)) await Promise.all([show(), recount()])
+      else await open(key)
+    }
+    const changes = run => tried(async () => {
+      try {
+        await run()
+      } finally {
+        await again()
+      }
+    })
+
+    function cellsOf(row) {
+      const cells = row.cells.slice()
+      if (!canChange) return cells
+      const edit = row.edit && make("button", { type: "button", onclick: event => begin(row, event.target.closest("tr")), "aria-label": `Edit ${row.name}` }, "Edit")
+      const remove = make("button", {
+        type: "button", class: "danger", "aria-label": `Delete ${row.name}`,
+        onclick: async () => { if (await confirmed(`Delete ${row.name}?`)) await changes(() => change(link, key, row, row.remove)) },
+      }, "Delete")
+      return [...cells, make("div", { class: "buttons" }, edit, remove)]
+    }
+
+    // Puts a field in the place of a cell.
+    function begin(row, line) {
+      const [at, text] = row.edit
+      const field = input(`New value of ${row.name}`)
+      field.value = text
+      const save = () => field.value === text ? show() : changes(() => change(link, key, row, row.set(field.value)))
+      field.onkeydown = event => {
+        if (event.key === "Enter") save()
+        if (event.key === "Escape") tried(show)
+      }
+      line.cells[at].replaceChildren(field)
+      line.lastChild.replaceChildren(make("div", { class: "buttons" }, make("button", { type: "button", class: "primary", onclick: save }, "Save"),
+        make("button", { type: "button", onclick: () => tried(show) }, "Cancel")))
+      field.focus()
+    }
+
+    function adding({ labels, command, exists }) {
+      const fields = labels.map(label => input(`New ${label.toLowerCase()}`))
+      const add = () => changes(async () => {
+        if (await link.ask(...command(key, ...fields.map(field => field.value))) === 0) throw new Error(exists ?? "the key is not there any more")
+        fields.forEach(field => { field.value = "" })
+        fields[0].focus()
+      })
+      fields.forEach(field => { field.onkeydown = event => { if (event.key === "Enter") add() } })
+      return make("div", { class: "actions add" }, ...fields, make("button", { type: "button", onclick: add }, "Add"))
+    }
+
+    const body = make("div", {})
     const show = async () => {
       const [rows, next] = await type.page(link, key, starts.at(-1))
       const back = make("button", { type: "button", disabled: starts.length === 1, onclick: () => { starts.pop(); tried(show) } }, "Previous")
       const on = make("button", { type: "button", disabled: next === null, onclick: () => { starts.push(next); tried(show) } }, "Next")
-      place.replaceChildren(table(type.columns, rows, "Nothing on this page."),
-        make("div", { class: "actions" }, back, on, make("span", { class: "faint" }, `page ${starts.length}`)))
+      const isAll = starts.length === 1 && next === null
+      body.replaceChildren(table(columns, rows.map(cellsOf), "Nothing on this page."),
+        ...isAll ? [] : [make("div", { class: "actions" }, back, on, make("span", { class: "faint" }, `page ${starts.length}`))])
     }
+    place.append(...canChange ? [adding(type.add), body] : [body])
     await show()
     return place
   }
@@ -197,8 +311,9 @@ export function keys(link) {
   filter.onkeydown = event => { if (event.key === "Enter") scan(true) }
   kind.onchange = () => scan(true)
   scan(true)
-  const page = make("div", { class: "split" },
+  const split = make("div", { class: "split" },
     make("section", { class: "card" }, make("div", { class: "filter" }, filter, kind, make("button", { type: "button", class: "primary", onclick: () => scan(true) }, "Find")),
-      error, list, make("div", { class: "actions" }, more, count)), detail)
+      list, make("div", { class: "actions" }, more, count)), detail)
+  const page = make("div", {}, error, split)
   return { page, focus: filter, leave: () => { turn++ } }
 }

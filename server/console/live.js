@@ -81,10 +81,15 @@ function begin(link) {
     const rows = now.databases.map(([name, stat]) => [name, number(stat.keys), number(stat.expires)])
     databases.replaceChildren(make("h2", {}, "Keyspace"),
       table([["Database"], ["Keys", "number"], ["With expiry", "number"]], rows, "No database has keys."))
-    const most = now.commands.toSorted((one, other) => other[1].usec - one[1].usec).slice(0, 10)
-      .map(([name, stat]) => [name, number(stat.calls), (stat.usec / 1000).toFixed(1), (stat.usec / stat.calls).toFixed(2)])
+    const top = now.commands.toSorted((one, other) => other[1].usec - one[1].usec).slice(0, 10)
+    const latencies = top.map(([name]) => parts(now.found[`latency_percentiles_usec_${name}`] ?? ""))
+    // Which percentiles there are is a setting: latency-tracking-info-percentiles.
+    const percentiles = Object.keys(latencies.find(latency => Object.keys(latency)[0]) ?? {})
+    const most = top.map(([name, stat], at) => [name, number(stat.calls), (stat.usec / 1000).toFixed(1), (stat.usec / stat.calls).toFixed(2),
+      ...percentiles.map(percentile => latencies[at][percentile]?.toFixed(2) ?? "–")])
     commands.replaceChildren(make("h2", {}, "Commands by time"),
-      table([["Command"], ["Calls", "number"], ["Total, ms", "number"], ["Mean, µs", "number"]], most, "No command has been called."))
+      table([["Command"], ["Calls", "number"], ["Total, ms", "number"], ["Mean, µs", "number"], ...percentiles.map(percentile => [`${percentile}, µs`, "number"])],
+        most, "No command has been called."))
   }
 
   async function poll() {

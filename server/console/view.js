@@ -100,10 +100,17 @@ export class Chart {
 
   #draw(most) {
     const from = this.span + 1 - this.values.length
-    const points = this.values.map((value, at) => [(from + at) * 100 / this.span, 46 - (value ?? 0) * 42 / most])
-    const text = points.map(point => point.map(place => place.toFixed(2)).join(",")).join(" ")
-    const parts = [["line", { class: "grid", x1: 0, x2: 100, y1: 46, y2: 46 }], ["line", { class: "grid", x1: 0, x2: 100, y1: 4, y2: 4 }],
-      ["polygon", { class: "area", points: `${points[0][0]},46 ${text} ${points.at(-1)[0]},46` }], ["polyline", { class: "line", points: text }]]
+    // Where there was no value is a gap between two runs.
+    const runs = [[]]
+    this.values.forEach((value, at) => {
+      if (value === null) runs.push([])
+      else runs.at(-1).push([(from + at) * 100 / this.span, 46 - value * 42 / most].map(place => place.toFixed(2)))
+    })
+    const parts = [["line", { class: "grid", x1: 0, x2: 100, y1: 46, y2: 46 }], ["line", { class: "grid", x1: 0, x2: 100, y1: 4, y2: 4 }]]
+    for (const run of runs.filter(run => run.length)) {
+      const text = run.map(point => point.join(",")).join(" ")
+      parts.push(["polygon", { class: "area", points: `${run[0][0]},46 ${text} ${run.at(-1)[0]},46` }], ["polyline", { class: "line", points: text }])
+    }
     this.svg.replaceChildren(...parts.map(([name, attributes]) => {
       const part = document.createElementNS(SVG, name)
       for (const [key, value] of Object.entries(attributes)) part.setAttribute(key, value)

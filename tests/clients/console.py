@@ -17,7 +17,7 @@ import redis
 
 PATIENCE = 30
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
-ENTER, TAB, UP = "\ue007", "\ue004", "\ue013"
+ENTER, TAB, UP, ESCAPE = "\ue007", "\ue004", "\ue013", "\ue00c"
 
 
 class Browser:
@@ -65,14 +65,48 @@ class Browser:
     def find(self, selector):
         return wait(lambda: self.ask("/elements", {"using": "css selector", "value": selector}), selector)[0][ELEMENT]
 
+    def at(self, selector, what, body):
+        """Does something with an element; where the page has replaced it meanwhile, with the one in its place."""
+        def done():
+            try:
+                self.ask(f"/element/{self.find(selector)}/{what}", body)
+            except RuntimeError as error:
+                if "stale element" not in str(error):
+                    raise
+                return False
+            return True
+
+        wait(done, f"{what} of {selector}")
+
     def click(self, selector):
-        self.ask(f"/element/{self.find(selector)}/click", {})
+        self.at(selector, "click", {})
 
     def type(self, selector, text):
-        self.ask(f"/element/{self.find(selector)}/value", {"text": text})
+        self.at(selector, "value", {"text": text})
+
+    def press(self, *keys):
+        """Presses keys, whatever has the focus."""
+        actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
+        self.ask("/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})
+
+    def focus(self):
+        """What has the focus: its label or its text; and whether that can be seen."""
+        script = """const it = document.activeElement, style = getComputedStyle(it)
+            return [it.ariaLabel || it.innerText.trim(), style.outlineStyle !== "none" && style.outlineWidth !== "0px"]"""
+        return self.run(script)
+
+    def tab_to(self, wanted):
+        """Goes on with the Tab key until something of this name has the focus."""
+        for _ in range(80):
+            name, is_seen = self.focus()
+            if name == wanted:
+                assert is_seen, f"the focus on {wanted} is not shown"
+                return
+            self.press(TAB)
+        raise AssertionError(f"Tab does not come to {wanted}")
 
     def clear(self, selector):
-        self.ask(f"/element/{self.find(selector)}/clear", {})
+        self.at(selector, "clear", {})
 
     def shows(self, text, selector="main"):
         def found():
@@ -131,7 +165,10 @@ def logs_in(browser, root, keys):
 
 def runs_commands(browser, root, keys):
     browser.click("a[href='#terminal']")
-    browser.type("#line", "hse" + TAB)
+    browser.type("#line", "hse")
+    # The names of commands have come.
+    browser.shows("HSET", "#hint")
+    browser.press(TAB)
     browser.shows("HSET", "#hint")
     browser.shows("Creates or modifies the value of a field in a hash.", "#hint")
     browser.clear("#line")
@@ -186,6 +223,141 @@ def edits_keys(browser, root, keys):
     wait(lambda: not keys.exists("renamed"), "the key goes")
 
 
+def label(name):
+    return f"[aria-label='{name}']"
+
+
+def edits_elements(browser, root, keys):
+    keys.hset("cart", mapping={"apples": 3, "pears": 4})
+    keys.hexpire("cart", 5000, "apples")
+    keys.rpush("queue", "a", "b", "b", "c")
+    keys.sadd("colours", "red", "green")
+    keys.zadd("scores", {"ann": 1.5, "bob": 2})
+
+    def choose(name):
+        browser.run("document.querySelector('#filter').value = ''")
+        browser.type("#filter", name + ENTER)
+        pick = "const all = document.querySelectorAll('.pick'); if (all[0]?.innerText !== arguments[0]) return false; all[0].click(); return true"
+        wait(lambda: browser.run(pick, name), f"the key {name}")
+        browser.shows(name, "#detail h2")
+
+    def edit(row, text):
+        browser.click(label(f"Edit {row}"))
+        browser.clear(label(f"New value of {row}"))
+        browser.type(label(f"New value of {row}"), text + ENTER)
+
+    def delete(row):
+        browser.click(label(f"Delete {row}"))
+        browser.shows(f"Delete {row}?", "#confirm")
+        browser.click("#confirm [value=yes]")
+
+    def add(**fields):
+        for name, text in fields.items():
+            browser.type(label(f"New {name}"), text)
+        browser.press(ENTER)
+
+    browser.click("a[href='#keys']")
+    choose("cart")
+    browser.click(label("Edit the field pears"))
+    browser.type(label("New value of the field pears"), "9" + ESCAPE)
+    wait(lambda: not browser.run("return document.querySelector('#detail td input')"), "Escape leaves it as it was")
+    edit("the field apples", "7 <b>")
+    wait(lambda: keys.hget("cart", "apples") == b"7 <b>", "the new value of the field")
+    assert keys.httl("cart", "apples")[0] > 4000
+    add(field="plums", value="1")
+    wait(lambda: keys.hget("cart", "plums") == b"1", "the new field")
+    browser.shows("3", "#detail .facts")
+    add(field="plums", value="2")
+    browser.shows("that field is there already", ".error")
+    delete("the field pears")
+    wait(lambda: keys.hkeys("cart") == [b"apples", b"plums"], "the field goes")
+    browser.keep("keys-edit")
+    # What another client has changed meanwhile is not overwritten.
+    browser.shows("plums", "#detail table")
+    keys.hset("cart", "plums", "theirs")
+    edit("the field plums", "mine")
+    browser.shows("another client has changed it", ".error")
+    browser.keep("keys-conflict")
+    browser.shows("theirs", "#detail table")
+    assert keys.hget("cart", "plums") == b"theirs"
+    choose("queue")
+    delete("element 2")
+    wait(lambda: keys.lrange("queue", 0, -1) == [b"a", b"b", b"c"], "the second b goes")
+    edit("element 0", "first")
+    wait(lambda: keys.lindex("queue", 0) == b"first", "the element")
+    add(element="last")
+    wait(lambda: keys.lindex("queue", -1) == b"last", "the new element")
+    choose("colours")
+    edit("the member red", "blue")
+    wait(lambda: keys.smembers("colours") == {b"blue", b"green"}, "the other member")
+    add(member="red")
+    wait(lambda: keys.scard("colours") == 3, "the new member")
+    delete("the member green")
+    wait(lambda: keys.smembers("colours") == {b"blue", b"red"}, "the member goes")
+    choose("scores")
+    edit("the member bob", "0.5")
+    wait(lambda: keys.zscore("scores", "bob") == 0.5, "the score")
+    add(member="eve", score="3")
+    wait(lambda: keys.zscore("scores", "eve") == 3, "the new member")
+    for name in ("ann", "bob", "eve"):
+        browser.shows(name, "#detail table")
+        delete(f"the member {name}")
+        wait(lambda: keys.zscore("scores", name) is None, "the member goes")
+    browser.shows("scores is not there any more", "#detail")
+
+
+def works_by_keyboard(browser, root, keys):
+    keys.hset("typed", mapping={"one": 1, "two": 2})
+    browser.click("a[href='#slow']")
+    browser.tab_to("Keys")
+    browser.press(ENTER)
+    wait(lambda: browser.focus()[0] == "Pattern of keys", "the focus goes into the page")
+    browser.press(*"typed", ENTER)
+    browser.shows("1 shown, all that match")
+    browser.tab_to("typed")
+    browser.press(ENTER)
+    browser.shows("two", "#detail")
+    browser.tab_to("Edit the field two")
+    browser.press(ENTER, "2", ENTER)
+    wait(lambda: keys.hget("typed", "two") == b"22", "the value is edited")
+    browser.shows("22", "#detail table")
+    browser.tab_to("Delete the field one")
+    browser.press(ENTER)
+    browser.shows("Delete the field one?", "#confirm")
+    browser.press(ESCAPE)
+    wait(lambda: not browser.run("return document.querySelector('#confirm').open"), "Escape says no")
+    assert keys.hexists("typed", "one")
+    browser.tab_to("Delete the field one")
+    browser.press(ENTER)
+    browser.tab_to("Delete")
+    browser.press(ENTER)
+    wait(lambda: not keys.hexists("typed", "one"), "the field goes")
+    browser.run("document.activeElement.blur()")
+    browser.tab_to("Terminal")
+    browser.press(ENTER)
+    wait(lambda: browser.run("return document.activeElement.id") == "line", "the focus goes into the terminal")
+    browser.press(*"GET item:0007", ENTER)
+    browser.shows('"7"', "#log")
+
+
+def paints_at_once(browser, root, keys):
+    """Reports the first paint of warm loads beside that of a page of two bytes."""
+    figures = {}
+    for name, path in (("console", "/console"), ("empty page", "/healthz")):
+        browser.go(root + path)
+        paints = []
+        for _ in range(5):
+            browser.ask("/refresh", {})
+            script = "return performance.getEntriesByName('first-paint')[0]?.startTime"
+            paints.append(wait(lambda: browser.run(script), "a paint"))
+        figures[name] = sorted(paints)[2]
+    print("first paint, median of 5: " + ", ".join(f"{name} {ms:.0f} ms" for name, ms in figures.items()))
+    browser.go(root + "/console")
+    browser.type("[name=user]", "admin")
+    browser.type("[name=password]", "secret" + ENTER)
+    browser.shows("connected", "#status")
+
+
 def hears_messages(browser, root, keys):
     browser.click("a[href='#channels']")
     browser.type("#channel", "orders.*" + ENTER)
@@ -223,8 +395,10 @@ def charts_move(browser, root, keys):
             keys.get(f"item:{n:04}")
         count = browser.run("return document.querySelectorAll('.chart .line').length")
         time.sleep(0.3)
-    wait(lambda: browser.run("return [...document.querySelectorAll('.chart .line')].every(line => line.getAttribute('points').includes(' '))"), "lines")
+    drawn = "return [...document.querySelectorAll('.chart')].every(chart => [...chart.querySelectorAll('.line')].some(line => line.getAttribute('points').includes(' ')))"
+    wait(lambda: browser.run(drawn), "lines")
     browser.shows("operations/s")
+    browser.shows("p99, µs")
     assert count > 0
     browser.keep("live-light")
     browser.emulate(prefers_color_scheme="dark")
@@ -235,6 +409,11 @@ def charts_move(browser, root, keys):
         wait(lambda: browser.run("return document.querySelector('nav [aria-current]').hash") == f"#{page}", page)
         if page == "keys":
             browser.shows("board")
+            browser.keep("phone-list")
+            browser.click(".pick")
+            browser.shows("player 0", "#detail")
+            is_seen = "return document.querySelector('#detail').getBoundingClientRect().top < innerHeight / 2"
+            wait(lambda: browser.run(is_seen), "the chosen key comes into sight")
         if page == "clients":
             browser.shows("this page")
         browser.keep(f"phone-{page}")
@@ -256,7 +435,8 @@ def main():
     keys = redis.Redis(port=int(sys.argv[2]))
     fill(keys)
     browser, failed = Browser(folder), 0
-    checks = [logs_in, runs_commands, edits_keys, hears_messages, lists_clients, charts_move, nothing_was_complained_of]
+    checks = [logs_in, runs_commands, edits_keys, edits_elements, works_by_keyboard, hears_messages, lists_clients, paints_at_once, charts_move]
+    checks.append(nothing_was_complained_of)
     try:
         for check in checks:
             try:
