@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use polder_runtime::persistence::load::Loaded;
 use polder_server::Server;
+use polder_table::Counter;
 use polder_testkit::process::free_port;
 
 use crate::door::{Door, PATIENCE, Place, settings};
@@ -177,6 +178,33 @@ fn what_is_no_whole_request_is_dropped() {
     guest.send(b"mn\r\nquit\r\nmn\r\n");
     assert_eq!(guest.reply(), b"MN\r\n");
     assert_eq!(guest.ask("get cut\r\n"), "END\r\n");
+}
+
+/// A datagram whose sender claims to be another server's UDP port: the reply goes there.
+#[test]
+fn two_servers_do_not_reply_to_each_other() {
+    let house = House::open("");
+    let mut admin = house.door.client();
+    assert_eq!(admin.ask("CLIENT PAUSE 60000 WRITE"), "+OK");
+    let mut sender = house.guest();
+    sender.send(b"set a 0 0 1\r\n1\r\n");
+    // The other server opens its port where the request came from, which has not been replied to yet.
+    let port = sender.socket.local_addr().expect("an address").port();
+    drop(sender);
+    let place = Place::new();
+    let other =
+        Door::on(place.clone(), free_port().expect("a free port"), &format!("--memcache-bind 127.0.0.1 --memcache-udp-port {port}"));
+    let table = other.place.memory.table();
+    assert_eq!(admin.ask("CLIENT UNPAUSE"), "+OK");
+    let until = Instant::now() + PATIENCE;
+    while table.counter(Counter::BytesIn) == 0 {
+        assert!(Instant::now() < until, "the reply to the request goes to the other server");
+        std::thread::yield_now();
+    }
+    // Datagrams of one port are replied to in the order in which they came.
+    assert_eq!(Guest::of(port).ask("mn\r\n"), "MN\r\n");
+    let header_bytes = 8;
+    assert_eq!(table.counter(Counter::BytesOut), header_bytes + 4, "only the last one has had a reply");
 }
 
 #[test]
