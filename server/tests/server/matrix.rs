@@ -1,9 +1,9 @@
 //! Each door against each other one: what is written through one is read through all, and what an administrator does to
 //! clients concerns the clients of all doors.
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use polder_testkit::process::free_port;
 use rustls::ClientConfig;
@@ -25,7 +25,12 @@ struct Words {
     refused: &'static str,
     /// The settings of the ports, without and with TLS.
     ports: [&'static str; 2],
+    /// The setting of the UDP port.
+    udp_port: Option<&'static str>,
 }
+
+/// The header of a request over UDP, and of a reply that is one datagram.
+const HEADER: [u8; 8] = [0, 7, 0, 0, 0, 1, 0, 0];
 
 /// Of an HTTP response, the status and the body.
 fn status_and_body(reply: &str) -> Option<String> {
@@ -49,6 +54,7 @@ const WORDS: [Words; 3] = [
         essence: all,
         refused: "-NOPERM",
         ports: ["port", "tls-port"],
+        udp_port: None,
     },
     Words {
         protocol: "memcached",
@@ -59,6 +65,7 @@ const WORDS: [Words; 3] = [
         essence: all,
         refused: "SERVER_ERROR",
         ports: ["memcache-port", "memcache-tls-port"],
+        udp_port: Some("memcache-udp-port"),
     },
     Words {
         protocol: "http",
@@ -69,12 +76,22 @@ const WORDS: [Words; 3] = [
         essence: status_and_body,
         refused: "HTTP/1.1 403",
         ports: ["http-port", "https-port"],
+        udp_port: None,
     },
 ];
 
 enum Stream {
     Plain(TcpStream),
     Secure(Box<Secure>),
+    Datagrams(UdpSocket),
+}
+
+/// What a port takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    Plain,
+    Tls,
+    Datagrams,
 }
 
 /// A client at one of the ports.
@@ -85,20 +102,39 @@ struct Way {
 }
 
 impl Way {
-    fn open(words: &'static Words, port: u16, config: Option<&Arc<ClientConfig>>) -> Way {
-        let stream =
-            config.map_or_else(|| Stream::Plain(socket(port)), |config| Stream::Secure(Box::new(secure("localhost", port, config))));
-        Way { words, port, stream }
+    fn open(words: &'static Words, port: u16, takes: Takes, config: &Arc<ClientConfig>) -> Way {
+        let stream = match takes {
+            Takes::Plain => Stream::Plain(socket(port)),
+            Takes::Tls => Stream::Secure(Box::new(secure("localhost", port, config))),
+            Takes::Datagrams => {
+                let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+                socket.connect(("127.0.0.1", port)).expect("an address");
+                Stream::Datagrams(socket)
+            }
+        };
+        let way = Way { words, port, stream };
+        way.wait_for(PATIENCE);
+        way
     }
 
     fn name(&self) -> String {
-        format!("{}{}", self.words.protocol, if matches!(self.stream, Stream::Secure(_)) { "_tls" } else { "" })
+        let kind = match self.stream {
+            Stream::Plain(_) => "",
+            Stream::Secure(_) => "_tls",
+            Stream::Datagrams(_) => "_udp",
+        };
+        format!("{}{kind}", self.words.protocol)
+    }
+
+    fn takes_datagrams(&self) -> bool {
+        matches!(self.stream, Stream::Datagrams(_))
     }
 
     fn send(&mut self, request: &str) {
         let sent = match &mut self.stream {
             Stream::Plain(stream) => stream.write_all(request.as_bytes()),
             Stream::Secure(stream) => stream.write_all(request.as_bytes()),
+            Stream::Datagrams(socket) => socket.send(&[&HEADER[..], request.as_bytes()].concat()).map(drop),
         };
         sent.expect("the server takes bytes");
     }
@@ -123,18 +159,36 @@ impl Way {
         assert_eq!(essence, reply, "{}", self.name());
     }
 
-    fn socket(&self) -> &TcpStream {
-        match &self.stream {
-            Stream::Plain(stream) => stream,
-            Stream::Secure(stream) => stream.socket(),
-        }
+    /// Waits at most this long for some bytes.
+    fn wait_for(&self, patience: Duration) {
+        let set = match &self.stream {
+            Stream::Plain(stream) => stream.set_read_timeout(Some(patience)),
+            Stream::Secure(stream) => stream.socket().set_read_timeout(Some(patience)),
+            Stream::Datagrams(socket) => socket.set_read_timeout(Some(patience)),
+        };
+        set.expect("a timeout");
     }
 
     fn is_silent(&mut self) -> bool {
-        self.socket().set_read_timeout(Some(Duration::from_millis(60))).expect("a timeout");
+        self.wait_for(Duration::from_millis(60));
         let silent = self.some().is_err_and(|error| [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()));
-        self.socket().set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        self.wait_for(PATIENCE);
         silent
+    }
+
+    /// Waits until the server has closed the port, or the connection.
+    fn ends(&mut self) {
+        if !self.takes_datagrams() {
+            let end = self.some();
+            assert!(end.as_ref().is_ok_and(|some| some.is_empty()), "{}: {end:?}", self.name());
+            return;
+        }
+        let until = Instant::now() + PATIENCE;
+        let Stream::Datagrams(socket) = &self.stream else { return };
+        while socket.send(&HEADER).is_ok() {
+            assert!(Instant::now() < until, "{} is still open", self.name());
+            std::thread::yield_now();
+        }
     }
 
     fn set(&mut self, key: &str, value: &str) {
@@ -154,6 +208,11 @@ fn some(stream: &mut Stream) -> std::io::Result<String> {
     let count = match stream {
         Stream::Plain(stream) => stream.read(&mut room),
         Stream::Secure(stream) => stream.read(&mut room),
+        Stream::Datagrams(socket) => {
+            let count = socket.recv(&mut room)?;
+            assert_eq!(room[..count].first_chunk(), Some(&HEADER));
+            return Ok(String::from_utf8_lossy(&room[HEADER.len()..count]).into_owned());
+        }
     };
     Ok(String::from_utf8_lossy(&room[..count?]).into_owned())
 }
@@ -174,10 +233,11 @@ impl House {
         let mut ports = Vec::new();
         let (mut flags, mut secure_port) = (String::new(), 0);
         for words in &WORDS {
-            for (name, tls) in words.ports.iter().zip([false, true]) {
+            let names = words.ports.into_iter().chain(words.udp_port);
+            for (name, takes) in names.zip([Takes::Plain, Takes::Tls, Takes::Datagrams]) {
                 let port = free_port().expect("a free port");
-                ports.push((words, port, tls));
-                match *name {
+                ports.push((words, port, takes));
+                match name {
                     "port" => {}
                     "tls-port" => secure_port = port,
                     name => flags += &format!(" --{name} {port}"),
@@ -187,7 +247,7 @@ impl House {
         let door = Door::open(&certificates.flags(secure_port, &format!("--tls-auth-clients no --threads 2{flags}")));
         let config = certificates.config("ca.pem", None);
         ports[0].1 = door.address.port();
-        let ways = ports.into_iter().map(|(words, port, tls)| Way::open(words, port, tls.then_some(&config))).collect();
+        let ways = ports.into_iter().map(|(words, port, takes)| Way::open(words, port, takes, &config)).collect();
         let admin = door.client();
         House { door, admin, ways, config, _certificates: certificates }
     }
@@ -227,10 +287,16 @@ fn clients_of_each_door_are_listed_watched_and_killed() {
         assert_eq!(line.contains(" resp=0 "), protocol != "resp", "{line}");
         while !monitor.reply().contains(&format!("\"{key}\"")) {}
         assert!(house.admin.ask("SLOWLOG GET 10").contains(&key));
-        let id = line.split([' ', '=']).nth(1).expect("an id").to_owned();
-        assert_eq!(house.admin.ask(&format!("CLIENT KILL ID {}", id.trim_start_matches("$id="))), ":1", "{line}");
-        let end = house.ways[number].some();
-        assert!(end.as_ref().is_ok_and(|some| some.is_empty()), "{}: {end:?}", house.ways[number].name());
+        let id = |line: &str| line.split([' ', '=']).nth(1).expect("an id").to_owned();
+        assert_eq!(house.admin.ask(&format!("CLIENT KILL ID {}", id(&line))), ":1", "{line}");
+        let way = &mut house.ways[number];
+        if way.takes_datagrams() {
+            // Another client takes its place.
+            way.has(&key, "value");
+            assert_ne!(id(&house.line(port)), id(&line));
+        } else {
+            way.ends();
+        }
     }
 }
 
@@ -272,12 +338,17 @@ fn a_server_that_ends_replies_to_the_clients_of_each_door() {
     let mut house = House::open();
     for way in &mut house.ways {
         way.set("k", "v");
-        way.send(&(way.words.get)("k"));
+        // A datagram that no thread has read yet goes with its socket.
+        if !way.takes_datagrams() {
+            way.send(&(way.words.get)("k"));
+        }
     }
     house.door.close();
     for way in &mut house.ways {
-        way.expect(&(way.words.got)("k", "v"));
-        assert!(way.some().is_ok_and(|some| some.is_empty()), "{}", way.name());
+        if !way.takes_datagrams() {
+            way.expect(&(way.words.got)("k", "v"));
+        }
+        way.ends();
         let (words, port) = (way.words, way.port);
         assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "{}", words.protocol);
     }
