@@ -23,7 +23,7 @@ use polder_base::time::{coarse_ms, now_ms};
 use polder_base::{Fault, Protocol, Reply};
 use polder_hub::ask::{self, Asker};
 use polder_hub::{Delivery, Hearer, queue};
-use polder_runtime::{Session, answers, blocking, pubsub};
+use polder_runtime::{Session, blocking, peer_replies, pubsub};
 use polder_shm::fork::{self, Shelter};
 use polder_table::Table;
 
@@ -269,7 +269,7 @@ impl Hearer for Ear<'_> {
     fn asked(&mut self, asker: Asker, words: &[&[u8]]) {
         let table = self.memory.table();
         if let Ok(seat) = table.seat() {
-            let text = answers::answer(&Presence::of(self.memory), words);
+            let text = peer_replies::answer(&Presence::of(self.memory), words);
             ask::answer(table, asker, &[(seat.index(), seat.life())], &text);
         }
     }

@@ -19,7 +19,7 @@
 //!   for only shortly. It may be stopped where the system does not show that, as in another PID
 //!   namespace.
 //!
-//! The call that asks learns which threads were left out ([`Answers`]). It runs again until the
+//! The call that asks learns which threads were left out ([`Replies`]). It runs again until the
 //! replies are there. What it asked is kept here and not in its session, since the session may be
 //! put back to an earlier state (EXEC).
 
@@ -52,7 +52,7 @@ const ANSWER_PART: u64 = 4;
 
 /// The replies to a question.
 #[derive(Clone, Debug, Default)]
-pub struct Answers {
+pub struct Replies {
     /// What each process replied, with its threads.
     pub told: Vec<(Vec<Thread>, Vec<u8>)>,
     /// Threads of live processes that have not replied.
@@ -145,7 +145,7 @@ pub fn others(table: &Table, own: &[Thread]) -> Vec<Thread> {
 
 /// The replies of the other processes to the `nth` question of a client's call; `None` as long as a
 /// reply may still come. `own` are the threads of this process. The question leaves with [`send`].
-pub fn ask(table: &Table, (client, nth): (u64, usize), words: &[&[u8]], own: &[Thread]) -> Option<Answers> {
+pub fn ask(table: &Table, (client, nth): (u64, usize), words: &[&[u8]], own: &[Thread]) -> Option<Replies> {
     let (now, words) = (now_ms(), letter::pack(words));
     let known = with(table, |own| {
         let Questions { questions, unheard, .. } = own;
@@ -165,14 +165,14 @@ pub fn ask(table: &Table, (client, nth): (u64, usize), words: &[&[u8]], own: &[T
             unheard.retain(|(seat, life)| table.segment().lives(*seat, *life));
             unheard.extend(&question.silent);
         }
-        Some(done.then(|| Answers { told: question.told.clone(), silent: [&question.silent[..], &question.stopped].concat() }))
+        Some(done.then(|| Replies { told: question.told.clone(), silent: [&question.silent[..], &question.stopped].concat() }))
     });
     if let Some(answers) = known.flatten() {
         return answers;
     }
     let silent = others(table, own);
     if silent.is_empty() {
-        return Some(Answers::default());
+        return Some(Replies::default());
     }
     let (until_ms, look_ms) = (now + PATIENCE_MS, now + LOOK_MS);
     with(table, |own| {

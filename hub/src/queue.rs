@@ -90,7 +90,7 @@ struct PendingNotification {
     kind: Kind,
     db: Db,
     key: Vec<u8>,
-    /// The ticket of a call that has come back, whose mark is to go; [`NOBODY`] without one.
+    /// The ticket of a call that has come back, whose mark is to go; [`NO_TICKET`] without one.
     came: u64,
 }
 
@@ -105,7 +105,7 @@ struct Untold {
 }
 
 /// No ticket.
-const NOBODY: u64 = 0;
+const NO_TICKET: u64 = 0;
 
 /// The clients of one thread that wait.
 #[derive(Default)]
@@ -275,7 +275,7 @@ pub fn join(table: &Table, client: u64, place: Place) {
 /// Ends a client's waiting, for whatever reason, and lets the next one have what there is.
 pub fn leave(table: &Table, client: u64) {
     let Some(place) = with(table, |waiters| waiters.take(client)).flatten() else { return };
-    notify(table, place.keys.into_iter().map(|key| PendingNotification { kind: place.kind, db: place.db, key, came: NOBODY }).collect());
+    notify(table, place.keys.into_iter().map(|key| PendingNotification { kind: place.kind, db: place.db, key, came: NO_TICKET }).collect());
 }
 
 /// Looks at keys that clients of this thread wait for. If a key holds something and the same record
@@ -340,7 +340,7 @@ fn put_right(table: &Table, hearer: &mut dyn Hearer, (kind, db, key): (Kind, Db,
     let first = with(table, |waiters| waiters.first(records_key)).flatten();
     let is_right = number == first.map(|(number, _)| number);
     if !is_right {
-        notify(table, vec![PendingNotification { kind, db, key: key.to_vec(), came: NOBODY }]);
+        notify(table, vec![PendingNotification { kind, db, key: key.to_vec(), came: NO_TICKET }]);
     }
     !is_right || number.is_some_and(|number| number & LATE != 0)
 }
@@ -619,7 +619,7 @@ pub(crate) fn woken(table: &Table, hearer: &mut dyn Hearer, kind: Kind, db: Db, 
         }
         return;
     }
-    let handed_on = |key: &[u8]| notify(table, vec![PendingNotification { kind, db, key: key.to_vec(), came: NOBODY }]);
+    let handed_on = |key: &[u8]| notify(table, vec![PendingNotification { kind, db, key: key.to_vec(), came: NO_TICKET }]);
     let Ok((turn, own)) = look(table, kind, db, key, &records_key) else { return handed_on(key) };
     // The transaction that changes a record wakes the seat that is then first.
     if put_right(table, hearer, (kind, db, key), &records_key, own) {

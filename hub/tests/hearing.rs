@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use polder_base::time::now_ms;
-use polder_hub::ask::{Answers, Asker};
+use polder_hub::ask::{Asker, Replies};
 use polder_hub::queue::{self, Place};
 use polder_hub::subject::{self, Subject};
 use polder_hub::{Delivery, Hearer, SINK, ask, attend, hear, monitor, note_subscription, record, tick, track};
@@ -593,7 +593,7 @@ fn myself(table: &Table) -> ask::Thread {
 
 /// Asks all threads that serve clients, until they have replied or are no longer waited for;
 /// `meanwhile` runs all the time.
-fn ask_all(asker: &Thread, meanwhile: impl Fn()) -> (Answers, Duration) {
+fn ask_all(asker: &Thread, meanwhile: impl Fn()) -> (Replies, Duration) {
     let began = Instant::now();
     loop {
         meanwhile();

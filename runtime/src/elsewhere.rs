@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   a call here            asks the other processes that serve clients (hub's ask), and runs again once they have replied
-//!   the others             [`crate::answers`]: lines of words, one for each thing
+//!   the others             [`crate::peer_replies`]: lines of words, one for each thing
 //!   the call, run again    puts their lines to its own
 //! ```
 //!
@@ -10,7 +10,7 @@
 //! rests in Polder.
 use std::collections::VecDeque;
 
-use polder_hub::ask::{self, Answers, Thread};
+use polder_hub::ask::{self, Replies, Thread};
 use polder_table::{Stop, Table};
 
 use crate::locks::lock;
@@ -18,7 +18,7 @@ use crate::row::SessionCall;
 use crate::session::{Host, Session};
 use polder_calls::settings::Id;
 
-/// The replies of the other processes of the segment to a question; see [`crate::answers`]. A
+/// The replies of the other processes of the segment to a question; see [`crate::peer_replies`]. A
 /// process that cannot hear them asks none.
 ///
 /// # Errors
@@ -33,7 +33,7 @@ pub(crate) fn ask(table: &Table, session: &mut Session, host: &dyn Host, words: 
 /// # Errors
 /// As [`ask`].
 pub(crate) fn ask_reports(table: &Table, session: &mut Session, host: &dyn Host) -> Result<Vec<Vec<u8>>, Stop> {
-    let Answers { told, silent } = ask_all(table, session, host, &[b"INFO"])?;
+    let Replies { told, silent } = ask_all(table, session, host, &[b"INFO"])?;
     let mut reports = lock(&host.recorder().reports);
     reports.retain(|(threads, _)| threads.iter().any(|thread| silent.contains(thread)));
     reports.extend(told);
@@ -50,10 +50,10 @@ pub(crate) fn home_of(call: &mut SessionCall<'_>, id: u64) -> Result<Option<Thre
     Ok(answers.iter().find_map(thread))
 }
 
-fn ask_all(table: &Table, session: &mut Session, host: &dyn Host, words: &[&[u8]]) -> Result<Answers, Stop> {
+fn ask_all(table: &Table, session: &mut Session, host: &dyn Host, words: &[&[u8]]) -> Result<Replies, Stop> {
     let own = host.threads();
     if own.is_empty() {
-        return Ok(Answers::default());
+        return Ok(Replies::default());
     }
     let answers = ask::ask(table, (session.identity.id, session.tally.questions), words, &own).ok_or(Stop::Busy)?;
     if session.caller.atomic {

@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 pub mod acl;
-pub mod answers;
 pub mod at_start;
 pub mod blocking;
 mod categories;
@@ -36,6 +35,7 @@ pub mod metrics;
 pub mod migrate;
 pub mod monitor;
 pub mod notes;
+pub mod peer_replies;
 pub mod persistence;
 pub mod pubsub;
 pub mod recorder;

@@ -134,9 +134,9 @@ enum Own {
     Text(&'static str),
     Version,
     Quit,
-    /// So many bytes of a value that is not taken are still to come.
+    /// This many bytes of a value that is not taken are still to come.
     Skip(usize),
-    /// So many of them have come.
+    /// This many of them have come.
     Skipped(usize),
     /// Of a key that is not the last of its request: what has been done then.
     Next(Done),
@@ -183,7 +183,7 @@ pub struct Memcached {
     skips: usize,
     /// How long the first request is, if that is known and it has not come whole.
     announced: usize,
-    /// So many bytes of the first request have no end of a line.
+    /// This many bytes of the first request have no end of a line.
     searched: usize,
     /// What the notes of the present frames refer to.
     owns: Vec<Own>,

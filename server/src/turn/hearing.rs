@@ -2,7 +2,7 @@
 use polder_hub::ask::{self, Asker};
 use polder_hub::track::{close_turn, counts, limit};
 use polder_hub::{Delivery, Hearer, hear};
-use polder_runtime::{Host, answers};
+use polder_runtime::{Host, peer_replies};
 
 use super::connections::Connections;
 
@@ -73,7 +73,7 @@ impl Hearer for Connections {
         self.end_broadcast();
         let process = self.process.clone();
         if process.claim(asker) {
-            ask::answer(process.memory.table(), asker, &process.threads(), &answers::answer(&*process, words));
+            ask::answer(process.memory.table(), asker, &process.threads(), &peer_replies::answer(&*process, words));
         }
     }
 
