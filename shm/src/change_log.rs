@@ -41,6 +41,7 @@ use crate::node::NodeKind;
 use crate::outbox::{BLOCK_BYTES, BLOCK_HEAD, NEXT, Outbox, PLACE, PLACE_MAX, Piece, RecordHead};
 use crate::seat::Seat;
 use crate::segment::{Segment, offset_of, ref_to};
+use crate::sync::{self, Flaw};
 
 /// Bytes of the stream that one batch makes at most (and the rest of its last record).
 pub const BATCH_BYTES: usize = 256 << 10;
@@ -225,8 +226,11 @@ impl Seat {
     fn merge_batch(&self, format: &mut dyn Format) -> Result<Merged, Fault> {
         let segment = &*self.segment;
         // L3: S first.
-        let below = segment.observe(header::CSN);
+        let mut below = segment.observe(header::CSN);
         let mut sources = self.sources();
+        if sync::has(Flaw::CounterLast) {
+            below = segment.observe(header::CSN);
+        }
         // L7: after the tails.
         if segment.observe(log::BROKEN) != segment.load(log::BROKEN_SEEN) {
             return self.begin_log_anew(&sources).map(|()| Merged::Some);
@@ -494,7 +498,7 @@ impl Seat {
             if !goes_on() {
                 return Err(merger_stopped());
             }
-            std::thread::sleep(crate::lock::NAP);
+            sync::sleep(crate::lock::NAP);
         }
         Ok(())
     }

@@ -63,6 +63,11 @@ extern "C" fn in_child() {
 /// A number that differs between a process and its forked children, and never changes within one.
 #[inline]
 pub fn generation() -> u64 {
+    // To tell seats apart, a thread of a schedule is like a process.
+    #[cfg(feature = "schedules")]
+    if crate::sync::is_scheduled() {
+        return 1 + crate::schedules::thread() as u64;
+    }
     GENERATION.load(Ordering::Relaxed)
 }
 

@@ -5,11 +5,12 @@
 //! sleeper can be killed at any time, and a wake-up that it was given is lost with it. Callers
 //! therefore wait with a timeout and look at the owner's life again.
 
-use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::thread::futex::{self, Flags, Timespec};
+
+use crate::sync::{self, Half};
 
 /// How a sleep ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +24,16 @@ pub enum Slept {
 }
 
 /// Sleeps while `word` is `expected`, at most `timeout`. A signal does not end the sleep and does not lengthen it.
-pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Slept {
+pub fn wait(word: &Half, expected: u32, timeout: Option<Duration>) -> Slept {
+    let word = sync::kernel(word);
+    #[cfg(feature = "schedules")]
+    if sync::is_scheduled() {
+        return match crate::schedules::wait(word, expected, timeout) {
+            Some(true) => Slept::Woken,
+            Some(false) => Slept::TimedOut,
+            None => Slept::Changed,
+        };
+    }
     // A deadline that no clock can name is none.
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let mut left = deadline.and(timeout);
@@ -43,7 +53,12 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Slept
 }
 
 /// Wakes at most `count` sleepers of `word` and says how many there were.
-pub fn wake(word: &AtomicU32, count: u32) -> usize {
+pub fn wake(word: &Half, count: u32) -> usize {
+    let word = sync::kernel(word);
+    #[cfg(feature = "schedules")]
+    if sync::is_scheduled() {
+        return crate::schedules::wake(word, count);
+    }
     // The kernel reads the count as signed: a larger one would wake a single sleeper.
     futex::wake(word, Flags::empty(), count.min(i32::MAX as u32)).unwrap_or(0)
 }
@@ -56,20 +71,20 @@ mod tests {
 
     #[test]
     fn a_word_that_has_changed_is_not_slept_on() {
-        assert_eq!(wait(&AtomicU32::new(1), 0, None), Slept::Changed);
+        assert_eq!(wait(&Half::new(1), 0, None), Slept::Changed);
     }
 
     #[test]
     fn a_sleep_ends_in_time() {
         let begun = Instant::now();
-        assert_eq!(wait(&AtomicU32::new(0), 0, Some(Duration::from_millis(20))), Slept::TimedOut);
+        assert_eq!(wait(&Half::new(0), 0, Some(Duration::from_millis(20))), Slept::TimedOut);
         assert!(begun.elapsed() >= Duration::from_millis(20));
-        assert_eq!(wait(&AtomicU32::new(0), 0, Some(Duration::ZERO)), Slept::TimedOut);
+        assert_eq!(wait(&Half::new(0), 0, Some(Duration::ZERO)), Slept::TimedOut);
     }
 
     #[test]
     fn a_sleeper_is_woken() {
-        let word = Arc::new(AtomicU32::new(0));
+        let word = Arc::new(Half::new(0));
         let theirs = Arc::clone(&word);
         // The longest duration is no deadline at all: it must not be refused or cut to nothing.
         let sleeper = std::thread::spawn(move || wait(&theirs, 0, Some(Duration::MAX)));
@@ -101,7 +116,7 @@ mod tests {
                     unsafe { libc::pthread_kill(sleeper, libc::SIGUSR2) };
                 }
             });
-            assert_eq!(wait(&AtomicU32::new(0), 0, Some(Duration::from_millis(60))), Slept::TimedOut);
+            assert_eq!(wait(&Half::new(0), 0, Some(Duration::from_millis(60))), Slept::TimedOut);
         });
         assert!(begun.elapsed() >= Duration::from_millis(60));
         assert!(begun.elapsed() < Duration::from_millis(1000), "{:?}", begun.elapsed());

@@ -21,7 +21,7 @@
 //! that it was done, it would not be known whether the message went out, and the node might be gone
 //! by then.)
 //!
-//! Restated in tests/models.rs (`inbox`), where a checker chooses the schedule: change both.
+//! tests/schedules/inboxes.rs runs this code, with deaths, in schedules that a checker chooses.
 //!
 //! The owner takes no lock: it reads up to the tail and moves the head. A slow or stopped owner
 //! holds up no transaction: from INBOX_LIMIT bytes on messages are counted as lost instead, and the
@@ -48,6 +48,7 @@ use crate::lock::{self, Locked};
 use crate::node::{NodeHeader, NodeKind};
 use crate::seat::{Pressed, Seat, seat_of};
 use crate::segment::{Segment, offset_of, ref_to};
+use crate::sync;
 
 /// Where a block's words begin, and how many bytes of them there are.
 const BLOCK_HEAD: u64 = 16;
@@ -107,7 +108,7 @@ impl Seat {
         if self.get(at::INBOX_LIFE) == self.life() {
             return Ok(());
         }
-        let deadline = Instant::now() + OPEN_PATIENCE;
+        let deadline = sync::now() + OPEN_PATIENCE;
         if !self.end_inbox(deadline) {
             return Err(Fault::System(
                 "the inbox of this thread's seat is held by a process that is stopped: let it go on or end it".into(),
@@ -148,7 +149,7 @@ impl Seat {
     /// Ends the inbox, as its owner or for a dead one. If a sender holds it, it is ended later: by
     /// the maintenance of the seat, or by the next owner.
     pub fn close_inbox(&self) {
-        self.end_inbox(Instant::now() + PATIENCE);
+        self.end_inbox(sync::now() + PATIENCE);
     }
 
     fn end_inbox(&self, deadline: Instant) -> bool {
@@ -317,7 +318,7 @@ impl Seat {
 
     /// Ends a damaged inbox and opens another one; if a sender holds it, what is in it is left out at least.
     fn renew_inbox(&self, tail: u64) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = sync::now() + PATIENCE;
         if !self.end_inbox(deadline) {
             self.set(at::INBOX_HEAD, tail);
         } else if self.begin_inbox(deadline, self.inbox_limit.get()).is_err() {

@@ -23,7 +23,8 @@
 //! item is struck out (a word of 0), and the journal's last item takes its place if that is a NEW item. LOCK items never
 //! move, so their indices stay valid.
 //!
-//! Commit, redo and the reader beside them are restated in tests/models.rs (`publish`): change both.
+//! tests/schedules/commits.rs runs commit, redo and rollback, with deaths, in schedules that a checker chooses. The table's reader beside
+//! them is restated in tests/models.rs (`publish`): change both.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
@@ -38,6 +39,7 @@ use crate::node::NodeKind;
 use crate::seat::{Seat, is_inbox_lock, seat_of};
 use crate::segment::offset_of;
 use crate::swap_barrier::Changes;
+use crate::sync::{self, Flaw};
 
 /// See [`Seat::stand_back`]: a collision counts two, a lock that was free takes one back.
 const COLLISIONS: u32 = 8;
@@ -222,7 +224,7 @@ impl Seat {
         // Never while this thread holds a lock.
         if self.collisions.get() >= COLLISIONS && self.journal_len() == 0 {
             self.collisions.set(0);
-            std::thread::sleep(deadline.map_or(lock::NAP, |deadline| lock::NAP.min(deadline.saturating_duration_since(Instant::now()))));
+            sync::sleep(deadline.map_or(lock::NAP, |deadline| lock::NAP.min(deadline.saturating_duration_since(sync::now()))));
         }
     }
 
@@ -264,7 +266,7 @@ impl Seat {
         let len = self.journal_len();
         let (mut covered, mut locks) = (true, SmallVec::<[(u64, u64); 8]>::new());
         self.each_item(len, |tag, offset, value| match tag {
-            Tag::Cover => covered = offset == 0 || lock::owner(self.segment.load(offset)) == Some(self.index),
+            Tag::Cover => covered = offset == 0 || self.still_owns(offset) || sync::has(Flaw::WritesUncovered),
             // SYNC: inbox. The tail of an inbox is the last of its WORDs, so a thread that sees it sees the link to its block, too.
             Tag::Word if covered => self.segment.publish(offset, value),
             Tag::Lock => locks.push((offset, value)),
@@ -314,12 +316,18 @@ impl Seat {
         }
     }
 
+    /// Whether this seat has the lock at `offset`.
+    #[inline(always)]
+    fn still_owns(&self, offset: u64) -> bool {
+        lock::owner(self.segment.load(offset)) == Some(self.index)
+    }
+
     /// Releases the locks that this seat still owns, in reverse order. Returns whether inboxes are among them, whose owners are to be woken.
     fn release_locks(&self, locks: &[(u64, u64)]) -> bool {
         let mut wakes = false;
         for (offset, how) in locks.iter().rev() {
             wakes |= how & WAKE != 0;
-            if lock::owner(self.segment.load(*offset)) == Some(self.index) {
+            if self.still_owns(*offset) {
                 self.segment.unlock(*offset, how & CHANGED != 0, how & DEATH != 0);
             }
         }
@@ -443,7 +451,7 @@ impl Seat {
     fn release_unchanged(&self, len: u64) {
         for index in (0..len).rev() {
             if let Some((Tag::Lock, offset, _)) = self.item(index)
-                && lock::owner(self.segment.load(offset)) == Some(self.index)
+                && self.still_owns(offset)
             {
                 self.segment.unlock(offset, false, false);
             }

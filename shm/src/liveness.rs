@@ -35,7 +35,9 @@
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
+
+use crate::sync::Half;
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64")))]
 compile_error!("the layout of a liveness lock is that of glibc's mutex on 64-bit Linux");
@@ -138,6 +140,14 @@ impl LivenessLock {
         if self.word(KIND_AT).load(Ordering::Relaxed) != KIND {
             return Taken::Damaged;
         }
+        #[cfg(feature = "schedules")]
+        if crate::sync::is_scheduled() {
+            return match crate::schedules::take_liveness(crate::sync::kernel(self.word(LOCK_AT))) {
+                Some(true) => Taken::Dead,
+                Some(false) => Taken::Fresh,
+                None => Taken::Busy,
+            };
+        }
         // SAFETY: the kind is one for which trylock neither waits nor asserts, whatever the other fields hold; it
         // writes the list fields before anything reads them. The caller keeps the memory mapped.
         match unsafe { libc::pthread_mutex_trylock(self.mutex()) } {
@@ -154,6 +164,10 @@ impl LivenessLock {
     /// # Safety
     /// The calling thread holds it, from a [`LivenessLock::try_take`] that gave [`Taken::Dead`].
     pub unsafe fn settle(&self) {
+        #[cfg(feature = "schedules")]
+        if crate::sync::is_scheduled() {
+            return crate::schedules::settle_liveness(crate::sync::kernel(self.word(LOCK_AT)));
+        }
         // SAFETY: the mutex is ours and inconsistent, as the caller promises.
         let refused = unsafe { libc::pthread_mutex_consistent(self.mutex()) };
         debug_assert_eq!(refused, 0, "settled a liveness lock that was not dead");
@@ -164,6 +178,10 @@ impl LivenessLock {
     /// # Safety
     /// The calling thread holds it.
     pub unsafe fn release(&self) {
+        #[cfg(feature = "schedules")]
+        if crate::sync::is_scheduled() {
+            return crate::schedules::release_liveness(crate::sync::kernel(self.word(LOCK_AT)));
+        }
         // SAFETY: the mutex is ours, as the caller promises, so that its neighbours on the list are our own, too.
         let refused = unsafe { libc::pthread_mutex_unlock(self.mutex()) };
         debug_assert_eq!(refused, 0, "released a liveness lock that another thread holds");
@@ -189,9 +207,9 @@ impl LivenessLock {
         self.bytes.get().cast()
     }
 
-    fn word(&self, at: usize) -> &AtomicU32 {
+    fn word(&self, at: usize) -> &Half {
         debug_assert!(at + 4 <= size_of::<LivenessLock>() && at.is_multiple_of(4));
         // SAFETY: the place is inside this liveness lock and aligned, and lives as long as the reference to it.
-        unsafe { AtomicU32::from_ptr(self.bytes.get().cast::<u8>().add(at).cast()) }
+        unsafe { Half::from_ptr(self.bytes.get().cast::<u8>().add(at).cast()) }
     }
 }

@@ -31,15 +31,16 @@
 //! the greatest. [`Seat::stand_back`](crate::Seat::stand_back) has a part in it: naps alone gave
 //! 57, 53 and 55 %.
 //!
-//! Restated in tests/models.rs (`lock`, `death`), where a checker chooses the schedule: change both.
+//! tests/schedules/commits.rs runs this code, with deaths, in schedules that a checker chooses.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::crash;
 use crate::futex;
 use crate::layout::SEATS_MAX;
 use crate::segment::Segment;
+use crate::sync::{self, Flaw};
 
 /// The owner's bits.
 pub const OWNER: u64 = 0xfff;
@@ -106,7 +107,7 @@ impl Segment {
         if let Some(done) = self.lock_spin(at, seat) {
             return done;
         }
-        let began = Instant::now();
+        let began = sync::now();
         let mut slept = false;
         loop {
             let word = self.load(at);
@@ -115,18 +116,18 @@ impl Segment {
             }
             if word & OWNER == 0 && (slept || word & STARVING == 0) {
                 // Others may still sleep: the waiters' bit stays, so that the release wakes the next one.
-                let taken = (word & !STARVING) | (seat + 1) | if slept { WAITERS } else { 0 };
+                let taken = (word & !STARVING) | (seat + 1) | if slept && !sync::has(Flaw::ForgetsSleepers) { WAITERS } else { 0 };
                 if self.exchange(at, word, taken).is_ok() {
                     return Locked::Ours(word);
                 }
                 continue;
             }
-            let now = Instant::now();
+            let now = sync::now();
             if deadline.is_some_and(|deadline| now >= deadline) {
                 return self.lock_last(at, seat, probe);
             }
             if now - began < STARVING_AFTER {
-                std::thread::sleep(deadline.map_or(NAP, |deadline| NAP.min(deadline - now)));
+                sync::sleep(deadline.map_or(NAP, |deadline| NAP.min(deadline - now)));
                 match self.lock_spin(at, seat) {
                     Some(done) => return done,
                     None => continue,
@@ -136,7 +137,7 @@ impl Segment {
             if wanted != word && self.exchange(at, word, wanted).is_err() {
                 continue;
             }
-            let sleep = deadline.map_or(PROBE, |deadline| PROBE.min(deadline.saturating_duration_since(Instant::now())));
+            let sleep = deadline.map_or(PROBE, |deadline| PROBE.min(deadline.saturating_duration_since(sync::now())));
             futex::wait(self.low_half(at), wanted as u32, Some(sleep));
             slept = true;
             if owner(self.load(at)).is_some() {
@@ -161,7 +162,7 @@ impl Segment {
     fn lock_spin(&self, at: u64, seat: u64) -> Option<Locked> {
         for pauses in PAUSES {
             match self.lock_try(at, seat) {
-                Locked::Busy => (0..pauses).for_each(|_| std::hint::spin_loop()),
+                Locked::Busy => sync::pause(pauses),
                 done => return Some(done),
             }
         }
@@ -191,12 +192,5 @@ impl Segment {
         if seen & WAITERS != 0 {
             futex::wake(self.low_half(at), if dead { u32::MAX } else { 1 });
         }
-    }
-
-    fn low_half(&self, at: u64) -> &AtomicU32 {
-        const { assert!(cfg!(target_endian = "little"), "the lock is the low half of the word") };
-        let word = self.word(at);
-        // SAFETY: an AtomicU64 is two aligned AtomicU32; this half is used by futex calls alone, which read it atomically.
-        unsafe { &*(std::ptr::from_ref(word) as *const AtomicU32) }
     }
 }

@@ -26,6 +26,7 @@ use crate::pages::LARGE;
 use crate::seat::{Seat, cache_count, cache_slot};
 use crate::segment::{Segment, class_bytes, ref_to};
 use crate::slab::{is_marked, mark_of, slab_class, slab_free, slab_state};
+use crate::sync;
 
 /// The least number of slabs that one growth of the segment adds; a growth ends at the end of a large page.
 const GROWTH_SLABS: u64 = 8;
@@ -236,7 +237,7 @@ impl Seat {
     /// Waits until a slab is unlocked, and returns whether it was. The wait ends at `end`, which the first call of a series sets:
     /// [`SLAB_PATIENCE`] from now on, or at once shortly after a wait that has failed.
     pub(crate) fn await_slab(&self, slab: u64, end: &mut Option<Instant>) -> bool {
-        let now = Instant::now();
+        let now = sync::now();
         let rests = self.last_failed_wait.get().is_some_and(|vain| now < vain + FAILED_WAIT_REST);
         let end = *end.get_or_insert(if rests { now } else { now + SLAB_PATIENCE });
         if now < end && self.wait_memory(slab, Some(end)) {

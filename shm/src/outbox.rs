@@ -31,7 +31,7 @@
 //! - **L5** (era) A record's era comes from the read of RECORDING that decides whether the commit saves what it replaces for a snapshot (K1 of
 //!   `table/src/recording.rs`). So a record of an era before snapshot n is in that snapshot, and one of era n or later is not.
 //!
-//! Restated in tests/outbox.rs, where a checker chooses the schedule: change both.
+//! tests/schedules/outboxes.rs runs this code and the merger, with deaths, in schedules that a checker chooses.
 
 use polder_base::Fault;
 use smallvec::SmallVec;

@@ -184,7 +184,7 @@ impl Recovery {
 
 impl Drop for Recovery {
     fn drop(&mut self) {
-        if self.kept {
+        if self.kept || crate::sync::is_dead() {
             return;
         }
         if self.begun.get() && std::thread::panicking() && !(DEPTH.get() > 0 && BLAMED.replace(true)) {
@@ -285,11 +285,11 @@ impl Segment {
         let more = Cell::new(false);
         for index in (0..high).map(|past| (first + past) % high).filter(|index| self.is_left_over(*index)) {
             self.attend(index, &|seat| {
-                let more_here = seat.reclaim_until(end.min(Instant::now() + GONE_PATIENCE));
+                let more_here = seat.reclaim_until(end.min(crate::sync::now() + GONE_PATIENCE));
                 more.set(more.get() || more_here);
             });
             self.gone_next.store(index + 1, Ordering::Relaxed);
-            if Instant::now() >= end {
+            if crate::sync::now() >= end {
                 break;
             }
         }

@@ -16,7 +16,7 @@
 //! what the node names, so a huge value is freed step by step. The header of an expanded node is wiped. So in a damaged
 //! tree, in which a node is named twice, the second visit finds no node, and the expansion ends (S5).
 //!
-//! Pins and reclamation are restated in tests/models.rs (`pins`): change both.
+//! tests/schedules/pins.rs runs this code and that of the pins in schedules that a checker chooses.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -32,6 +32,7 @@ use crate::node::{HEADER_BYTES, NodeHeader, NodeKind};
 use crate::seat::{Entries, INDEX_MAX, Pass, Seat};
 use crate::segment::{class_bytes, offset_of};
 use crate::snapshot_log::DROPPED_MAX;
+use crate::sync;
 use polder_base::Ref;
 
 const WHOLE: u64 = 1 << 63;
@@ -274,7 +275,7 @@ impl Seat {
             expanded_max -= expanded;
             left = (left - look.seen).saturating_add(expanded);
             (seen, freed, trees) = (seen + look.seen, freed + look.freed, trees | look.trees);
-            if look.ended || left == 0 || end.is_some_and(|end| Instant::now() > end) {
+            if look.ended || left == 0 || end.is_some_and(|end| sync::now() > end) {
                 break look.ended;
             }
         };

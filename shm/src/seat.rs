@@ -16,12 +16,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 use std::time::Instant;
 
 use crate::class::{CACHE_STARTS, CLASSES};
 use crate::layout::{SEATS_AT, SEATS_MAX, header, seat as at};
 use crate::segment::Segment;
+use crate::sync::{self, Flaw, Word};
 use crate::{crash, fork};
 
 /// The cache of a seat keeps at most the number of slabs divided by this, for each class; and at least [`CACHE_SHARE_MIN`].
@@ -34,7 +35,7 @@ pub struct Seat {
     pub(crate) index: u64,
     pub(crate) base: u64,
     /// Where it begins in this process.
-    words: *const AtomicU64,
+    words: *const Word,
     /// Journal blocks past the inline one, in order.
     pub(crate) journal_blocks: RefCell<Vec<u64>>,
     /// Blocks of the retired list, in order.
@@ -79,7 +80,7 @@ impl Seat {
     pub(crate) fn adopt(segment: &Arc<Segment>, index: u64, owned: bool) -> Seat {
         let seat = Seat {
             base: segment.seat_at(index),
-            words: segment.address(segment.seat_at(index)).cast::<AtomicU64>().cast_const(),
+            words: segment.address(segment.seat_at(index)).cast::<Word>().cast_const(),
             segment: segment.clone(),
             index,
             journal_blocks: RefCell::default(),
@@ -121,12 +122,17 @@ impl Seat {
     /// Reads one of the seat's own words.
     #[inline(always)]
     pub fn get(&self, word: u64) -> u64 {
+        // Its owner alone writes it: a look at it is no step.
+        #[cfg(feature = "schedules")]
+        if word < at::INBOX_LOCK {
+            return self.own(word).look();
+        }
         self.own(word).load(Ordering::Relaxed)
     }
 
     /// One of the seat's own words.
     #[inline(always)]
-    pub(crate) fn own(&self, word: u64) -> &AtomicU64 {
+    pub(crate) fn own(&self, word: u64) -> &Word {
         debug_assert!(word.is_multiple_of(8) && word < at::BYTES);
         // SAFETY: the seat lies in the mapping, which lives as long as the segment that this holds; words are inside of it.
         unsafe { &*self.words.byte_add(word as usize) }
@@ -200,7 +206,7 @@ impl Seat {
     #[inline]
     pub fn covers_now(&self) -> bool {
         let epoch = self.segment.observe(header::EPOCH);
-        if epoch == self.get(at::PIN_UPPER) {
+        if epoch == self.get(at::PIN_UPPER) || sync::has(Flaw::WidensNoPin) {
             return true;
         }
         self.publish_pin(at::PIN_UPPER, epoch);

@@ -14,6 +14,7 @@ use crate::liveness::Taken;
 use crate::recover::{self, Recovery};
 use crate::seat::Seat;
 use crate::segment::Segment;
+use crate::sync;
 
 /// How long a thread that has found no free seat does not look again, since a search tries the liveness locks of all seats.
 const TAKEN_REST: Duration = Duration::from_millis(100);
@@ -85,7 +86,10 @@ impl Segment {
     /// Ends the calling thread's seat in this segment, if it has one: what holds the segment must go.
     pub(crate) fn leave_seat(&self) {
         SEATS.with(|seats| {
-            let left: Vec<Rc<Seat>> = seats.borrow_mut().extract_if(.., |seat| seat.segment.id() == self.id()).collect();
+            let left: Vec<Rc<Seat>> = seats
+                .borrow_mut()
+                .extract_if(.., |seat| seat.segment.id() == self.id() && (seat.is_own() || !sync::is_scheduled()))
+                .collect();
             // Outside of the borrow, since dropping a seat may look at SEATS again.
             drop(left);
         });
@@ -97,7 +101,7 @@ impl Segment {
             return Err(all_taken());
         }
         // A child of fork finds its parent's seats here: they are not its own, and dropping them must not release them.
-        seats.borrow_mut().retain(|seat| seat.generation == fork::generation() && Arc::strong_count(&seat.segment) > 1);
+        seats.borrow_mut().retain(|seat| (seat.is_own() || sync::is_scheduled()) && Arc::strong_count(&seat.segment) > 1);
         let seat = Rc::new(Seat::take(self)?);
         seats.borrow_mut().push(seat.clone());
         Ok(seat)
@@ -135,7 +139,7 @@ impl Seat {
                 }
             }
         }
-        TAKEN.set(Some((segment.id(), Instant::now())));
+        TAKEN.set(Some((segment.id(), sync::now())));
         Err(all_taken())
     }
 
@@ -156,7 +160,7 @@ impl Drop for Seat {
         if std::ptr::eq(LAST.get().1, self) {
             LAST.set((0, std::ptr::null()));
         }
-        if self.owned && self.generation == fork::generation() {
+        if !sync::is_dead() && self.owned && self.is_own() {
             // A panic may have interrupted a transaction.
             recover::settle(self, true);
             self.set(at::PIN_LOWER, at::NO_PIN);
@@ -166,4 +170,29 @@ impl Drop for Seat {
             self.segment.liveness_release(self.index);
         }
     }
+}
+
+#[cfg(feature = "schedules")]
+impl Segment {
+    /// Runs the life of a thread of a schedule, from its seat on until it has left the seat. It dies before its store number `stores`, if
+    /// that is said. `None`: it died.
+    pub fn live<R>(self: &Arc<Segment>, stores: Option<u32>, life: impl FnOnce(&Seat) -> R) -> Option<R> {
+        let lived = crate::schedules::live(stores, || {
+            let seat = crate::schedules::quietly(|| self.seat().expect("a seat"));
+            let result = life(&seat);
+            drop(seat);
+            self.leave_seat();
+            result
+        });
+        // If it died: without a trace.
+        self.leave_seat();
+        lived
+    }
+}
+
+/// Forgets what the threads of schedules have left, which may have failed in the middle.
+#[cfg(feature = "schedules")]
+pub fn end_schedules() {
+    crate::schedules::end(|| drop(SEATS.take()));
+    LAST.set((0, std::ptr::null()));
 }

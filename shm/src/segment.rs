@@ -18,6 +18,7 @@ use crate::fork::Shelter;
 use crate::layout::{self, Geometry, header, seat};
 use crate::mapping::Mapping;
 use crate::slab::slab_class;
+use crate::sync::{Half, Word};
 
 /// The bytes of a node for which [`Lens::node`] checks that they lie in backed memory. A slab is larger, and there are several.
 pub const ANY_NODE: u64 = 8 << 10;
@@ -89,11 +90,18 @@ impl Segment {
 
     /// The word at `offset`.
     #[inline(always)]
-    pub fn word(&self, offset: u64) -> &AtomicU64 {
+    pub fn word(&self, offset: u64) -> &Word {
         debug_assert!(offset.is_multiple_of(8) && offset + 8 <= self.geometry.ceiling, "word at {offset:#x}");
         // SAFETY: S5, the offset is computed from the geometry or has been checked; it is aligned and inside the mapping,
         // which lives as long as the segment.
-        unsafe { &*(self.base.add(offset as usize) as *const AtomicU64) }
+        unsafe { &*(self.base.add(offset as usize) as *const Word) }
+    }
+
+    /// The low half of a word, on which threads sleep: the futex calls alone read it as a half.
+    pub(crate) fn low_half(&self, offset: u64) -> &Half {
+        const { assert!(cfg!(target_endian = "little"), "the low half comes first") };
+        // SAFETY: a word is two aligned halves, and the calls read this one atomically.
+        unsafe { &*std::ptr::from_ref(self.word(offset)).cast() }
     }
 
     /// Reads a word without ordering.
@@ -387,10 +395,10 @@ impl Lens<'_> {
     }
 
     #[inline(always)]
-    fn word(&self, offset: u64) -> &AtomicU64 {
+    fn word(&self, offset: u64) -> &Word {
         debug_assert!(offset.is_multiple_of(8));
         // SAFETY: S5, as in `Segment::word`; a lens does not outlive its segment.
-        unsafe { &*(self.address(offset) as *const AtomicU64) }
+        unsafe { &*(self.address(offset) as *const Word) }
     }
 
     /// As [`Segment::load`].

@@ -16,6 +16,7 @@ use crate::crash;
 use crate::item::{CHANGED, Tag, WHOLE, item_of};
 use crate::layout::seat as at;
 use crate::seat::Seat;
+use crate::sync::{self, Flaw};
 use polder_base::Fault;
 
 /// The most items that are noted here: one for each word of a bucket, and their COVER items.
@@ -214,12 +215,18 @@ impl StagedJournal<'_> {
     fn publish(self, olds: u64) {
         let StagedJournal { seat, first, next } = self;
         let segment = &*seat.segment;
-        seat.set(at::JOURNAL_LEN, (next - at::JOURNAL) / 16);
+        let length = (next - at::JOURNAL) / 16;
+        if !sync::has(Flaw::LengthAfterCommit) {
+            seat.set(at::JOURNAL_LEN, length);
+        }
         crash::point();
         seat.own(at::RETIRE_BASE).store(seat.get(at::RETIRED_TAIL), Ordering::Relaxed);
         // SYNC: seat-commit. A thread that sees COMMITTED sees the whole journal.
         let status = seat.get(at::STATUS);
         seat.set(at::STATUS, status | at::COMMITTED);
+        if sync::has(Flaw::LengthAfterCommit) {
+            seat.set(at::JOURNAL_LEN, length);
+        }
         // SYNC: seat-commit. A thread that sees a word that is written here sees COMMITTED, too.
         segment.release_fence();
         let mut item = first;

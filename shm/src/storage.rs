@@ -18,7 +18,7 @@
 //!   had ended by then. So threads that only read need not wait for another sync.
 //! - **W5** Wake-ups are not lost. The waiting thread sets its bit, then looks at DURABLE; the storage thread stores DURABLE, then takes the
 //!   bits; full barriers stand between. Every sleep has a time limit, so the death of either side costs no more than that.
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use crate::layout::{SEATS_MAX, header, seat, storage as at};
@@ -189,7 +189,7 @@ impl StorageWords<'_> {
 
     fn wake_owner(&self) {
         if self.segment.load(at::SLEEPING) != 0 && self.segment.exchange(at::SLEEPING, 1, 0).is_ok() {
-            futex::wake(self.sleeping_half(), u32::MAX);
+            futex::wake(self.segment.low_half(at::SLEEPING), u32::MAX);
         }
     }
 
@@ -199,14 +199,8 @@ impl StorageWords<'_> {
         // SYNC: storage-wanted.
         fence(Ordering::SeqCst);
         if !self.is_wanted() {
-            futex::wait(self.sleeping_half(), 1, Some(timeout));
+            futex::wait(self.segment.low_half(at::SLEEPING), 1, Some(timeout));
         }
         self.segment.word(at::SLEEPING).swap(0, Ordering::AcqRel);
-    }
-
-    fn sleeping_half(&self) -> &AtomicU32 {
-        let word = self.segment.word(at::SLEEPING);
-        // SAFETY: an AtomicU64 is two aligned AtomicU32; this half is read by futex calls alone, atomically. Little-endian (lock.rs).
-        unsafe { &*(std::ptr::from_ref(word) as *const AtomicU32) }
     }
 }

@@ -16,7 +16,9 @@
 //! The sender wakes first and clears the word second. If it stops or dies between the two, the
 //! word stays set, and the next sender wakes again; for a dead sender that is the thread that
 //! recovers its seat. No two sleeps have the same word, so a late sender cannot clear the word of a
-//! sleep that it has not ended. Restated in tests/models.rs (`wakeup`): change both.
+//! sleep that it has not ended. A byte stays in its FIFO, but a futex wakes those only that sleep
+//! already. So a sender first marks the word as woken: a thread that is about to sleep on it finds
+//! another word than its own, and does not. (tests/schedules/inboxes.rs runs all this with deaths.)
 //!
 //! In /dev/shm every user may make a file with any free name. So a process uses what it finds at a
 //! FIFO's name only if it is a FIFO of a user that may write to the segment anyway (B1). Another
@@ -26,7 +28,7 @@
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use polder_base::Fault;
@@ -38,12 +40,14 @@ use crate::mapping::Mapping;
 use crate::name::SegmentName;
 use crate::seat::Seat;
 use crate::segment::Segment;
+use crate::sync::{self, Flaw};
 use crate::{futex, owner, place};
 
 /// Where a sleeper sleeps: the low bits of SLEEPING; above them, which sleep it is.
 const AWAKE: u64 = 0;
 const ON_FUTEX: u64 = 1;
 const ON_FIFO: u64 = 2;
+const WOKEN_ON_FUTEX: u64 = 3;
 const WHERE: u64 = 3;
 
 impl Segment {
@@ -60,14 +64,26 @@ impl Segment {
 
     #[cold]
     fn wake_sleeper(&self, index: u64, sleep: u64) {
-        match sleep & WHERE {
-            ON_FUTEX => drop(futex::wake(self.sleeping_half(index), u32::MAX)),
-            ON_FIFO => self.write_fifo(index),
-            _ => {}
+        let word = self.seat_at(index) + at::SLEEPING;
+        if sync::has(Flaw::ClearsBeforeWake) {
+            let _ = self.exchange(word, sleep, AWAKE);
         }
-        // S2: a designated word. Others need not wake it from this sleep. An owner that has not quite
-        // begun it on the futex does not sleep then.
-        let _ = self.exchange(self.seat_at(index) + at::SLEEPING, sleep, AWAKE);
+        let mut woken = sleep;
+        match sleep & WHERE {
+            ON_FIFO => self.write_fifo(index),
+            _ => {
+                if !sync::has(Flaw::WakesUnmarked) {
+                    woken = sleep | WOKEN_ON_FUTEX;
+                    // If another sender was first, it may have stopped since.
+                    if self.exchange(word, sleep, woken).is_err_and(|now| now != woken) {
+                        return;
+                    }
+                }
+                futex::wake(self.low_half(word), u32::MAX);
+            }
+        }
+        // S2: a designated word. Others need not wake it from this sleep.
+        let _ = self.exchange(word, woken, AWAKE);
     }
 
     /// Whether the thread of seat `index` sleeps in a poll of its FIFO, or is about to. For measurements: it may have been woken since.
@@ -76,6 +92,10 @@ impl Segment {
     }
 
     fn write_fifo(&self, index: u64) {
+        #[cfg(feature = "schedules")]
+        if sync::is_scheduled() {
+            return crate::schedules::write_fifo(index);
+        }
         let mut fifos = self.fifos.lock();
         let fifo = match fifos.entry(index) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
@@ -97,12 +117,6 @@ impl Segment {
         let mut file = prefix(name, self.load(header::WAKEUPS));
         file.push(index.to_string());
         place::directory_of(&place::door(name)).join(file)
-    }
-
-    fn sleeping_half(&self, index: u64) -> &AtomicU32 {
-        let word = self.word(self.seat_at(index) + at::SLEEPING);
-        // SAFETY: an AtomicU64 is two aligned AtomicU32; this half is read by futex calls alone, atomically. Little-endian (lock.rs).
-        unsafe { &*(std::ptr::from_ref(word) as *const AtomicU32) }
     }
 }
 
@@ -200,7 +214,7 @@ impl Seat {
     /// Notes that the thread is about to sleep in a poll of its FIFO. Returns false if it must not,
     /// since its inbox has messages.
     pub fn prepare_sleep(&self) -> bool {
-        self.begin_sleep(ON_FIFO)
+        self.begin_sleep(ON_FIFO).is_some()
     }
 
     /// Says that the thread is awake.
@@ -213,19 +227,18 @@ impl Seat {
 
     /// Sleeps until a message comes, at most `timeout` (none: for ever). It may wake without one.
     pub fn sleep(&self, timeout: Option<Duration>) {
-        if self.begin_sleep(ON_FUTEX) {
-            let sleep = self.get(at::SLEEPING);
-            if sleep != AWAKE {
-                futex::wait(self.segment.sleeping_half(self.index), sleep as u32, timeout);
-                self.after_sleep();
-            }
+        if let Some(sleep) = self.begin_sleep(ON_FUTEX) {
+            futex::wait(self.segment.low_half(self.base + at::SLEEPING), sleep as u32, timeout);
+            self.after_sleep();
         }
     }
 
-    fn begin_sleep(&self, place: u64) -> bool {
+    /// Says that the thread is about to sleep. Returns the word that says so, unless the inbox has something.
+    fn begin_sleep(&self, place: u64) -> Option<u64> {
         self.sleeps.set(self.sleeps.get() + 1);
         // Another life's sleeps have other numbers.
-        let sleep = (self.life() << 32 | self.sleeps.get() & 0xffff_ffff) << 2 | place;
+        let number = if sync::has(Flaw::SleepsAlike) { 0 } else { self.sleeps.get() & 0xffff_ffff };
+        let sleep = (self.life() << 32 | number) << 2 | place;
         self.segment.word(self.base + at::SLEEPING).swap(sleep, Ordering::SeqCst);
         // SYNC: wakeup. Either the sender sees that this thread sleeps, or this thread sees the
         // message.
@@ -233,9 +246,9 @@ impl Seat {
         let lost = self.segment.load(self.base + at::INBOX_LOST);
         if self.has_messages() || lost != self.lost_seen.get() {
             self.after_sleep();
-            return false;
+            return None;
         }
-        true
+        Some(sleep)
     }
 
     /// Notes that the owner knows of the lost messages. Returns whether there were new ones.

@@ -132,6 +132,9 @@ fn test(tally: &mut Tally, length: &Length) {
     // Instructions do not depend on what else runs, so these layers share the cores.
     let clock = Clock::start();
     let counts = std::thread::spawn(|| counts::check(&root(), false));
+    // The real code of the shared memory, whose schedule shuttle chooses: a build of two crates.
+    let scheduled = ["test", "--quiet", "--package", "polder-shm", "--features", "schedules", "--test", "schedules"];
+    tally.tests("schedules of the shared memory", &scheduled);
     tally.run("fuzz", program("fuzz", &[&["smoke", "--seed", SEED], &length.fuzz[..]].concat()));
     tally.run("peers", program("peers", &[&["--seed", SEED], &length.peers[..]].concat()));
     tally.cargo("transcripts over a socket", &["test", "--quiet", "--workspace", "--test", "transcripts", "--", "--serve"]);
