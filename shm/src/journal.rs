@@ -247,11 +247,27 @@ impl Seat {
         if olds > 0 {
             self.reserve_retired(olds)?;
         }
+        #[cfg(debug_assertions)]
+        self.assert_marks();
         self.segment.store(self.base + at::RETIRE_BASE, self.get(at::RETIRED_TAIL));
         // SYNC: seat-commit. A thread that sees COMMITTED sees the whole journal.
         self.set(at::STATUS, self.get(at::STATUS) | at::COMMITTED);
         self.redo_with(olds > 0);
         Ok(())
+    }
+
+    /// Checks a rule on which all readers rely that take no lock: the release of each lock whose words the transaction changes adds a version
+    /// or marks the lock dead. A lock that is not marked would look to them as if nothing had happened.
+    #[cfg(debug_assertions)]
+    pub(crate) fn assert_marks(&self) {
+        let (mut cover, mut marked, mut changed) = (0, HashSet::new(), HashSet::new());
+        self.each_item(self.journal_len(), |tag, offset, value| match tag {
+            Tag::Lock if value & (CHANGED | DEATH) != 0 => _ = marked.insert(offset),
+            Tag::Cover => cover = offset,
+            Tag::Word if cover != 0 && self.segment.load(offset) != value => _ = changed.insert(cover),
+            _ => {}
+        });
+        assert!(changed.is_subset(&marked), "words change under locks that are not marked: {changed:x?}, marked are {marked:x?}");
     }
 
     /// Writes a committed journal out: words, locks, retired nodes. Run by its owner or by a recoverer, any number of times.
@@ -486,5 +502,46 @@ impl Seat {
     /// As [`Seat::note`].
     pub fn note_old(&self, node: Ref, whole: bool) -> Result<(), Fault> {
         self.note(Tag::Old, offset_of(node), if whole { WHOLE } else { 0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Segment, SegmentName, SegmentOptions};
+
+    /// Changes a word under a lock, which is marked or not.
+    fn change(name: &SegmentName, staged: bool, mark: u64) -> bool {
+        let options = SegmentOptions { ceiling: 256 << 20, ..SegmentOptions::default() };
+        let segment = Segment::create(name, &options).expect("a segment");
+        let commit = || {
+            let seat = segment.seat().expect("a seat");
+            let lock = ROOTS_AT;
+            assert!(matches!(seat.lock(lock, None), Ok(Locked::Ours(_))));
+            if staged {
+                let mut notes = seat.stage();
+                notes.cover(0, lock);
+                notes.word(lock + 8, 1);
+                seat.amend(0, mark);
+                notes.commit();
+            } else {
+                seat.amend(0, mark);
+                seat.note(Tag::Cover, lock, 0).expect("room");
+                seat.note(Tag::Word, lock + 8, 1).expect("room");
+                seat.commit(0).expect("room");
+            }
+        };
+        let is_committed = std::thread::scope(|scope| scope.spawn(commit).join().is_ok());
+        Segment::remove(name).expect("it is there");
+        is_committed && segment.load(ROOTS_AT + 8) == 1
+    }
+
+    #[test]
+    fn a_commit_that_changes_words_under_a_lock_that_it_does_not_mark_is_refused() {
+        let name: SegmentName = format!("shm:polder-test-marks-{}", std::process::id()).parse().expect("a name");
+        for staged in [false, true] {
+            assert!(change(&name, staged, CHANGED), "marked, staged: {staged}");
+            assert!(!cfg!(debug_assertions) || !change(&name, staged, 0), "not marked, staged: {staged}");
+        }
     }
 }

@@ -100,6 +100,8 @@ impl Seat {
             }
         }
         self.set(at::JOURNAL_LEN, (next + 16 - at::JOURNAL) / 16);
+        #[cfg(debug_assertions)]
+        self.assert_marks();
         let (tail, status) = (self.get(at::RETIRED_TAIL), self.get(at::STATUS));
         crash::point();
         self.own(at::RETIRE_BASE).store(tail, Ordering::Relaxed);
@@ -219,6 +221,8 @@ impl StagedJournal<'_> {
         if !sync::has(Flaw::LengthAfterCommit) {
             seat.set(at::JOURNAL_LEN, length);
         }
+        #[cfg(debug_assertions)]
+        seat.assert_marks();
         crash::point();
         seat.own(at::RETIRE_BASE).store(seat.get(at::RETIRED_TAIL), Ordering::Relaxed);
         // SYNC: seat-commit. A thread that sees COMMITTED sees the whole journal.

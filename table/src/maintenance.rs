@@ -627,6 +627,7 @@ impl Txn<'_> {
         if !segment.check(node, 64) {
             return Err(Fault::Damaged { what: "a flushed database" }.into());
         }
+        self.seat.amend(self.seat.journal_len() - 1, CHANGED);
         let directory = segment.load(node + database::DIRECTORY);
         match self.first_extent(directory, 0)? {
             Some((found, _)) => self.sweep_extent(&found).map(|()| Swept::Some),
@@ -704,6 +705,7 @@ impl Txn<'_> {
             Locked::Busy => return Err(Stop::Retry),
             Locked::Dead => return Err(Fault::Damaged { what: "the map's lock" }.into()),
         }
+        self.seat.amend(self.seat.journal_len() - 1, CHANGED);
         let olds = 1 + self.retire_directory(directory, 0)?;
         self.seat.note_old(ref_to(node), false)?;
         self.seat.note(Tag::Cover, MAP_LOCK, 0)?;
