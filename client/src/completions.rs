@@ -10,16 +10,23 @@
 //! 1. **E1** Each call that was added comes out of `add` or of one `take`, once, unless it is taken back.
 //! 2. **E2** The signal is readable while a number waits to be taken.
 //! 3. **E3** No lock is held while the program's own code runs.
+//!
+//! [`Completions::connect_to_loop`] lends the connection to the event loop: its thread writes what it has released and reads the replies when
+//! it takes, so that a call changes no thread. The descriptor is then an epoll of the signal and the socket.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+
 use crate::client::{Call, Client};
+use crate::driver::thread::Driver;
 use crate::error::Error;
 use crate::held::Held;
 use crate::options::Options;
@@ -70,9 +77,30 @@ impl Wake for Arrival {
         let is_first = numbers.is_empty();
         numbers.push(self.number);
         drop(numbers);
-        if is_first {
+        if is_first && !TAKES.get() {
             self.arrivals.signal.raise();
         }
+    }
+}
+
+thread_local! {
+    /// Whether this thread reads replies whose numbers it takes at once.
+    static TAKES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// While it lives, numbers that this thread adds are about to be taken.
+struct Taking;
+
+impl Taking {
+    fn begin() -> Taking {
+        TAKES.set(true);
+        Taking
+    }
+}
+
+impl Drop for Taking {
+    fn drop(&mut self) {
+        TAKES.set(false);
     }
 }
 
@@ -102,10 +130,18 @@ struct InFlight<T> {
     tag: T,
 }
 
+/// An event loop that the connection is lent to.
+struct EventLoop {
+    /// Readable when the signal or the socket is.
+    epoll: Arc<OwnedFd>,
+    lender: Arc<Driver>,
+}
+
 /// Calls in flight, each with a tag of the program's: a future of its event loop, a callback, a row of a table.
 pub struct Completions<T> {
     arrivals: Arc<Arrivals>,
     held: Arc<Held>,
+    event_loop: Option<EventLoop>,
     /// By number, and the number that comes next.
     calls: Mutex<(HashMap<u64, InFlight<T>>, u64)>,
 }
@@ -121,7 +157,35 @@ impl<T> Completions<T> {
         let arrivals = Arrivals { numbers: Mutex::default(), signal: Arc::new(Signal::new().map_err(unable)?) };
         let held = Arc::new(Held::default());
         let client = Client::connect_held(options, &held)?;
-        Ok((client, Completions { arrivals: Arc::new(arrivals), held, calls: Mutex::new((HashMap::new(), 0)) }))
+        let completions = Completions { arrivals: Arc::new(arrivals), held, event_loop: None, calls: Mutex::new((HashMap::new(), 0)) };
+        Ok((client, completions))
+    }
+
+    /// As [`Completions::connect`], for one event loop alone, which serves the connection itself between [`Completions::lend`] and
+    /// [`Completions::recall`]: meanwhile replies are read only when it takes, or when a deadline passes.
+    ///
+    /// # Errors
+    /// As [`Completions::connect`].
+    pub fn connect_to_loop(options: Options) -> Result<(Client, Completions<T>), Error> {
+        let unable = |error: rustix::io::Errno| Error::usage(format!("the client cannot make the descriptor for an event loop: {error}"));
+        let (client, mut completions) = Completions::connect(options)?;
+        if let Some(lender) = client.connection.shared.lender() {
+            let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(unable)?;
+            let signal = completions.arrivals.signal.as_fd();
+            epoll::add(&epoll, signal, EventData::new_u64(0), EventFlags::IN).map_err(unable)?;
+            completions.event_loop = Some(EventLoop { epoll: Arc::new(epoll), lender });
+        }
+        Ok((client, completions))
+    }
+
+    /// The event loop that polls the descriptor runs.
+    pub fn lend(&self) {
+        self.event_loop.iter().for_each(|event_loop| event_loop.lender.lend(&event_loop.epoll));
+    }
+
+    /// The event loop does not poll any more, or its thread waits for a call: the connection's own thread reads the replies.
+    pub fn recall(&self) {
+        self.event_loop.iter().for_each(|event_loop| event_loop.lender.recall());
     }
 
     /// Wakes the connections that calls were made for since the last time.
@@ -191,6 +255,10 @@ impl<T> Completions<T> {
     /// comes out of the next one.
     pub fn take(&self) -> Taken<'_, T> {
         self.arrivals.signal.clear();
+        if let Some(event_loop) = &self.event_loop {
+            let _taking = Taking::begin();
+            event_loop.lender.serve_here(true);
+        }
         Taken { completions: self, numbers: std::mem::take(&mut *lock(&self.arrivals.numbers)).into_iter() }
     }
 
@@ -248,6 +316,6 @@ impl<T> Drop for Taken<'_, T> {
 /// The descriptor that is readable when [`Completions::take`] has something to give.
 impl<T> AsFd for Completions<T> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.arrivals.signal.as_fd()
+        self.event_loop.as_ref().map_or(self.arrivals.signal.as_fd(), |event_loop| event_loop.epoll.as_fd())
     }
 }

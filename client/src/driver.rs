@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
-use crate::held::{self, Held};
+use crate::held::Held;
 use crate::link::{Link, Listeners};
 use crate::options::{Endpoint, Options};
 use crate::queue::{Drained, Guide, Queue};
@@ -115,7 +115,7 @@ impl Secrets {
 pub(crate) enum Wakeup {
     #[cfg(feature = "tokio")]
     Task(task::Wakeup, tokio::runtime::Handle),
-    Thread(Arc<mio::Waker>),
+    Thread(Arc<thread::Driver>),
     /// There is no driver: calls run in the caller's thread.
     #[cfg(feature = "shm")]
     None,
@@ -172,7 +172,7 @@ impl Shared {
         if !std::mem::replace(&mut queue.told, true) {
             drop(queue);
             match (&self.secrets.held, &self.wakeup) {
-                (Some(held), Wakeup::Thread(driver)) if held.holds(driver) => {}
+                (Some(held), Wakeup::Thread(driver)) if held.holds(|| Arc::clone(driver) as _) => {}
                 _ => self.wake(),
             }
         }
@@ -184,7 +184,16 @@ impl Shared {
             Wakeup::Task(task, _) => task.wake(),
             #[cfg(feature = "shm")]
             Wakeup::None => {}
-            Wakeup::Thread(driver) => held::wake(driver),
+            Wakeup::Thread(driver) => driver.wake(),
+        }
+    }
+
+    /// The driver that may lend its connection to an event loop.
+    pub(crate) fn lender(&self) -> Option<Arc<thread::Driver>> {
+        match &self.wakeup {
+            Wakeup::Thread(driver) => Some(Arc::clone(driver)),
+            #[cfg(any(feature = "tokio", feature = "shm"))]
+            _ => None,
         }
     }
 

@@ -12,10 +12,16 @@ thread_local! {
     static HOLDS: Cell<bool> = const { Cell::new(false) };
 }
 
+/// A driver that has something to do.
+pub(crate) trait Driver: Send + Sync {
+    /// Does it here, or tells the driver's thread.
+    fn go_on(&self);
+}
+
 /// The drivers of one client that have something to do and have not been told.
 #[derive(Default)]
 pub(crate) struct Held {
-    drivers: Mutex<Vec<Arc<mio::Waker>>>,
+    drivers: Mutex<Vec<Arc<dyn Driver>>>,
 }
 
 impl Held {
@@ -33,27 +39,16 @@ impl Held {
     }
 
     /// Keeps a driver's wake-up, if this thread holds them; returns whether it does.
-    pub(crate) fn holds(&self, driver: &Arc<mio::Waker>) -> bool {
+    pub(crate) fn holds(&self, driver: impl FnOnce() -> Arc<dyn Driver>) -> bool {
         if HOLDS.get() {
-            self.keep(driver);
+            self.drivers.lock().unwrap_or_else(PoisonError::into_inner).push(driver());
         }
         HOLDS.get()
     }
 
-    fn keep(&self, driver: &Arc<mio::Waker>) {
-        self.drivers.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(driver));
-    }
-
-    /// Wakes all drivers that have something to do.
+    /// Lets all drivers go on that have something to do.
     pub(crate) fn release(&self) {
         let drivers = std::mem::take(&mut *self.drivers.lock().unwrap_or_else(PoisonError::into_inner));
-        drivers.iter().for_each(|driver| wake(driver));
-    }
-}
-
-/// Wakes a driver's thread.
-pub(crate) fn wake(driver: &mio::Waker) {
-    if let Err(error) = driver.wake() {
-        tracing::error!("the client's thread cannot be woken: {error}");
+        drivers.iter().for_each(|driver| driver.go_on());
     }
 }

@@ -1,9 +1,11 @@
 //! Calls of a program with an event loop of its own, against a server that the test itself is.
 
+use std::cell::Cell;
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use polder_client::{Added, Client, Completions, Error, Value};
@@ -118,13 +120,25 @@ fn what_is_not_taken_comes_out_of_the_next_take() {
     server.join().expect("the server ends");
 }
 
-/// Serves each connection in a thread: PING at once, anything else by half of a large reply, whose rest comes when `go_on` says so.
-fn server_of_large_replies(go_on: mpsc::Receiver<()>) -> String {
-    const HALF: usize = 2 << 20;
+/// Serves each connection in a thread of its own; returns the URL.
+fn listen(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port of loopback");
     let url = format!("redis://{}", listener.local_addr().expect("an address"));
-    let go_on = std::sync::Arc::new(std::sync::Mutex::new(go_on));
-    let serve = move |mut socket: std::net::TcpStream| {
+    let accept = move || {
+        for socket in listener.incoming().flatten() {
+            let serve = serve.clone();
+            std::thread::spawn(move || serve(socket));
+        }
+    };
+    std::thread::spawn(accept);
+    url
+}
+
+/// A server that replies to PING at once, and to GET by half of a large reply, whose rest comes when `go_on` says so.
+fn server_of_large_replies(go_on: mpsc::Receiver<()>) -> String {
+    const HALF: usize = 2 << 20;
+    let go_on = Arc::new(Mutex::new(go_on));
+    listen(move |mut socket| {
         let mut room = [0; 4096];
         while let Ok(count @ 1..) = socket.read(&mut room) {
             let request = String::from_utf8_lossy(&room[..count]).into_owned();
@@ -136,16 +150,95 @@ fn server_of_large_replies(go_on: mpsc::Receiver<()>) -> String {
                 socket.write_all(if request.contains("HELLO") { b"%0\r\n" } else { b"+PONG\r\n" }).expect("the client reads");
             }
         }
+    })
+}
+
+/// A server that counts: INCR gets the number of those so far over all connections, DEBUG closes the connection, EXISTS takes
+/// its time.
+fn server_that_counts() -> String {
+    let count = Arc::new(AtomicI64::new(0));
+    listen(move |mut socket| {
+        let mut room = [0; 4096];
+        while let Ok(portion @ 1..) = socket.read(&mut room) {
+            let request = String::from_utf8_lossy(&room[..portion]).into_owned();
+            let mut replies = if request.contains("HELLO") { "%0\r\n".to_owned() } else { String::new() };
+            if request.contains("EXISTS") {
+                std::thread::sleep(Duration::from_millis(300));
+                replies.push_str(":0\r\n");
+            }
+            if request.contains("SELECT") {
+                replies.push_str("+OK\r\n");
+            }
+            for _ in request.matches("INCR") {
+                replies.push_str(&format!(":{}\r\n", 1 + count.fetch_add(1, Ordering::Relaxed)));
+            }
+            if socket.write_all(replies.as_bytes()).is_err() || request.contains("DEBUG") {
+                return;
+            }
+        }
+    })
+}
+
+/// Makes a call as an event loop does: releases it, and takes its outcome when the descriptor is readable.
+fn looped(completions: &Completions<u32>, make: impl FnOnce() -> polder_client::Call<Value>) -> Result<Value, Error> {
+    if let Added::Ended(_, outcome) = completions.add(make, 0) {
+        return outcome;
+    }
+    completions.release();
+    loop {
+        if let Some((_, outcome)) = taken(completions).pop() {
+            return outcome;
+        }
+    }
+}
+
+#[test]
+fn an_event_loop_serves_the_connection_that_is_lent_to_it() {
+    let (client, completions) = Completions::connect_to_loop(server_that_counts().parse().expect("a URL")).expect("a client");
+    let count = Cell::new(0);
+    let expected = || {
+        count.set(count.get() + 1);
+        count.get()
     };
-    std::thread::spawn(move || {
-        listener.incoming().flatten().for_each(|socket| {
-            drop(std::thread::spawn({
-                let serve = serve.clone();
-                move || serve(socket)
-            }))
-        })
-    });
-    url
+    let incr = || {
+        let (expected, reply) = (expected(), looped(&completions, || client.call(("INCR", "n"))));
+        assert!(matches!(reply, Ok(Value::Integer(n)) if n == expected), "{expected}: {reply:?}");
+    };
+    for round in 1..4 {
+        completions.lend();
+        (0..100).for_each(|_| incr());
+        // The first call of a database waits until the server has accepted that.
+        let (reply, now) = (looped(&completions, || client.db(round).call(("INCR", "n"))), expected());
+        assert!(matches!(reply, Ok(Value::Integer(n)) if n == now), "{reply:?}");
+        // A call of another thread: its reply is read by the loop.
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| client.call::<i64>(("INCR", "n")).wait().expect("counts"));
+            while !other.is_finished() {
+                if is_readable(&completions, Duration::from_millis(1)) {
+                    assert_eq!(completions.take().count(), 0);
+                }
+            }
+            assert_eq!(other.join().expect("no panic"), expected());
+        });
+        // The connection breaks in the loop's hands, and is made again.
+        let closed = looped(&completions, || client.call(("DEBUG", "close")));
+        assert!(matches!(closed, Err(Error::OutcomeUnknown(_))), "{closed:?}");
+        (0..100).for_each(|_| incr());
+        assert_eq!(client.stats().connects, u64::from(round) + 1);
+        // A deadline passes although the loop does not run.
+        let late = completions.add(|| client.db(0).within(Duration::from_millis(30)).call(("EXISTS", "k")), 0);
+        assert!(matches!(late, Added::InFlight(_)));
+        completions.release();
+        let mut outcomes = Vec::new();
+        while outcomes.is_empty() {
+            outcomes = taken(&completions);
+        }
+        assert!(matches!(&outcomes[..], [(0, Err(Error::TimedOut(_)))]), "{outcomes:?}");
+        // A thread that waits for a call takes the connection back.
+        completions.recall();
+        assert_eq!(client.call::<i64>(("INCR", "n")).wait().expect("its own thread reads"), expected());
+        incr();
+    }
 }
 
 #[test]

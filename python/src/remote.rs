@@ -98,7 +98,7 @@ impl Remote {
         let opened = url.parse::<polder_client::Options>().and_then(|options| {
             let database = options.database;
             let (client, completions) = if event_loop {
-                let (client, completions) = Completions::connect(options)?;
+                let (client, completions) = Completions::connect_to_loop(options)?;
                 (client, Some(Arc::new(completions)))
             } else {
                 (Client::connect_in_thread(url)?, None)
@@ -130,7 +130,8 @@ impl Remote {
         conditions: Vec<(String, Vec<Bound<'p, PyBytes>>)>,
         calls: Vec<Bound<'p, PyTuple>>,
     ) -> PyResult<Bound<'p, PyAny>> {
-        let outcome = waited(py, Box::pin(self.conditional(&conditions, &calls)?))?;
+        let steps = Box::pin(self.conditional(&conditions, &calls)?);
+        let outcome = waited(py, self.read_by_thread(steps))?;
         self.looks.outcome(py, outcome, self.looks.decode)
     }
 
@@ -149,14 +150,14 @@ impl Remote {
     #[pyo3(signature = (args, decode=None))]
     fn run<'p>(&self, args: &Bound<'p, PyTuple>, decode: Option<bool>) -> PyResult<Bound<'p, PyAny>> {
         let words = self.looks.words(args)?;
-        let outcome = waited(args.py(), self.core.get()?.call(&words))?;
+        let outcome = waited(args.py(), self.read_by_thread(self.core.get()?.call(&words)))?;
         self.looks.outcome(args.py(), outcome, decode.unwrap_or(self.looks.decode))
     }
 
     /// Makes several calls that are sent together, or run as one transaction, and waits for their replies. An error of one of them stands in its
     /// place.
     fn run_group<'p>(&self, py: Python<'p>, calls: Vec<Bound<'p, PyTuple>>, atomic: bool) -> PyResult<Bound<'p, PyAny>> {
-        let outcome = waited(py, self.group(&calls, atomic)?)?;
+        let outcome = waited(py, self.read_by_thread(self.group(&calls, atomic)?))?;
         self.looks.outcome(py, outcome, self.looks.decode)
     }
 
@@ -286,6 +287,12 @@ impl Core {
 }
 
 impl Remote {
+    /// What this thread is to wait for, so that it cannot read replies as an event loop.
+    fn read_by_thread<F>(&self, waited: F) -> F {
+        self.completions().into_iter().for_each(Completions::recall);
+        waited
+    }
+
     /// Of a client for an event loop, unless the process has been forked since.
     fn completions(&self) -> Option<&Completions<Awaited>> {
         self.core.get().ok()?.completions.as_deref()
@@ -310,6 +317,7 @@ impl Remote {
 
     /// Leaves the event loop; the next call joins the one that runs then.
     fn leave(&self, py: Python<'_>) -> PyResult<()> {
+        self.completions().into_iter().for_each(Completions::recall);
         let left = self.event_loop.lock().unwrap_or_else(PoisonError::into_inner).take();
         match left {
             Some(left) if !left.itself.call_method0(py, "is_closed")?.is_truthy(py)? => {
@@ -448,6 +456,7 @@ impl Remote {
         };
         self.is_asked.store(false, Ordering::Relaxed);
         *self.event_loop.lock().unwrap_or_else(PoisonError::into_inner) = Some(joined);
+        self.completions().into_iter().for_each(Completions::lend);
         Ok(())
     }
 

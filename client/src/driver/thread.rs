@@ -1,12 +1,24 @@
 //! The driver that is a thread of its own: for programs without a runtime.
+//!
+//! An event loop may borrow the open connection: its own thread then writes and reads, without a change of threads for each call. The driver's
+//! thread still connects, sees to deadlines, and serves the connection when another thread makes a call.
+//!
+//! Invariants:
+//! 1. **B1** `place` is locked by the thread that serves the connection. The driver's thread gives it up only while it waits for an open socket;
+//!    the event loop's thread never waits for it.
+//! 2. **B2** A socket that is lent is watched by the event loop alone for what comes in, and by the driver's thread alone for room.
+//! 3. **B3** A connection that breaks in the event loop's hands is given back with the reason, and its driver's thread is woken.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use mio::net::{TcpStream, UnixStream};
 use mio::{Events, Interest, Poll, Token, Waker};
+use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::{Backoff, Broken, Channel, Secrets, Shared, Socket, Wakeup, abandon, is_over, lost, pump, tick, unreachable};
 use crate::error::Error;
@@ -25,10 +37,95 @@ pub(crate) fn start(options: Arc<Options>, secrets: Secrets, listeners: Listener
     let unable = |error: io::Error| Error::usage(format!("the client's thread cannot be started: {error}"));
     let poll = Poll::new().map_err(unable)?;
     let waker = Waker::new(poll.registry(), WAKEUP).map_err(unable)?;
-    let shared = Arc::new(Shared::new(options, secrets, Wakeup::Thread(Arc::new(waker))));
-    let mut thread = Thread { shared: Arc::clone(&shared), poll, events: Events::with_capacity(8) };
+    let driver = Arc::new(Driver { waker, place: Mutex::default(), is_lent: AtomicBool::new(false), event_loop: OnceLock::new() });
+    let shared = Arc::new(Shared::new(options, secrets, Wakeup::Thread(Arc::clone(&driver))));
+    let mut thread = Thread { shared: Arc::clone(&shared), driver, poll, events: Events::with_capacity(8) };
     std::thread::Builder::new().name("polder-client".into()).spawn(move || thread.run(listeners)).map_err(unable)?;
     Ok(shared)
+}
+
+/// A driver's thread as the others see it.
+pub(crate) struct Driver {
+    waker: Waker,
+    /// The connection, for as long as the thread runs.
+    place: Mutex<Option<Place>>,
+    is_lent: AtomicBool,
+    /// What the event loop polls: an epoll descriptor.
+    event_loop: OnceLock<Arc<OwnedFd>>,
+}
+
+/// A connection and its state.
+struct Place {
+    shared: Arc<Shared>,
+    link: Link,
+    /// While it is open.
+    channel: Option<Channel<Stream>>,
+    /// Why it is of no use any more, as the event loop's thread has found.
+    broken: Option<Broken>,
+    /// When the driver's thread looks again by itself.
+    looks_at: Option<Instant>,
+}
+
+fn lock(place: &Mutex<Option<Place>>) -> MutexGuard<'_, Option<Place>> {
+    place.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Driver {
+    pub(crate) fn wake(&self) {
+        if let Err(error) = self.waker.wake() {
+            tracing::error!("the client's thread cannot be woken: {error}");
+        }
+    }
+
+    /// Lends the connection to the event loop that polls this descriptor, whenever it is open.
+    pub(crate) fn lend(&self, event_loop: &Arc<OwnedFd>) {
+        self.event_loop.get_or_init(|| Arc::clone(event_loop));
+        if !self.is_lent.swap(true, Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
+    /// Takes the connection back: the driver's thread reads from it again.
+    pub(crate) fn recall(&self) {
+        if self.is_lent.swap(false, Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
+    /// Serves a connection that is lent, in the event loop's thread: writes what is queued, and reads what has come if `reads`. Returns whether
+    /// it did.
+    pub(crate) fn serve_here(&self, reads: bool) -> bool {
+        if !self.is_lent.load(Ordering::SeqCst) {
+            return false;
+        }
+        let Ok(mut held) = self.place.try_lock() else { return false };
+        let Some(Place { shared, link, channel: Some(channel), broken, looks_at }) = held.as_mut() else { return false };
+        if !channel.socket.is_lent || broken.is_some() {
+            return false;
+        }
+        channel.socket.is_drained = !reads;
+        // Until nothing more comes: a reply may let calls be written that waited for it.
+        *broken = loop {
+            match pump(shared, link, channel, Instant::now()) {
+                Ok(true) => {}
+                done => break done.err(),
+            }
+        };
+        let is_due = link.next_tick().is_some_and(|next| looks_at.is_none_or(|looks| next < looks));
+        if broken.is_some() || is_due {
+            drop(held);
+            self.wake();
+        }
+        true
+    }
+}
+
+impl crate::held::Driver for Driver {
+    fn go_on(&self) {
+        if !self.serve_here(false) {
+            self.wake();
+        }
+    }
 }
 
 /// Addresses to try, each with the name of its host.
@@ -46,6 +143,8 @@ struct Stream {
     is_drained: bool,
     /// Whether the peer has closed its side: no event tells of that again.
     is_closed: bool,
+    /// Whether an event loop watches it for what comes in (B2).
+    is_lent: bool,
 }
 
 impl Socket for Stream {
@@ -73,7 +172,7 @@ impl Socket for Stream {
 
 impl Stream {
     fn new(kind: Kind) -> Stream {
-        Stream { kind, is_drained: false, is_closed: false }
+        Stream { kind, is_drained: false, is_closed: false, is_lent: false }
     }
 
     fn register(&mut self, poll: &Poll) -> io::Result<()> {
@@ -82,6 +181,29 @@ impl Stream {
             Kind::Tcp(stream) => poll.registry().register(stream, SOCKET, interest),
             Kind::Unix(stream) => poll.registry().register(stream, SOCKET, interest),
         }
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        match &self.kind {
+            Kind::Tcp(stream) => stream.as_fd(),
+            Kind::Unix(stream) => stream.as_fd(),
+        }
+    }
+
+    /// Has the event loop watch the socket for what comes in, or the driver's thread (B2).
+    fn hand_over(&mut self, is_lent: bool, event_loop: &OwnedFd, poll: &Poll) -> io::Result<()> {
+        let interest = if is_lent { Interest::WRITABLE } else { Interest::READABLE | Interest::WRITABLE };
+        if is_lent {
+            epoll::add(event_loop, self.descriptor(), EventData::new_u64(0), EventFlags::IN | EventFlags::RDHUP)?;
+        } else {
+            epoll::delete(event_loop, self.descriptor())?;
+        }
+        match &mut self.kind {
+            Kind::Tcp(stream) => poll.registry().reregister(stream, SOCKET, interest)?,
+            Kind::Unix(stream) => poll.registry().reregister(stream, SOCKET, interest)?,
+        }
+        (self.is_lent, self.is_drained) = (is_lent, false);
+        Ok(())
     }
 
     /// What the operating system has told of it.
@@ -109,42 +231,65 @@ impl Stream {
     }
 }
 
+/// What the thread does next.
+enum Next {
+    Again,
+    Wait(Option<Instant>),
+    /// The client was closed, and its calls have ended.
+    End,
+}
+
 struct Thread {
     shared: Arc<Shared>,
+    driver: Arc<Driver>,
     poll: Poll,
     events: Events,
 }
 
 impl Thread {
     fn run(&mut self, listeners: Listeners) {
-        let shared = Arc::clone(&self.shared);
-        let mut link = Link::new(Arc::clone(&shared.options), listeners, Instant::now());
+        let (shared, driver) = (Arc::clone(&self.shared), Arc::clone(&self.driver));
+        let link = Link::new(Arc::clone(&shared.options), listeners, Instant::now());
+        *lock(&driver.place) = Some(Place { shared: Arc::clone(&shared), link, channel: None, broken: None, looks_at: None });
         // A panic of a user's waker ends the thread: no call may wait for it then.
-        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.keep_connected(&shared, &mut link)));
-        abandon(&shared, &mut link);
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.keep_connected(&driver)));
+        let place = lock(&driver.place).take();
+        place.into_iter().for_each(|mut place| abandon(&shared, &mut place.link));
         if let Err(panic) = ended {
             std::panic::resume_unwind(panic);
         }
     }
 
-    fn keep_connected(&mut self, shared: &Shared, link: &mut Link) {
+    fn keep_connected(&mut self, driver: &Driver) {
+        let shared = Arc::clone(&self.shared);
         let mut backoff = Backoff::new(&shared.options);
-        while !is_over(shared, link) {
-            let error = match self.open(link) {
+        let mut held = lock(&driver.place);
+        loop {
+            let Some(place) = held.as_mut().filter(|place| !is_over(&shared, &place.link)) else { return };
+            let error = match self.open(&mut place.link) {
                 Ok(None) => return,
                 Ok(Some((stream, host))) => {
-                    link.connected(Instant::now());
-                    let channel = Channel::new(stream, shared, host.as_deref()).map_err(Broken::from);
-                    match channel.and_then(|channel| self.serve(link, channel, &mut backoff)) {
-                        Ok(()) => return,
-                        Err(error) => error,
+                    place.link.connected(Instant::now());
+                    match Channel::new(stream, &shared, host.as_deref()) {
+                        Ok(channel) => {
+                            place.channel = Some(channel);
+                            let served;
+                            (held, served) = self.serve(driver, held, &mut backoff);
+                            match served {
+                                Ok(()) => return,
+                                Err(error) => error,
+                            }
+                        }
+                        Err(error) => error.into(),
                     }
                 }
-                Err(error) => unreachable(shared, &error),
+                Err(error) => unreachable(&shared, &error),
             };
-            lost(shared, link, &error);
+            let Some(place) = held.as_mut() else { return };
+            place.channel = None;
+            lost(&shared, &mut place.link, &error);
             let until = Instant::now() + backoff.pause();
-            if self.meanwhile(link, |_| (Instant::now() >= until).then_some(()), Some(until)).is_none() {
+            if self.meanwhile(&mut place.link, |_| (Instant::now() >= until).then_some(()), Some(until)).is_none() {
                 return;
             }
         }
@@ -258,33 +403,71 @@ impl Thread {
         }
     }
 
-    /// One open connection until it breaks, or (`Ok`) until the client was closed and its calls have ended.
-    fn serve(&mut self, link: &mut Link, mut stream: Channel<Stream>, backoff: &mut Backoff) -> Result<(), Broken> {
-        let shared = Arc::clone(&self.shared);
-        let login_until = Instant::now() + shared.options.connect_timeout;
+    /// One open connection until it breaks, or (`Ok`) until the client was closed and its calls have ended. The lock is given up only while
+    /// the thread waits (B1).
+    fn serve<'d>(
+        &mut self,
+        driver: &'d Driver,
+        mut held: MutexGuard<'d, Option<Place>>,
+        backoff: &mut Backoff,
+    ) -> (MutexGuard<'d, Option<Place>>, Result<(), Broken>) {
+        let login_until = Instant::now() + self.shared.options.connect_timeout;
         loop {
-            let now = Instant::now();
-            let progress = pump(&shared, link, &mut stream, now)?;
-            tick(&shared, link, now)?;
-            if link.is_aborted() || !progress && link.is_closing() && is_over(&shared, link) {
-                return Ok(());
-            }
-            if link.is_ready() {
-                backoff.reset();
-            }
-            if progress {
-                continue;
-            }
-            let mut next = link.next_tick();
-            if !link.is_ready() {
-                if now >= login_until {
-                    let timeout = shared.options.connect_timeout;
-                    return Err(Error::not_sent(format!("the server did not finish the log-in within {timeout:?}")).into());
+            let next = match held.as_mut() {
+                Some(place) => self.turn(driver, place, login_until, backoff),
+                None => Ok(Next::End),
+            };
+            match next {
+                Ok(Next::Again) => {}
+                Ok(Next::Wait(until)) => {
+                    drop(held);
+                    self.wait(until);
+                    held = lock(&driver.place);
+                    let channel = held.as_mut().and_then(|place| place.channel.as_mut());
+                    channel.into_iter().for_each(|channel| channel.socket.note(&self.events));
                 }
-                next = earlier(next, Some(login_until));
+                Ok(Next::End) => return (held, Ok(())),
+                Err(error) => return (held, Err(error)),
             }
-            self.wait(next);
-            stream.socket.note(&self.events);
         }
+    }
+
+    fn turn(&self, driver: &Driver, place: &mut Place, login_until: Instant, backoff: &mut Backoff) -> Result<Next, Broken> {
+        let Place { shared, link, channel: Some(channel), broken, looks_at } = place else { return Ok(Next::End) };
+        if let Some(broken) = broken.take() {
+            return Err(broken);
+        }
+        let is_lent = driver.is_lent.load(Ordering::SeqCst) && link.is_ready() && !link.is_closing();
+        let stream = &mut channel.socket;
+        if is_lent != stream.is_lent
+            && let Some(event_loop) = driver.event_loop.get()
+        {
+            stream.hand_over(is_lent, event_loop, &self.poll).map_err(|error| super::broken(&error))?;
+        }
+        // No event tells this thread what comes in.
+        stream.is_drained &= !is_lent;
+        let now = Instant::now();
+        let progress = pump(shared, link, channel, now)?;
+        tick(shared, link, now)?;
+        if link.is_aborted() || !progress && link.is_closing() && is_over(shared, link) {
+            return Ok(Next::End);
+        }
+        if link.is_ready() {
+            backoff.reset();
+        }
+        // A client that closes takes its socket back.
+        if progress || channel.socket.is_lent && link.is_closing() {
+            return Ok(Next::Again);
+        }
+        let mut next = link.next_tick();
+        if !link.is_ready() {
+            if now >= login_until {
+                let timeout = shared.options.connect_timeout;
+                return Err(Error::not_sent(format!("the server did not finish the log-in within {timeout:?}")).into());
+            }
+            next = earlier(next, Some(login_until));
+        }
+        *looks_at = next;
+        Ok(Next::Wait(next))
     }
 }
