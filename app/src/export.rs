@@ -11,6 +11,7 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 use polder_base::time::now_ms;
 use polder_engine::Memory;
+use polder_runtime::opened;
 use polder_runtime::persistence::save::{Plan, Progress};
 use polder_runtime::saves::ITEM;
 use polder_table::ItemExtras;
@@ -65,7 +66,10 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn export(arguments: &Arguments) -> Result<u64, Failed> {
     match arguments.peer.open(false)? {
-        Opened::Segment(memory) => Ok(from_segment(&memory, arguments)?),
+        Opened::Segment(memory) => {
+            opened::check_open(memory.table())?;
+            Ok(from_segment(&memory, arguments)?)
+        }
         Opened::Server(mut link) => Ok(from_link(&mut link, &arguments.file, false)?),
     }
 }

@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use polder_base::time::now_ms;
+use polder_runtime::at_start;
 use polder_runtime::persistence::load::{Cut, Loaded, Present, load};
+use polder_runtime::opened::{self, Claim, Source};
 use polder_runtime::replay::{self, TornEnd};
 use polder_runtime::saves::ITEM;
-use polder_table::ItemExtras;
+use polder_table::{ItemExtras, Stop, Table};
 use polder_wire::rdb::{Begin, Item, Kind, Reader, seal};
 use polder_wire::resp::Value;
 
@@ -100,6 +102,7 @@ fn import(arguments: &Arguments) -> Result<Loaded, Failed> {
     let bar = peer::bar(bytes, "bytes");
     let loaded = match peer {
         Opened::Segment(memory) => {
+            opened::check_open(memory.table())?;
             let word = |on: bool, word: &str| on.then(|| word.to_owned());
             let settings = peer::settings(&[
                 ("rdb-version-check", word(arguments.relaxed, "relaxed")),
@@ -137,18 +140,23 @@ fn import_log(arguments: &Arguments) -> Result<(), Failed> {
             .into());
     };
     let table = memory.table();
-    if !replay::is_empty(table) {
-        return Err("the segment has keys already, and a log is read into an empty one only: name another one with --segment".into());
-    }
     let settings = peer::settings(&[("rdbchecksum", arguments.ignore_checksum.then(|| "no".to_owned()))])?;
     settings.join(table).map_err(|stop| stop.to_string())?;
+    let was_open = begin_reading(table, folder.path.clone())?;
     let bar = peer::bar(bytes, "bytes");
     let scripting = polder_engine::scripting(&settings);
     let mut progress = |taken| bar.set_position(taken);
     let replayed = replay::replay(table, &settings, scripting, (&folder, manifest), TornEnd::Ignored, &mut progress).map_err(|why| {
-        let stays = if memory.abandon() { "the new segment has been removed" } else { "what was read before stays in the segment" };
-        format!("{why}; {stays}")
+        let left = match memory.abandon() {
+            true => "the new segment has been removed".into(),
+            false => match undo(table, was_open) {
+                Ok(()) => "the segment is empty again".into(),
+                Err(stop) => format!("a part stays in the segment, which must be removed: {stop}"),
+            },
+        };
+        format!("{why}; {left}")
     })?;
+    opened::confirm(table).map_err(|stop| stop.to_string())?;
     bar.finish_and_clear();
     let keys: u64 = (0..DATABASES).map(|db| table.keys(db).0).sum();
     println!("{} keys after {} commands", text::count(keys), text::count(replayed.commands));
@@ -159,6 +167,25 @@ fn import_log(arguments: &Arguments) -> Result<(), Failed> {
         println!("{} commands were refused, as they must have been before; the first: {first}", text::count(replayed.refused));
     }
     Ok(())
+}
+
+/// Says in the segment that a log is being read, so that half of it is never used. What a process has left that died while it read is removed. Returns
+/// whether servers have opened the memory before.
+fn begin_reading(table: &Table, path: PathBuf) -> Result<bool, Failed> {
+    let source = Source::Log(path);
+    match opened::claim(table, &source).map_err(|stop| stop.to_string())? {
+        Claim::Ours if replay::is_empty(table) => Ok(false),
+        Claim::Ours => Ok(at_start::empty(table).map(|()| false)?),
+        Claim::Open if replay::is_empty(table) => Ok(opened::mark_reading(table, source).map(|()| true).map_err(|stop| stop.to_string())?),
+        Claim::Open => Err("the segment has keys already, and a log is read into an empty one only: name another one with --segment".into()),
+        Claim::Refused(reader) => Err(reader.trouble(table).into()),
+    }
+}
+
+/// Removes what was read of a log that cannot be read to its end.
+fn undo(table: &Table, was_open: bool) -> Result<(), Stop> {
+    opened::disclaim(table)?;
+    if was_open { opened::claim(table, &Source::Nothing).map(drop) } else { Ok(()) }
 }
 
 /// Why an import ended early, and how far it had come.

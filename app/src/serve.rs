@@ -86,7 +86,7 @@ fn serve(arguments: &Arguments) -> Result<ExitCode, String> {
     }
     let options = options(&settings)?;
     let began_ms = now_ms();
-    let memory = Arc::new(Memory::attach(&options).map_err(|fault| plain(&fault.to_string()))?);
+    let memory = Arc::new(Memory::attach_unread(&options).map_err(|fault| plain(&fault.to_string()))?);
     let (usage, pages) = (memory.table().usage(), memory.table().segment().mapping().pages().clone());
     // What does not start leaves no segment behind.
     let (server, pid_file) = start(&memory, &settings, &options, began_ms).inspect_err(|_| {

@@ -133,13 +133,13 @@ pub fn attach(segment: &str, whose: &Whose) -> Result<Memory, Failed> {
     attached(&Options { segment: segment.into(), create: false, owner: whose.owner, ..Options::default() })
 }
 
-/// The same with all options.
+/// The same with all options. A tool that uses the data must look whether it is there (`opened::check_open`).
 ///
 /// # Errors
 /// A line that says what to do.
 pub fn attached(options: &Options) -> Result<Memory, Failed> {
     let failed = |text: String| Failed { text, status: Failed::UNATTACHED };
-    let memory = Memory::attach(options).map_err(|fault| failed(plain(&fault)))?;
+    let memory = Memory::attach_unread(options).map_err(|fault| failed(plain(&fault)))?;
     let seat = memory.table().seat().map_err(|fault| failed(format!("cannot look at {}: {}", options.segment, plain(&fault))));
     seat.map(|_| memory)
 }

@@ -80,7 +80,7 @@ use polder_calls::command::{ADMIN, BLOCKING, CONTAINER, DANGEROUS, NOSCRIPT, Run
 use polder_calls::{Command, Common};
 use polder_runtime::debug::inside;
 use polder_runtime::scripting::Scripting;
-use polder_runtime::{Foresight, execute};
+use polder_runtime::{Foresight, execute, opened};
 use polder_table::Db;
 pub use typed::{
     Claimed, End, Extreme, Field, FieldExpiry, Keyed, Lifetime, PendingEntry, PendingSummary, Scored, Side, Step, StreamEntry, StreamId,
@@ -285,8 +285,20 @@ impl Memory {
     ///
     /// # Errors
     /// [`Fault::System`] with a text that says what to do: the segment does not exist and `create` is false, has another layout, belongs to another
-    /// user, or there is no memory for it.
+    /// user, or there is no memory for it; a process reads its data from a file at present, or has died while it did.
     pub fn attach(options: &Options) -> Result<Memory, Fault> {
+        let memory = Memory::attach_unread(options)?;
+        opened::check_open(&memory.table).map_err(Fault::System)?;
+        Ok(memory)
+    }
+
+    /// As [`Memory::attach`], also while the data is being read, or where a process has died that read it: for those that read it, and for tools
+    /// that look at the segment only.
+    ///
+    /// # Errors
+    /// As there.
+    #[doc(hidden)]
+    pub fn attach_unread(options: &Options) -> Result<Memory, Fault> {
         Memory::attach_with(options, &mut |report| match report.findings.first() {
             None => Ok(()),
             Some(first) => Err(Fault::System(format!(
@@ -460,6 +472,7 @@ impl Memory {
         let _ = host.settings().join(&self.table);
         host.recorder().sample(&self.table, now_ms);
         host.keeper().attend(&self.table, host.settings());
+        host.keeper().watch_log(&self.table, host.settings());
         self.look_at_writes();
         let maintained_ms = || self.table.segment().load(header::MAINTAINED);
         let others = maintained_ms() != self.tended_ms.load(Ordering::Relaxed);

@@ -8,26 +8,30 @@
 //! | new | yes | an RDB file only | it is loaded; the log begins with a base |
 //! | in use | yes | the log of another memory | refused |
 //!
-//! - **A1** A log is read into an empty memory only. A process that dies meanwhile leaves a mark by which the next one begins again, from nothing.
+//! - **A1** A log is read into an empty memory only. A process that dies meanwhile leaves a mark (`opened.rs`): a server that reads a log begins again, from
+//!   nothing; all others are refused.
 //! - **A2** The change log is off while a log is read, and on before the memory is open. So what is committed afterwards follows in the files.
 //! - **A3** The folder is locked from before the first byte is read until the server's storage process has taken it over.
 use std::path::PathBuf;
 use std::time::Duration;
 
-use polder_calls::settings::id;
+use polder_calls::settings::{Id, id};
 use polder_storage::{Folder, Lock, Manifest};
 use polder_table::{Mode, Table};
 
 use crate::configuration::Configuration;
-use crate::persistence::{self, claim_new, confirm_loaded, disclaim_new, is_being_loaded};
+use crate::opened::{self, Claim, Source};
+use crate::persistence;
 use crate::replay::{self, Replayed, TornEnd};
 use crate::retry::retry;
 use crate::saves::load::{Loaded, Present};
+use crate::saves::save;
 use crate::scripting::Scripting;
 use crate::scripts::clear_codes;
 use crate::storage_process;
 
-/// How often a server looks whether another one has loaded the memory.
+const LOAD: Id = id("load-rdb");
+/// How often a server looks whether another process has read the data.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// What is to be read.
@@ -49,44 +53,55 @@ pub struct LogReading {
 /// # Errors
 /// Why the server must not start, and what to do.
 pub fn begin(table: &Table, settings: &Configuration) -> Result<Reading, String> {
-    let unread = |stop: polder_table::Stop| format!("the segment cannot be read: {stop}");
+    let logs = settings.is_on(const { id("appendonly") });
+    let source = source(settings, logs)?;
+    let is_ours = claim(table, &source)?;
+    match source {
+        Source::Log(_) if is_ours => {
+            let read = begin_log(table, settings).inspect_err(|_| give_up(table))?;
+            return Ok(Reading::Log(Box::new(read)));
+        }
+        _ if logs && !is_ours => storage_process::check_folder(table, settings)?,
+        _ => {}
+    }
+    let always = settings.string(LOAD) == "always";
+    match is_ours || always {
+        true => load_rdb(table, settings, always).map(Reading::Done),
+        false => Ok(Reading::Done(Loaded::default())),
+    }
+}
+
+/// Whether this thread is to read the data. Waits while another one reads.
+fn claim(table: &Table, source: &Source) -> Result<bool, String> {
     let mut told = false;
-    while is_being_loaded(table).map_err(unread)? {
+    loop {
+        match opened::claim(table, source).map_err(|stop| format!("the segment cannot be read: {stop}"))? {
+            Claim::Ours => return Ok(true),
+            Claim::Open => return Ok(false),
+            Claim::Refused(reader) if !reader.lives(table) => return Err(reader.trouble(table)),
+            Claim::Refused(_) => {}
+        }
         if !std::mem::replace(&mut told, true) {
-            tracing::info!("another server reads the data of this segment: waiting for its end");
+            tracing::info!("another process reads the data of this segment: waiting for its end");
         }
         std::thread::sleep(LOOK_AGAIN);
     }
-    let logs = settings.is_on(const { id("appendonly") });
-    let load = settings.string(const { id("load-rdb") });
-    if !logs && load == "no" {
-        return Ok(Reading::Done(Loaded::default()));
-    }
-    let is_new = (logs || load != "always") && claim_new(table).map_err(unread)?;
-    if logs && is_new {
-        let read = begin_log(table, settings).inspect_err(|_| give_up(table))?;
-        if let Some(read) = read {
-            return Ok(Reading::Log(Box::new(read)));
-        }
-    }
-    if logs && !is_new {
-        storage_process::check_folder(table, settings)?;
-    }
-    match load.as_str() {
-        "always" => {}
-        "no" if is_new => {
-            confirm_loaded(table).map_err(|stop| format!("the segment cannot be written: {stop}"))?;
-            return Ok(Reading::Done(Loaded::default()));
-        }
-        _ if is_new => {}
-        _ => return Ok(Reading::Done(Loaded::default())),
-    }
-    load_rdb(table, settings, load == "always").map(Reading::Done)
+}
+
+/// What a new memory is to hold.
+fn source(settings: &Configuration, logs: bool) -> Result<Source, String> {
+    let folder = replay::folder(settings);
+    let rdb = save::path(settings);
+    Ok(match () {
+        () if logs && folder.load().map_err(|error| error.to_string())?.is_some() => Source::Log(folder.path),
+        () if settings.string(LOAD) != "no" && rdb.exists() => Source::Rdb(rdb),
+        () => Source::Nothing,
+    })
 }
 
 /// The segment is new again. Where that fails, the mark of this thread stays, and the next server begins anew.
 fn give_up(table: &Table) {
-    if let Err(stop) = disclaim_new(table) {
+    if let Err(stop) = opened::disclaim(table) {
         tracing::error!(%stop, "what was read stays in the segment: remove it before the next start");
     }
 }
@@ -94,11 +109,11 @@ fn give_up(table: &Table) {
 fn load_rdb(table: &Table, settings: &Configuration, always: bool) -> Result<Loaded, String> {
     let loaded = persistence::load_file(table, settings, Present::Kept).map_err(|why| {
         // A damaged file must not leave half a segment that the next start takes for a whole one.
-        let undone = always || disclaim_new(table).is_ok();
+        let undone = always || opened::disclaim(table).is_ok();
         let advice = if undone { "put it right or move it away" } else { "remove the segment before the next start" };
         format!("the RDB file cannot be read: {why}; {advice}, or start with '--load-rdb no'")
     })?;
-    confirm_loaded(table).map_err(|stop| format!("the segment cannot be written: {stop}"))?;
+    opened::confirm(table).map_err(|stop| format!("the segment cannot be written: {stop}"))?;
     if let Some(loaded) = &loaded {
         let Loaded { keys, expired, kept, foreign_count, .. } = loaded;
         tracing::info!(keys, expired, kept, "the RDB file was read");
@@ -109,24 +124,25 @@ fn load_rdb(table: &Table, settings: &Configuration, always: bool) -> Result<Loa
     Ok(loaded.unwrap_or_default())
 }
 
-/// The log in the folder that the settings name, if there is one.
-fn begin_log(table: &Table, settings: &Configuration) -> Result<Option<LogReading>, String> {
+/// The log in the folder that the settings name.
+fn begin_log(table: &Table, settings: &Configuration) -> Result<LogReading, String> {
     let folder = replay::folder(settings);
     let told = |error: std::io::Error| format!("{}: {error}", folder.path.display());
-    if !folder.path.try_exists().map_err(told)? {
-        return Ok(None);
-    }
     let lock = Lock::take(&folder.path).map_err(told)?;
     let lock = lock
         .ok_or_else(|| format!("{}: another process writes this log: choose another --dir, or end that process", folder.path.display()))?;
-    let Some(manifest) = folder.load().map_err(|error| error.to_string())? else { return Ok(None) };
+    let manifest = folder.load().map_err(|error| error.to_string())?;
+    let manifest = manifest.ok_or_else(|| format!("{}: the log that was here is gone", folder.path.display()))?;
     // A1.
     empty(table)?;
-    Ok(Some(LogReading { folder, manifest, lock }))
+    Ok(LogReading { folder, manifest, lock })
 }
 
 /// Removes what a process has read that died before it was done, and turns the change log off that it may have turned on.
-fn empty(table: &Table) -> Result<(), String> {
+///
+/// # Errors
+/// What the memory says.
+pub fn empty(table: &Table) -> Result<(), String> {
     if table.log().is_on() {
         table.log().turn_off().map_err(|fault| fault.to_string())?;
     }
@@ -177,7 +193,7 @@ fn read_and_open(
     let torn_end = if settings.is_on(const { id("aof-load-truncated") }) { TornEnd::CutOff } else { TornEnd::Refused };
     let replayed = replay::replay(table, settings, scripting, (folder, manifest.clone()), torn_end, &mut |_| ())?;
     storage_process::adopt(table, folder, manifest)?;
-    confirm_loaded(table).map_err(|stop| format!("the segment cannot be written: {stop}"))?;
+    opened::confirm(table).map_err(|stop| format!("the segment cannot be written: {stop}"))?;
     tell(&replayed);
     let keys = (0..polder_table::SYSTEM).map(|db| table.keys(db).0).sum();
     Ok(Loaded { keys, ..replayed.base })

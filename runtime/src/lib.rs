@@ -35,6 +35,7 @@ pub mod metrics;
 pub mod migrate;
 pub mod monitor;
 pub mod notes;
+pub mod opened;
 pub mod peer_replies;
 pub mod persistence;
 pub mod pubsub;

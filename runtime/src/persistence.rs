@@ -5,8 +5,7 @@
 //! all other calls go on.
 use std::fs::File;
 
-use polder_table::{Mode, New, Replaces, SYSTEM, Stop, Table};
-use polder_values::{Kind, Value, string};
+use polder_table::{Mode, Table};
 
 use crate::retry::retry;
 use crate::row::{Row, SessionCall, session};
@@ -105,89 +104,6 @@ fn rewrite_log(call: &mut SessionCall<'_>) -> Outcome {
         "Background append only file rewriting started"
     });
     Ok(())
-}
-
-/// The key that says whether a server has opened this segment before: [`OPEN`], or the seat and
-/// life that are loading a file into it.
-const OPENED: &[u8] = b"persistence:opened";
-const OPEN: &[u8] = b"1";
-
-/// Whether a file is being loaded into the segment by a living thread, after [`claim_new`] has told it to.
-///
-/// # Errors
-/// What the memory says.
-pub fn is_being_loaded(table: &Table) -> Result<bool, Stop> {
-    let txn = table.begin(Mode::Read)?;
-    let mut is_loading = false;
-    retry(&txn, || {
-        let opened =
-            txn.peek(SYSTEM, OPENED)?.map(|found| string::contiguous(&txn, &found.value).map(|text| text.into_owned())).transpose()?;
-        is_loading = opened.is_some_and(|opened| opened != OPEN && !is_abandoned(table, &opened));
-        Ok(())
-    })?;
-    Ok(is_loading)
-}
-
-/// Whether this thread is to load the RDB file into the segment. It is if no server has asked
-/// before and there are no keys, or if the thread that was told so died before [`confirm_loaded`].
-/// Of several that ask at once, one is told so.
-///
-/// # Errors
-/// What the memory says.
-pub fn claim_new(table: &Table) -> Result<bool, Stop> {
-    let seat = table.seat()?;
-    let mine = format!("{} {}", seat.index(), seat.life());
-    let txn = table.begin(Mode::Write)?;
-    let mut is_ours = false;
-    retry(&txn, || {
-        txn.declare(&[(SYSTEM, OPENED)])?;
-        let before =
-            txn.peek(SYSTEM, OPENED)?.map(|found| string::contiguous(&txn, &found.value).map(|text| text.into_owned())).transpose()?;
-        is_ours = match &before {
-            None => (0..SYSTEM).all(|db| table.keys(db).0 == 0),
-            Some(before) => is_abandoned(table, before),
-        };
-        if is_ours || before.is_none() {
-            let value = Value::Packed(if is_ours { mine.as_bytes() } else { OPEN });
-            txn.write(SYSTEM, OPENED, &New::of(Kind::String, value), Replaces::Whole)?;
-        }
-        Ok(())
-    })?;
-    Ok(is_ours)
-}
-
-/// Whether a file was being loaded by a thread that is dead. The keys that it loaded stay as they
-/// are by now: the rest is added.
-fn is_abandoned(table: &Table, opened: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(opened);
-    let who = text.split_once(' ').and_then(|(seat, life)| Some((seat.parse().ok()?, life.parse().ok()?)));
-    who.is_some_and(|(seat, life)| !table.segment().lives(seat, life))
-}
-
-/// The segment has what it was to have.
-///
-/// # Errors
-/// What the memory says.
-pub fn confirm_loaded(table: &Table) -> Outcome {
-    let txn = table.begin(Mode::Write)?;
-    retry(&txn, || {
-        txn.declare(&[(SYSTEM, OPENED)])?;
-        txn.write(SYSTEM, OPENED, &New::of(Kind::String, Value::Packed(OPEN)), Replaces::Whole)
-    })
-}
-
-/// The new segment is new again: what was to be read into it could not be.
-///
-/// # Errors
-/// What the memory says.
-pub fn disclaim_new(table: &Table) -> Outcome {
-    let txn = table.begin(Mode::Write)?;
-    retry(&txn, || {
-        txn.declare(&[(SYSTEM, OPENED)])?;
-        txn.flush(None)?;
-        txn.tell_flush();
-        txn.remove(SYSTEM, OPENED, Replaces::Whole).map(|_| ())
-    })
 }
 
 /// Reads the file that the settings name into the table; `None` where there is no such file.

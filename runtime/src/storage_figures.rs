@@ -36,10 +36,14 @@ pub(crate) enum Figure {
     Durable,
     /// Syncs that have taken longer than two seconds.
     SlowSyncs,
+    /// 1: a sync is under way, or the last one has failed. It outlasts the process, for its successor.
+    InSync,
+    /// The process that holds the change log up, which therefore cannot be copied; 0: none does.
+    HeldBy,
 }
 
 /// The number of figures.
-const FIGURES: u64 = Figure::SlowSyncs as u64 + 1;
+const FIGURES: u64 = Figure::HeldBy as u64 + 1;
 
 /// How long the storage process may be silent, or unable to write, before writes are refused.
 pub const PATIENCE_MS: u64 = 2000;
@@ -54,7 +58,7 @@ pub(crate) fn told(words: StorageWords<'_>, figure: Figure) -> u64 {
 
 /// Forgets what the process before has told; how often bases were asked for and made stays.
 pub(crate) fn reset(words: StorageWords<'_>) {
-    let stays = [Figure::Rewrites as u64, Figure::RewritesServed as u64, Figure::RewriteTook as u64, Figure::RewriteFailed as u64];
+    let stays = [Figure::InSync as u64, Figure::Rewrites as u64, Figure::RewritesServed as u64, Figure::RewriteTook as u64, Figure::RewriteFailed as u64];
     (0..FIGURES).filter(|number| !stays.contains(number)).for_each(|number| words.tell(number, 0));
     tell(words, Figure::Beat, now_ms());
 }
@@ -96,7 +100,12 @@ impl Watch {
                  it so that another one can write"
             ));
         }
-        is_late(told(words, Figure::FailingSince)).then(|| failing(table, process, told(words, Figure::Error)))
+        is_late(told(words, Figure::FailingSince)).then(|| match told(words, Figure::HeldBy) {
+            0 => failing(table, process, told(words, Figure::Error)),
+            holder => format!(
+                "MISCONF Errors writing to the AOF file: process {holder} holds the change log up, and may be stopped: let the process go on, or end it"
+            ),
+        })
     }
 }
 

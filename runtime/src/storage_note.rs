@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use polder_base::words::{quote, split};
-use polder_storage::{Folder, Noted, Position};
+use polder_storage::{Folder, Left, Noted, Position};
 use polder_table::{Mode, New, Replaces, SYSTEM, Stop, Table};
 use polder_values::{Kind, Value, string};
 
@@ -26,6 +26,8 @@ pub struct Note {
     /// The stream whose offsets these are.
     pub stream: String,
     pub position: Position,
+    /// Up to where the last sync had reached.
+    pub synced: Position,
     /// The change log was off before the storage process turned it on.
     pub has_turned_on: bool,
     /// The folder's absolute path, and how the names of the files begin.
@@ -39,23 +41,31 @@ impl Note {
         Folder { medium: like.medium.clone(), path: self.path.clone(), name: self.name.clone() }
     }
 
+    /// What the process that has noted this has left; `in_sync`: a sync was under way.
+    pub fn left(&self, in_sync: bool) -> Left {
+        Left { position: self.position, synced: self.synced, in_sync }
+    }
+
     fn text(&self) -> String {
-        let Position { noted: Noted { sequence, length }, offset } = self.position;
+        let told = |Position { noted: Noted { sequence, length }, offset }: Position| format!("{sequence} {length} {offset}");
+        let (position, synced) = (told(self.position), told(self.synced));
         let (path, name) = (quote(self.path.as_os_str().as_bytes()), quote(self.name.as_bytes()));
         let on = u8::from(self.has_turned_on);
-        format!("{} {} {} {sequence} {length} {offset} {on} {path} {name}", self.log, self.boot, self.stream)
+        format!("{} {} {} {position} {synced} {on} {path} {name}", self.log, self.boot, self.stream)
     }
 
     fn parse(text: &[u8]) -> Option<Note> {
         let words = split(text)?;
-        let [log, boot, stream, sequence, length, offset, on, path, name] = &words[..] else { return None };
+        let [log, boot, stream, places @ .., on, path, name] = &words[..] else { return None };
         let text = |word: &Vec<u8>| String::from_utf8(word.clone()).ok();
-        let number = |word: &Vec<u8>| text(word)?.parse().ok();
+        let places: Option<Vec<u64>> = places.iter().map(|word| text(word)?.parse().ok()).collect();
+        let &[sequence, length, offset, synced_sequence, synced_length, synced_offset] = &places?[..] else { return None };
         Some(Note {
             log: text(log)?,
             boot: text(boot)?,
             stream: text(stream)?,
-            position: Position { noted: Noted { sequence: number(sequence)?, length: number(length)? }, offset: number(offset)? },
+            position: Position { noted: Noted { sequence, length }, offset },
+            synced: Position { noted: Noted { sequence: synced_sequence, length: synced_length }, offset: synced_offset },
             has_turned_on: on == b"1",
             path: PathBuf::from(std::ffi::OsString::from_vec(path.clone())),
             name: text(name)?,
@@ -104,11 +114,6 @@ impl Note {
     }
 }
 
-/// What tells a memory from every other, as its log's manifest names it.
-pub fn memory_id(table: &Table) -> String {
-    format!("{:x}", table.segment().created_ms())
-}
-
 /// The id of a new log: 32 random hexadecimal digits.
 pub fn new_log_id() -> String {
     let random = || std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id());
@@ -124,12 +129,6 @@ pub fn boot_id() -> Result<String, String> {
     Ok(id.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Whether a folder holds the log with this id.
-pub fn holds_log(folder: &Folder, log: &str) -> bool {
-    let manifest = folder.load().ok().flatten();
-    manifest.and_then(|manifest| manifest.identity).is_some_and(|identity| identity.log == log)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,6 +141,7 @@ mod tests {
             boot: boot_id().expect("an id"),
             stream: "0123".into(),
             position,
+            synced: Position { noted: Noted { sequence: 2, length: 9 }, offset: 5 },
             has_turned_on: true,
             path: "/a folder/with \"quotes\"".into(),
             name: "appendonly.aof".into(),

@@ -8,7 +8,8 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `storage_process.rs` | election, one turn of the work, the end |
+//! | `storage_process.rs` | one turn of the work, the end |
+//! | `storage_process/begin.rs` | election: where the log lies, and whether it can be continued |
 //! | `storage_note.rs` | the note in the hidden database: which log, how far |
 //! | `storage_process/base.rs` | the thread that writes a base |
 //! | `storage_figures.rs` | what it tells in the segment, for INFO and for those that refuse writes |
@@ -17,11 +18,11 @@
 //!   thread is alive, the lock that its process has no file open any more. A successor takes both.
 //! - **P2** A note counts only for the log whose id it has, in the stream that it names, in the boot in which it was made. Else the files are no
 //!   prefix of what the segment holds, and another base is written: the files that are there count until then. After a failed sync the note names
-//!   no boot: the system tells of such a failure once, so a successor would take the file for whole.
+//!   no boot: the system tells of such a failure once, so a successor would take the file for whole. Where a process dies before it can note so, the
+//!   figure IN_SYNC says that a sync was under way (`polder_storage::resume`, C3).
 //! - **P3** All that was committed before a number was drawn from the counter of commits is on the disk when DURABLE has reached that number
 //!   (`shm/src/storage.rs`, W3, W4): it is drawn before the merge, and DURABLE is moved after the sync of what was merged.
 use std::collections::VecDeque;
-use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -30,7 +31,7 @@ use polder_base::time::now_ms;
 use polder_shm::StorageWords;
 pub use polder_storage::Lock;
 use polder_storage::follower::Failure;
-use polder_storage::{Entry, Folder, Follower, Fsync, Identity, Log, Position, Stream, Terms};
+use polder_storage::{Entry, Folder, Follower, Fsync, Position, Stream, Terms};
 use polder_table::{Db, Stop, Table};
 use polder_wire::resp::command;
 
@@ -38,11 +39,13 @@ use crate::configuration::Configuration;
 use polder_calls::settings::id;
 
 mod base;
+mod begin;
 
 use crate::storage_figures::{Figure, tell, told};
 pub use crate::storage_figures::{LogReport, PATIENCE_MS, Watch, holds_replies};
-use crate::storage_note::{Note, boot_id, holds_log, memory_id, new_log_id};
+use crate::storage_note::Note;
 use base::Base;
+pub use begin::{adopt, check_folder};
 
 /// The slot of the log that holds what has not been copied yet.
 const SLOT: u64 = 0;
@@ -53,6 +56,8 @@ const PAUSE_IDLE: Duration = Duration::from_millis(20);
 const RETRY: Duration = Duration::from_secs(5);
 /// How long the end waits for the disk.
 const END_PATIENCE: Duration = Duration::from_secs(10);
+/// How long another thread may keep this one from merging before that is told.
+const HELD_UP_MAX: Duration = Duration::from_secs(1);
 /// A sync that takes longer than this is counted.
 const SLOW_SYNC: Duration = Duration::from_secs(2);
 /// Numbers that wait for a sync, at most; beyond that, the earlier ones are forgotten.
@@ -68,6 +73,8 @@ pub struct StorageProcess<'t> {
     draws: Draws,
     base: Option<Base>,
     next_base: Instant,
+    /// An attempt at a base has failed since one was written.
+    base_failed: bool,
     /// The last error that was told.
     told: String,
     seat: (u64, u64),
@@ -80,6 +87,8 @@ struct Draws {
     waiting: VecDeque<(u64, u64)>,
     /// The last number that was drawn; all commits with numbers up to it were merged then.
     quiet_at: Option<u64>,
+    /// Since when another thread keeps this one from merging.
+    held_up_since: Option<Instant>,
 }
 
 /// What came of an election.
@@ -105,34 +114,19 @@ impl Stream for Tail<'_> {
         self.table.log().read(offset, into, bytes_max).map_err(|error| error.to_string())
     }
 
-    fn note(&self, position: Position) -> Result<(), String> {
-        match (Note { position, ..self.note.clone() }).store(self.table) {
-            // No memory for it, or a stopped thread has the lock. A process that goes on after our death with the note before copies these bytes again,
-            // or begins anew where the memory does not have them any more.
+    fn note(&self, position: Position, synced: Position) -> Result<(), String> {
+        match (Note { position, synced, ..self.note.clone() }).store(self.table) {
+            // No memory for it, or a stopped thread has the lock. A process that goes on after our death with the note before finds these bytes in the
+            // file, or begins anew where the memory does not have them any more.
             Ok(()) | Err(Stop::Busy | Stop::Fault(Fault::Full(_))) => self.table.log().hold(SLOT, Some(position.offset)),
             Err(stop) => return Err(stop.to_string()),
         }
         Ok(())
     }
-}
 
-/// Takes over a log that was read into a new memory: turns the change log on, so that the log goes on with the next commit.
-///
-/// # Errors
-/// What the memory or the system says.
-pub fn adopt(table: &Table, folder: &Folder, manifest: polder_storage::Manifest) -> Result<(), String> {
-    let told = |error: io::Error| format!("{}: {error}", folder.path.display());
-    let has_turned_on = !table.log().is_on();
-    table.log().turn_on().map_err(|fault| fault.to_string())?;
-    let (stream, (_, offset)) = (table.log().identity(), table.log().range());
-    let identity = Identity { memory: memory_id(table), stream: stream.clone(), log: new_log_id() };
-    let log = Log::adopt(folder.clone(), manifest, identity.clone()).map_err(told)?;
-    let position = Position { noted: log.noted(), offset };
-    let (path, name) = (folder.path.clone(), folder.name.clone());
-    let note = Note { log: identity.log, boot: boot_id()?, stream, position, has_turned_on, path, name };
-    note.store(table).map_err(|stop| stop.to_string())?;
-    table.log().hold(SLOT, Some(offset));
-    Ok(())
+    fn in_sync(&self, is_under_way: bool) {
+        tell(self.table.segment().storage(), Figure::InSync, is_under_way.into());
+    }
 }
 
 impl<'t> StorageProcess<'t> {
@@ -145,13 +139,15 @@ impl<'t> StorageProcess<'t> {
     pub fn elect(table: &'t Table, settings: &'t Configuration, lock: Option<Lock>, is_explicit: bool) -> Result<Elected<'t>, String> {
         let seat = table.seat().map_err(|fault| fault.to_string())?;
         let seat = (seat.index(), seat.life());
+        // Half of a log must not become a base.
+        crate::opened::check_open(table)?;
         let words = table.segment().storage();
         if !words.claim(seat.0, seat.1) {
             let process = words.owner().map_or(0, |owner| owner.process);
             return Ok(Elected::Another(format!("process {process} writes the log of this memory")));
         }
         crate::storage_figures::reset(words);
-        let begun = begin(table, settings, (lock, is_explicit), seat);
+        let begun = begin::begin(table, settings, (lock, is_explicit), seat);
         if !matches!(begun, Ok(Elected::Ours(_))) {
             words.release(seat.0, seat.1);
         }
@@ -234,7 +230,8 @@ impl<'t> StorageProcess<'t> {
         self.draws.quiet_at = None;
         loop {
             self.turn();
-            let synced = self.follower.sync(Instant::now());
+            let tail = Tail { table: self.table, note: &self.note, end: 0 };
+            let synced = self.follower.sync(&tail, Instant::now());
             self.publish_durable();
             let awaits_base = self.follower.needs_base() && self.base.is_some();
             // What an earlier log has on the disk is not in this one before its first base.
@@ -270,27 +267,40 @@ impl<'t> StorageProcess<'t> {
     /// Copies what there is, and attends to the base. Returns whether something was copied.
     pub fn turn(&mut self) -> bool {
         tell(self.words(), Figure::Beat, now_ms());
-        let done = self.try_turn();
+        let done = self.try_turn().and_then(|copied| self.held_up().map_or(Ok(copied), Err));
+        let lacks_base = self.base_failed && self.follower.needs_base();
         match &done {
-            Ok(_) if !self.told.is_empty() && !self.follower.is_failing() => {
+            Ok(_) if !self.told.is_empty() && !self.follower.is_failing() && !lacks_base => {
                 tracing::info!("the log is written again");
                 self.told.clear();
                 tell(self.words(), Figure::FailingSince, 0);
             }
-            Err(failed) => {
-                if self.told != failed.why {
-                    tracing::error!(failed.why, "the log cannot be written");
-                    self.told.clone_from(&failed.why);
-                }
-                if told(self.words(), Figure::FailingSince) == 0 {
-                    tell(self.words(), Figure::Error, failed.number);
-                    tell(self.words(), Figure::FailingSince, now_ms());
-                }
-            }
+            Err(failed) => self.tell_failed(failed),
             _ => {}
         }
         self.tell_figures();
         done.unwrap_or(false)
+    }
+
+    fn tell_failed(&mut self, failed: &Failed) {
+        if self.told != failed.why {
+            tracing::error!(failed.why, "the log cannot be written");
+            self.told.clone_from(&failed.why);
+        }
+        tell(self.words(), Figure::Error, failed.number);
+        tell(self.words(), Figure::HeldBy, failed.holder.into());
+        if told(self.words(), Figure::FailingSince) == 0 {
+            tell(self.words(), Figure::FailingSince, failed.since_ms);
+        }
+    }
+
+    /// Whether another thread has kept this one from merging for too long: it may be stopped.
+    fn held_up(&self) -> Option<Failed> {
+        let since = self.draws.held_up_since.filter(|since| since.elapsed() >= HELD_UP_MAX)?;
+        let holder = self.table.segment().log_holder();
+        let since_ms = now_ms().saturating_sub(since.elapsed().as_millis() as u64);
+        let why = format!("process {holder} holds the change log up, and may be stopped");
+        (holder != 0).then_some(Failed { holder, since_ms, ..Failed::from(why) })
     }
 
     fn tell_figures(&self) {
@@ -341,7 +351,7 @@ impl<'t> StorageProcess<'t> {
                     let _ = Note { boot: "spoiled".into(), ..self.note.clone() }.store(self.table);
                 }
                 let number = error.raw_os_error().map_or(0, |number| number as u64);
-                Err(Failed { why: format!("{}: {error}", self.folder.path.display()), number })
+                Err(Failed { number, ..Failed::from(format!("{}: {error}", self.folder.path.display())) })
             }
             Err(Failure::Stream(why)) => {
                 self.restart()?;
@@ -364,7 +374,7 @@ impl<'t> StorageProcess<'t> {
         self.words().draw();
         self.drop_base();
         self.draws = Draws::default();
-        (self.follower, self.note) = begin_anew(self.table, &self.folder, self.note.has_turned_on)?;
+        (self.follower, self.note) = begin::begin_anew(self.table, &self.folder, self.note.has_turned_on)?;
         self.next_base = Instant::now();
         Ok(())
     }
@@ -410,7 +420,9 @@ impl<'t> StorageProcess<'t> {
         tell(self.words(), Figure::RewritesServed, self.words().rewrites_asked());
         let entry = self.follower.next_base();
         let path = self.folder.path_of(&entry);
-        self.base = Some(Base::begin(self.table, self.settings, entry, path)?);
+        let base = Base::begin(self.table, self.settings, entry, path);
+        self.base_failed |= base.is_err();
+        self.base = Some(base?);
         tell(self.words(), Figure::RewriteBegan, now_ms().max(1));
         Ok(())
     }
@@ -427,6 +439,7 @@ impl<'t> StorageProcess<'t> {
         match installed {
             Ok(keys) => {
                 // A reader of the line may rely on the log from now on.
+                self.base_failed = false;
                 self.tell_figures();
                 tracing::info!(keys, base = name, "the log has another base");
                 tell(words, Figure::Rewrites, told(words, Figure::Rewrites) + 1);
@@ -436,7 +449,7 @@ impl<'t> StorageProcess<'t> {
             Err(why) => {
                 tell(words, Figure::FailuresInRow, told(words, Figure::FailuresInRow) + 1);
                 self.follower.give_up_rewrite();
-                self.next_base = Instant::now() + RETRY;
+                (self.base_failed, self.next_base) = (true, Instant::now() + RETRY);
                 Err(format!("{name}: {why}"))
             }
         }
@@ -447,15 +460,19 @@ impl<'t> StorageProcess<'t> {
     }
 }
 
-/// Why a turn has not done its work, and the system's number for it (0: none).
+/// Why a turn has not done its work.
 struct Failed {
     why: String,
+    /// The system's number for it; 0: none.
     number: u64,
+    /// The process that keeps this one from merging; 0: none does.
+    holder: u32,
+    since_ms: u64,
 }
 
 impl From<String> for Failed {
     fn from(why: String) -> Failed {
-        Failed { why, number: 0 }
+        Failed { why, number: 0, holder: 0, since_ms: now_ms() }
     }
 }
 
@@ -473,11 +490,13 @@ impl Draws {
         });
         let merged = match table.log().merge_before() {
             // What is copied now is not needed in the memory any more: the next merge frees it.
-            Err(Fault::Full(_)) => false,
-            merged => merged.map_err(|fault| fault.to_string())?,
+            Err(Fault::Full(_)) => None,
+            merged => Some(merged.map_err(|fault| fault.to_string())?),
         };
+        let is_held_up = merged == Some(false);
+        self.held_up_since = is_held_up.then(|| self.held_up_since.unwrap_or_else(Instant::now));
         match drawn {
-            Some(csn) if merged => {
+            Some(csn) if merged == Some(true) => {
                 if self.waiting.len() >= DRAWS_MAX {
                     self.waiting.clear();
                 }
@@ -506,124 +525,4 @@ fn opening(db: Option<Db>) -> Vec<u8> {
         command(&["SELECT", &db.to_string()], &mut select);
     }
     select
-}
-
-/// The folder of the log: see [`StorageProcess::elect`].
-fn folder_of(settings: &Configuration, note: Option<&Note>, is_explicit: bool) -> Result<Folder, String> {
-    let own = crate::replay::folder(settings);
-    let noted = note.filter(|note| (&note.path, &note.name) != (&own.path, &own.name));
-    let Some((note, folder)) = noted.map(|note| (note, note.folder(&own))).filter(|(note, folder)| holds_log(folder, &note.log)) else {
-        return Ok(own);
-    };
-    if is_explicit {
-        return Err(format!(
-            "the log of this memory lies in {}: name that folder with --dir and --appenddirname, or move it to {}",
-            note.path.display(),
-            own.path.display()
-        ));
-    }
-    Ok(folder)
-}
-
-fn begin<'t>(
-    table: &'t Table,
-    settings: &'t Configuration,
-    (lock, is_explicit): (Option<Lock>, bool),
-    seat: (u64, u64),
-) -> Result<Elected<'t>, String> {
-    let before = Note::load(table).map_err(|stop| stop.to_string())?;
-    let folder = folder_of(settings, before.as_ref(), is_explicit)?;
-    let told = |error: io::Error| format!("{}: {error}", folder.path.display());
-    folder.make().map_err(told)?;
-    let lock = lock.map_or_else(|| Lock::take(&folder.path).map_err(told), |lock| Ok(Some(lock)))?;
-    let Some(lock) = lock else {
-        return Ok(Elected::Another(format!("{}: another process writes this log", folder.path.display())));
-    };
-    let manifest = folder.load().map_err(|error| error.to_string())?;
-    let identity = manifest.as_ref().and_then(|manifest| manifest.identity.clone());
-    if manifest.is_some() && identity.as_ref().is_none_or(|identity| identity.memory != memory_id(table)) {
-        return Err(foreign(&folder.path));
-    }
-    let was_on = table.log().is_on();
-    table.log().turn_on().map_err(|fault| fault.to_string())?;
-    let (boot, stream) = (boot_id()?, table.log().identity());
-    let has_turned_on = !was_on || before.as_ref().is_some_and(|note| note.has_turned_on);
-    let resumed = match (manifest, before) {
-        // P2.
-        (Some(manifest), Some(note))
-            if identity.is_some_and(|identity| identity.log == note.log)
-                && (&note.stream, &note.boot) == (&stream, &boot)
-                && table.log().range().0 <= note.position.offset =>
-        {
-            let log = Log::resume(folder.clone(), manifest, note.position.noted);
-            let offset = note.position.offset;
-            let note = Note { has_turned_on, path: folder.path.clone(), name: folder.name.clone(), ..note };
-            log.inspect_err(|error| tracing::warn!(%error, "the log cannot be continued: another base is written"))
-                // Orphans do no harm if they cannot be removed now.
-                .inspect(|log| drop(folder.remove_orphans(log.manifest())))
-                .map(|log| (Follower::new(log, offset, Instant::now()), note))
-                .ok()
-        }
-        _ => None,
-    };
-    let (follower, note) = match resumed {
-        Some(resumed) => resumed,
-        None => begin_anew(table, &folder, has_turned_on)?,
-    };
-    let now = Instant::now();
-    let (told, draws) = (String::new(), Draws::default());
-    Ok(Elected::Ours(Box::new(StorageProcess {
-        table,
-        settings,
-        folder,
-        follower,
-        note,
-        draws,
-        base: None,
-        next_base: now,
-        told,
-        seat,
-        _lock: lock,
-    })))
-}
-
-fn begin_anew(table: &Table, folder: &Folder, has_turned_on: bool) -> Result<(Follower, Note), String> {
-    let told = |error: io::Error| format!("{}: {error}", folder.path.display());
-    if let Some(manifest) = folder.load().map_err(|error| error.to_string())? {
-        // They do no harm if they cannot be removed now.
-        let _ = folder.remove_orphans(&manifest);
-    }
-    let stream = table.log().identity();
-    let identity = Identity { memory: memory_id(table), stream: stream.clone(), log: new_log_id() };
-    let log = Log::begin(folder.clone(), identity.clone()).map_err(told)?;
-    let offset = table.log().range().1;
-    table.log().hold(SLOT, Some(offset));
-    let position = Position { noted: log.noted(), offset };
-    let (path, name) = (folder.path.clone(), folder.name.clone());
-    let note = Note { log: identity.log, boot: boot_id()?, stream, position, has_turned_on, path, name };
-    Ok((Follower::new(log, offset, Instant::now()), note))
-}
-
-/// Whether the folder that the settings name could take the log of this memory.
-///
-/// # Errors
-/// Why not.
-pub fn check_folder(table: &Table, settings: &Configuration) -> Result<(), String> {
-    let note = Note::load(table).map_err(|stop| stop.to_string())?;
-    let folder = folder_of(settings, note.as_ref(), false)?;
-    folder.make().map_err(|error| format!("{}: {error}", folder.path.display()))?;
-    let manifest = folder.load().map_err(|error| error.to_string())?;
-    let is_ours = |identity: Option<&Identity>| identity.is_some_and(|identity| identity.memory == memory_id(table));
-    match manifest {
-        Some(manifest) if !is_ours(manifest.identity.as_ref()) => Err(foreign(&folder.path)),
-        _ => Ok(()),
-    }
-}
-
-fn foreign(path: &Path) -> String {
-    format!(
-        "{path}: this is the log of another memory: name another folder with --dir, or read it into an empty memory first ('polder import {path}') \
-         and move it away",
-        path = path.display()
-    )
 }

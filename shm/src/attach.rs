@@ -188,6 +188,9 @@ fn write_header(mapping: &Mapping, geometry: &Geometry, secret: &[u8; header::SE
     word(header::BOOT_ID + 8, boot[1]);
     let names = machine::random_seed()?;
     word(header::WAKEUPS, u64::from_ne_bytes(names[..8].try_into().expect("8 bytes")));
+    let id = machine::random_seed()?;
+    word(header::MEMORY_ID, u64::from_ne_bytes(id[..8].try_into().expect("8 bytes")));
+    word(header::MEMORY_ID + 8, u64::from_ne_bytes(id[8..].try_into().expect("8 bytes")));
     for (at, part) in (header::SECRET..).step_by(8).zip(secret.chunks_exact(8)) {
         word(at, u64::from_ne_bytes(part.try_into().expect("8 bytes")));
     }

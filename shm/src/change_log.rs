@@ -36,7 +36,7 @@ use crate::class::NODE_MAX;
 use crate::crash;
 use crate::item::{CHANGED, Tag};
 use crate::layout::{self, header, log, recording, seat as at};
-use crate::lock::Locked;
+use crate::lock::{self, Locked};
 use crate::node::NodeKind;
 use crate::outbox::{BLOCK_BYTES, BLOCK_HEAD, NEXT, Outbox, PLACE, PLACE_MAX, Piece, RecordHead};
 use crate::seat::Seat;
@@ -137,6 +137,13 @@ impl Segment {
     /// What a follower wants to be kept.
     pub fn held_log(&self, slot: u64) -> Option<u64> {
         self.observe(log::HOLDS + slot % log::HOLD_SLOTS * 8).checked_sub(1)
+    }
+
+    /// The process that holds the log up at present: one of its threads has the merge lock, or makes the cut of a snapshot (L8). 0: none does.
+    pub fn log_holder(&self) -> u32 {
+        let cutter = || (self.observe(log::CUT) != 0).then(|| lock::owner(self.observe(header::SNAPSHOT_OWNER))).flatten();
+        let seat = lock::owner(self.observe(log::MERGE_LOCK)).or_else(cutter);
+        seat.map_or(0, |seat| self.observe(self.seat_at(seat) + at::OWNER) as u32)
     }
 
     /// How many bytes are kept behind the tail, and how many a hold keeps at most; 0: the default.

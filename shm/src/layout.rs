@@ -113,6 +113,13 @@ pub mod header {
     pub const NOTES: u64 = 2560;
     /// Commit sequence numbers: the next one ([`outbox`](crate::outbox)); a line of its own.
     pub const CSN: u64 = 2624;
+    /// What tells the memory from every other: random, from its beginning on; a line of its own.
+    pub const MEMORY_ID: u64 = 2752; // 16 bytes
+    /// Random, from each start of the machine on before which a `file:` segment was in use until the machine went down; 0: there was none. What is in
+    /// the file then is not what was there before, so with this word the memory is another one.
+    pub const INCARNATION: u64 = MEMORY_ID + 16;
+    /// 1 from before data begins to be read into the memory until it is there: a hint that the table's mark is to be looked at.
+    pub const READING: u64 = MEMORY_ID + 24;
     pub const BYTES: u64 = 4096;
 }
 

@@ -22,6 +22,9 @@
 //!   WORDS OF THE HEADER          WRITTEN BY                    WHY A PLAIN STORE IS ENOUGH
 //!   MAGIC ... WAKEUPS, CEILING     the creator (attach.rs)       the segment has no name yet
 //!   CLEAN                        attach, close_cleanly         read only before the first thread of another boot is attached
+//!   INCARNATION                  attach (renew.rs)             as CLEAN
+//!   READING                      a thread that reads data      a hint: what it says is looked up in the table
+//!                                into the memory
 //!   REMOVED                      remove (attach.rs)            goes from 0 to 1, once
 //!   HINTS, when all are set      a search (memory.rs)          a hint; bits are set and cleared by fetch_or and fetch_and, and
 //!                                                              a search that finds nothing looks everywhere

@@ -89,6 +89,34 @@ impl Segment {
         self.load(header::CREATED_MS)
     }
 
+    /// What tells the memory from every other: hexadecimal digits. A `file:` segment that was in use when the machine went down is another memory
+    /// from then on ([`Segment::was_memory`]).
+    pub fn memory_id(&self) -> String {
+        match self.load(header::INCARNATION) {
+            0 => self.first_id(),
+            incarnation => format!("{}.{incarnation:016x}", self.first_id()),
+        }
+    }
+
+    /// Whether an id is that of this memory before the machine went down while it was in use.
+    pub fn was_memory(&self, id: &str) -> bool {
+        id != self.memory_id() && id.split('.').next() == Some(&self.first_id())
+    }
+
+    fn first_id(&self) -> String {
+        format!("{:016x}{:016x}", self.load(header::MEMORY_ID), self.load(header::MEMORY_ID + 8))
+    }
+
+    /// Says that data is about to be read into the memory, or that it is there.
+    pub fn set_reading(&self, is_reading: bool) {
+        self.publish(header::READING, is_reading.into());
+    }
+
+    /// Whether data may be about to be read into the memory.
+    pub fn may_be_reading(&self) -> bool {
+        self.observe(header::READING) != 0
+    }
+
     /// The layout's number.
     pub fn layout(&self) -> u32 {
         self.load(header::LAYOUT) as u32

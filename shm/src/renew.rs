@@ -10,10 +10,11 @@
 //!   3  liveness locks    all are made anew
 //!   4  seats        each seat that was ever used is settled as after a death: rolled back, or its commit carried out
 //!   5  check        the caller walks everything; damage ends the attempt
-//!   6  boot         the header's two words of the boot: from here on the segment is of this boot
+//!   6  identity     if it was not closed in order: another memory from here on (INCARNATION), since it may be older than what was copied from it
+//!   7  boot         the header's two words of the boot: from here on the segment is of this boot
 //! ```
 //!
-//! **Invariant:** each step may be repeated. A death before the end of step 6 leaves a boot that is not this one, and the next process
+//! **Invariant:** each step may be repeated. A death before the end of step 7 leaves a boot that is not this one, and the next process
 //! begins again; settling a seat twice is what recovery does anyway (`recover.rs`).
 //!
 //! # What is not promised
@@ -86,6 +87,11 @@ impl Segment {
             self.attend_after(index, true, &|_| {});
         }
         check(self, closed)?;
+        if !closed {
+            let random = machine::random_seed()?;
+            // Not 0, which says that there was no such start.
+            self.publish(header::INCARNATION, u64::from_ne_bytes(random[..8].try_into().expect("8 bytes")) | 1);
+        }
         let boot = machine::boot_words()?;
         // Between the two stores it is of no boot at all: the next process begins again.
         self.publish(header::BOOT_ID, boot[0]);

@@ -115,7 +115,7 @@ fn look(folder: &Folder, entry: &Entry, is_last: bool, files: &mut Vec<Looked>) 
             };
             end.is_torn().then(|| flaw(end.valid(), why.into(), Some(end.valid())))
         }
-        Err(ScanError::Malformed { at, why, valid }) => Some(flaw(at, why, Some(valid))),
+        Err(ScanError::Malformed { at, why, valid, .. }) => Some(flaw(at, why, Some(valid))),
         Err(ScanError::System(error)) => return Err(failed(error)),
         Err(ScanError::Refused(why)) => Some(flaw(0, why, None)),
     };

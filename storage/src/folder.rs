@@ -107,12 +107,12 @@ impl Folder {
         Ok(Incr::fresh(file.into()))
     }
 
-    /// Opens the last incremental file to go on at `noted`: what was written behind it is cut off, since it will be written again.
+    /// Opens the last incremental file to go on at a length: what was written behind it is cut off.
     ///
     /// # Errors
-    /// What the system says; `UnexpectedEof` for a file that is shorter, so that it has lost what was noted.
-    pub fn resume_incr(&self, entry: &Entry, noted: u64) -> io::Result<Incr> {
-        Incr::resume(self.medium.open(&self.path_of(entry))?.into(), noted)
+    /// What the system says.
+    pub fn resume_incr(&self, entry: &Entry, length: u64) -> io::Result<Incr> {
+        Incr::resume(self.medium.open(&self.path_of(entry))?.into(), length)
     }
 
     /// Removes what a process has left that died before a manifest named it: files whose names are of this log, and temporary ones. The

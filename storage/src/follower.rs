@@ -5,13 +5,15 @@
 //!                                                            `--sync-->  durable offset
 //! ```
 //!
-//! - **F1** The note is made after the bytes are in the file, and a successor cuts off what was not noted. So each byte of the stream is in the
-//!   files once, whenever a process dies.
+//! - **F1** The note is made after the bytes are in the file, and a successor compares what was not noted with the stream (`resume.rs`). So each byte of
+//!   the stream is in the files once, whenever a process dies.
 //! - **F2** The durable offset moves only after a sync of what was appended before, and only in a log that has a base.
 //! - **F3** A rewrite has one cut in the stream: bytes before it go to the old file, bytes behind it to the new one, and the base holds what the
 //!   bytes before it have done.
 //! - **F4** After an error of a write nothing is lost: the stream keeps what was not copied, and the copy is tried again. After an error of a sync only
 //!   a new base makes the log whole (D3).
+//! - **F5** The stream is told before a sync begins and after it has succeeded, and each note says up to where that was (`resume.rs`, C3).
+//! - **F6** Each incremental file begins with the offset of the stream where it goes on, so that a log always says how far it reaches.
 //!
 //! One thread copies and syncs. Writers do not wait for it: they append to the stream, which keeps what is not copied yet.
 use std::io;
@@ -38,11 +40,14 @@ pub trait Stream {
     /// In words: the stream is not kept from that offset on, or cannot be read.
     fn read(&self, offset: u64, into: &mut Vec<u8>, bytes_max: usize) -> Result<u64, String>;
 
-    /// Notes how far the stream was copied, where a successor finds it, in one step.
+    /// Notes how far the stream was copied, and up to where the last sync has reached, where a successor finds it, in one step.
     ///
     /// # Errors
     /// In words.
-    fn note(&self, position: Position) -> Result<(), String>;
+    fn note(&self, position: Position, synced: Position) -> Result<(), String>;
+
+    /// Says where a successor finds it that a sync is under way, or that it has succeeded (F5).
+    fn in_sync(&self, is_under_way: bool);
 }
 
 /// How far a stream was copied: the file, its length, and the offset in the stream.
@@ -88,28 +93,31 @@ pub struct Follower {
     /// Up to where the stream is in the files.
     offset: u64,
     durable: u64,
+    /// Up to where the last sync has reached.
+    synced: Position,
     /// The file ends with a whole record.
     at_boundary: bool,
     /// Where the stream is cut for the rewrite under way, until it is.
     cut: Option<u64>,
     /// What the file behind the cut begins with.
     opening: Vec<u8>,
-    synced: Instant,
+    synced_at: Instant,
     told_second: u64,
     retry_at: Option<Instant>,
 }
 
 impl Follower {
-    /// Goes on with a log from a place in the stream.
-    pub fn new(log: Log, offset: u64, now: Instant) -> Follower {
+    /// Goes on with a log from a place in the stream, of which this much is known to be on the disk.
+    pub fn new(log: Log, offset: u64, synced: Position, now: Instant) -> Follower {
         Follower {
             log,
             offset,
             durable: 0,
+            synced,
             at_boundary: false,
             cut: None,
             opening: Vec::new(),
-            synced: now,
+            synced_at: now,
             told_second: 0,
             retry_at: None,
         }
@@ -125,7 +133,7 @@ impl Follower {
         }
         self.retry_at = None;
         let before = self.offset;
-        let done = self.copy(stream, terms, second).and_then(|()| self.sync_if_due(terms.fsync, now));
+        let done = self.copy(stream, terms, second).and_then(|()| self.sync_if_due(stream, terms.fsync, now));
         if done.is_err() {
             self.retry_at = Some(now + RETRY);
         }
@@ -167,7 +175,7 @@ impl Follower {
         }
         let before = self.log.noted();
         self.log.append(&batch)?;
-        if let Err(why) = stream.note(Position { noted: self.log.noted(), offset: next }) {
+        if let Err(why) = stream.note(Position { noted: self.log.noted(), offset: next }, self.synced) {
             // F1. The same bytes will be copied again.
             self.log.rewind(before)?;
             return Err(Failure::Stream(why));
@@ -193,33 +201,43 @@ impl Follower {
         if self.cut != Some(self.offset) {
             return Ok(());
         }
+        if self.log.is_whole() && !self.log.is_spoiled() {
+            self.sync_files(stream)?;
+        }
         self.log.begin_rewrite()?;
         self.log.append(&self.opening)?;
-        // The old file was synced before the new one began.
-        if self.log.is_whole() {
-            self.durable = self.offset;
-        }
-        stream.note(Position { noted: self.log.noted(), offset: self.offset }).map_err(Failure::Stream)?;
+        // C3: a successor may have to go on here, and the files before may be gone by then.
+        self.sync_files(stream)?;
+        stream.note(Position { noted: self.log.noted(), offset: self.offset }, self.synced).map_err(Failure::Stream)?;
         (self.cut, self.at_boundary) = (None, true);
         Ok(())
     }
 
-    fn sync_if_due(&mut self, fsync: Fsync, now: Instant) -> Result<(), Failure> {
+    fn sync_if_due(&mut self, stream: &dyn Stream, fsync: Fsync, now: Instant) -> Result<(), Failure> {
         let is_due = match fsync {
             Fsync::Always => true,
-            Fsync::EverySecond => now.saturating_duration_since(self.synced) >= EVERY_SECOND,
+            Fsync::EverySecond => now.saturating_duration_since(self.synced_at) >= EVERY_SECOND,
             Fsync::Never => false,
         };
-        if is_due { self.sync(now) } else { Ok(()) }
+        if is_due { self.sync(stream, now) } else { Ok(()) }
     }
 
     /// Syncs what was copied.
     ///
     /// # Errors
     /// What the system says. Then only a rewrite makes the log whole again.
-    pub fn sync(&mut self, now: Instant) -> Result<(), Failure> {
+    pub fn sync(&mut self, stream: &dyn Stream, now: Instant) -> Result<(), Failure> {
+        self.sync_files(stream)?;
+        self.synced_at = now;
+        Ok(())
+    }
+
+    fn sync_files(&mut self, stream: &dyn Stream) -> Result<(), Failure> {
+        // F5. Where the sync fails, it stays said.
+        stream.in_sync(true);
         self.log.sync()?;
-        self.synced = now;
+        stream.in_sync(false);
+        self.synced = Position { noted: self.log.noted(), offset: self.offset };
         if self.log.is_whole() {
             self.durable = self.offset;
         }
@@ -228,7 +246,8 @@ impl Follower {
 
     /// Begins a rewrite: the base that is being written holds what the stream's bytes before `cut` have done. The file behind the cut begins with
     /// `opening`: what makes the stream readable from there on.
-    pub fn begin_rewrite(&mut self, cut: u64, opening: Vec<u8>) {
+    pub fn begin_rewrite(&mut self, cut: u64, mut opening: Vec<u8>) {
+        annotate_offset(&mut opening, cut);
         (self.cut, self.opening, self.retry_at) = (Some(cut), opening, None);
     }
 

@@ -30,21 +30,16 @@ impl Incr {
         Incr { file, length: 0, synced: 0, is_spoiled: false }
     }
 
-    /// Over a file that was written up to `noted`. What lies behind is cut off.
+    /// Over a file that is at least as long as `length`. What lies behind is cut off.
     ///
     /// # Errors
-    /// What the system says; `UnexpectedEof` where it is shorter than that.
-    pub fn resume(file: Arc<dyn File>, noted: u64) -> io::Result<Incr> {
-        let length = file.length()?;
-        if length < noted {
-            let why = format!("the file has {length} bytes, and {noted} were written: it has lost its end");
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
-        }
-        if length > noted {
-            file.truncate(noted)?;
+    /// What the system says.
+    pub fn resume(file: Arc<dyn File>, length: u64) -> io::Result<Incr> {
+        if file.length()? > length {
+            file.truncate(length)?;
         }
         // What a dead process wrote may not have been synced.
-        Ok(Incr { file, length: noted, synced: 0, is_spoiled: false })
+        Ok(Incr { file, length, synced: 0, is_spoiled: false })
     }
 
     /// Appends a batch; returns the file's length behind it.

@@ -15,6 +15,7 @@
 //! | [`incr`](mod@incr) | the file that grows |
 //! | [`log`] | the files together: what is appended, and how a new base takes the place of old files |
 //! | [`follower`] | a stream of bytes with offsets copied into the files, each byte once |
+//! | [`resume`](mod@resume) | how a successor goes on with what a dead process has left |
 //! | [`scan`](mod@scan) | a file read as records |
 //! | [`check`](mod@check) | a whole folder looked at, and a torn end cut off |
 //!
@@ -23,7 +24,8 @@
 //!   there, cut at any byte.
 //! - **D2** A name that was made, changed or removed before a `sync_folder` returned is so after a power cut. Later changes may be lost, each
 //!   by itself; a rename is never half done.
-//! - **D3** After a failed `sync` nothing is known of the file any more: it is never written again.
+//! - **D3** After a failed `sync` nothing is known of the file any more: it is never written again. Of a sync whose end no process has seen, it is
+//!   assumed that what is written afterwards, and synced by another sync that succeeds, is on the disk.
 //!
 //! **Invariant**: this crate knows no key and no command. It takes bytes in order, and what it has reported as synced is there after a power cut.
 #![forbid(unsafe_code)]
@@ -35,6 +37,7 @@ pub mod incr;
 pub mod log;
 pub mod manifest;
 pub mod medium;
+pub mod resume;
 pub mod scan;
 
 pub use check::{Flaw, Report, check};
@@ -44,4 +47,5 @@ pub use incr::Incr;
 pub use log::{Log, Noted};
 pub use manifest::{Entry, Identity, Manifest};
 pub use medium::{Disk, File, Lock, Medium};
+pub use resume::{Left, reach, resume};
 pub use scan::{Batch, End, ScanError, scan};

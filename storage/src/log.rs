@@ -60,43 +60,32 @@ impl Log {
         Ok(log)
     }
 
-    /// Takes over a log that was read into a new memory just now: its files stay, and another incremental file follows them.
+    /// Takes over a log that was read into a new memory just now: its files stay, and another incremental file follows them, which begins with
+    /// `opening`.
     ///
     /// # Errors
     /// What the system says. The log is the one before, or this one.
-    pub fn adopt(folder: Folder, mut manifest: Manifest, identity: Identity) -> io::Result<Log> {
+    pub fn adopt(folder: Folder, mut manifest: Manifest, identity: Identity, opening: &[u8]) -> io::Result<Log> {
         // L1. What the process before wrote last may not be on the disk.
         for entry in manifest.live() {
             folder.medium.open(&folder.path_of(entry))?.sync()?;
         }
         let entry = manifest.next_incr(&folder.name);
-        let incr = folder.create_incr(&entry)?;
+        let mut incr = folder.create_incr(&entry)?;
+        incr.append(opening)?;
+        incr.sync()?;
         manifest.increments.push(entry);
         manifest.identity = Some(identity);
         folder.store(&manifest)?;
         Ok(Log::over(folder, manifest, incr))
     }
 
-    /// Goes on with a log that was written up to `noted`. What was written behind it is cut off.
-    ///
-    /// # Errors
-    /// What the system says; `UnexpectedEof` where that file is shorter, or where the manifest does not name it.
-    pub fn resume(folder: Folder, manifest: Manifest, noted: Noted) -> io::Result<Log> {
-        let lost = || io::Error::new(io::ErrorKind::UnexpectedEof, "the manifest does not name the file that was written last");
-        let at = manifest.increments.iter().position(|entry| entry.sequence == noted.sequence).ok_or_else(lost)?;
-        // A dead process may have renamed the manifest without seeing it on the disk; what is promised from now on rests on this manifest.
-        folder.medium.sync_folder(&folder.path)?;
-        let incr = folder.resume_incr(&manifest.increments[at], noted.length)?;
-        let mut manifest = manifest;
-        // A file that was begun by a process that died before it noted so: what it would have held is copied to this one.
-        if manifest.increments.len() > at + 1 {
-            manifest.increments.truncate(at + 1);
-            folder.store(&manifest)?;
-        }
+    /// Goes on with a log whose last file was looked at (`resume.rs`).
+    pub(crate) fn resume(folder: Folder, manifest: Manifest, incr: Incr) -> Log {
         let mut log = Log::over(folder, manifest, incr);
         // History that a dead process did not remove any more. It does no harm if it cannot be removed now either.
         let _ = log.folder.sweep(&mut log.manifest);
-        Ok(log)
+        log
     }
 
     fn over(folder: Folder, manifest: Manifest, incr: Incr) -> Log {

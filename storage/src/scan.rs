@@ -81,9 +81,9 @@ impl End {
 pub enum ScanError {
     #[error("{0}")]
     System(#[from] io::Error),
-    /// Nothing that a server writes. `valid` is how much of the file counts before it.
+    /// Nothing that a server writes. `valid` is how much of the file counts before it, `offset` the last one that an annotation names there.
     #[error("at byte {at}: {why}")]
-    Malformed { at: u64, why: String, valid: u64 },
+    Malformed { at: u64, why: String, valid: u64, offset: Option<u64> },
     /// What was read was not taken.
     #[error("{0}")]
     Refused(String),
@@ -108,7 +108,7 @@ pub fn scan(file: &dyn File, from: u64, take: &mut dyn FnMut(&Batch<'_>) -> Resu
         }
         let taken = buffer.len() - left;
         match trouble {
-            Some(why) => return Err(ScanError::Malformed { at: base + taken as u64, why, valid: end.valid() }),
+            Some(why) => return Err(ScanError::Malformed { at: base + taken as u64, why, valid: end.valid(), offset: end.offset }),
             // Zeros may stand behind a record only to the end of the file.
             None if buffer.get(taken) == Some(&0) => return if has_only_zeros(file, end.whole)? { Ok(end) } else { Err(foreign(&end)) },
             None => {}
@@ -119,7 +119,8 @@ pub fn scan(file: &dyn File, from: u64, take: &mut dyn FnMut(&Batch<'_>) -> Resu
 }
 
 fn foreign(end: &End) -> ScanError {
-    ScanError::Malformed { at: end.whole, why: "zeros stand where a record should begin".into(), valid: end.valid() }
+    let why = "zeros stand where a record should begin".into();
+    ScanError::Malformed { at: end.whole, why, valid: end.valid(), offset: end.offset }
 }
 
 /// Reads on behind the buffer, whose first byte is that at `base`; returns how many bytes.

@@ -42,6 +42,14 @@ pub enum Failure {
     Broken,
     /// The process is killed within it.
     Killed,
+    /// The same; if it is a sync, it fails, and no process hears of it: what had not been synced is lost at the next power cut, unless it is written again.
+    Lost,
+}
+
+impl Failure {
+    fn kills(self) -> bool {
+        matches!(self, Failure::Killed | Failure::Lost)
+    }
 }
 
 #[derive(Clone, Default)]
@@ -157,11 +165,11 @@ impl State {
     fn call(&mut self) -> Option<Failure> {
         let (this, fails_at) = (self.calls, self.fails_at);
         self.calls += 1;
-        fails_at.filter(|(at, failure)| this == *at || this > *at && *failure == Failure::Killed).map(|(_, failure)| failure)
+        fails_at.filter(|(at, failure)| this == *at || this > *at && failure.kills()).map(|(_, failure)| failure)
     }
 
     fn is_dead(&self) -> bool {
-        self.fails_at.is_some_and(|(at, failure)| failure == Failure::Killed && self.calls > at + 1)
+        self.fails_at.is_some_and(|(at, failure)| failure.kills() && self.calls > at + 1)
     }
 
     fn change(&mut self, change: Change) {
@@ -177,7 +185,7 @@ impl State {
 fn failed(failure: Failure) -> io::Error {
     match failure {
         Failure::Full => io::ErrorKind::StorageFull.into(),
-        Failure::Broken | Failure::Killed => io::Error::other(format!("{failure:?}")),
+        Failure::Broken | Failure::Killed | Failure::Lost => io::Error::other(format!("{failure:?}")),
     }
 }
 
@@ -209,7 +217,7 @@ impl Medium for Power {
     fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
         let mut state = self.state();
         let failure = state.call();
-        if let Some(failure) = failure.filter(|failure| *failure != Failure::Killed || state.is_dead()) {
+        if let Some(failure) = failure.filter(|failure| !failure.kills() || state.is_dead()) {
             return Err(failed(failure));
         }
         let file = match state.find(path) {
@@ -234,7 +242,7 @@ impl Medium for Power {
         let mut state = self.state();
         let failure = state.call();
         // A process that is killed in this call has made it, or has not.
-        if failure.is_none_or(|failure| failure == Failure::Killed && !state.is_dead() && state.calls.is_multiple_of(2)) {
+        if failure.is_none_or(|failure| failure.kills() && !state.is_dead() && state.calls.is_multiple_of(2)) {
             let file = state.find(from)?;
             state.change(Change::Renamed(from.to_owned(), to.to_owned(), file));
         }
@@ -281,7 +289,7 @@ impl File for Open {
         let failure = state.call();
         let part = match failure {
             None => bytes.len(),
-            Some(Failure::Killed) if state.is_dead() => 0,
+            Some(failure) if failure.kills() && state.is_dead() => 0,
             Some(_) => bytes.len() / 2,
         };
         state.files[self.file].write(Write::Bytes(at, bytes.to_vec()), part);
@@ -300,15 +308,19 @@ impl File for Open {
     fn sync(&self) -> io::Result<()> {
         let mut state = self.power.state();
         let failure = state.call();
+        let is_lost = failure == Some(Failure::Lost) && !state.is_dead();
         let file = &mut state.files[self.file];
         file.is_broken |= failure == Some(Failure::Broken);
+        if is_lost {
+            file.pending.clear();
+        }
         if let Some(failure) = failure {
             return Err(failed(failure));
         }
         // After an error the kernel calls pages clean that it could not write: a later sync returns without them.
         if !file.is_broken {
-            file.synced = file.live.clone();
-            file.pending.clear();
+            let Content { pending, synced, .. } = file;
+            pending.drain(..).for_each(|write| write.apply(synced, usize::MAX));
         }
         Ok(())
     }

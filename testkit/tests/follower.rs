@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use polder_storage::check::{check, fix};
 use polder_storage::follower::Failure as Stopped;
 use polder_storage::manifest::Identity;
-use polder_storage::{Folder, Follower, Fsync, Log, Position, Stream, Terms, scan};
+use polder_storage::resume::Broken;
+use polder_storage::{Folder, Follower, Fsync, Left, Log, Position, Stream, Terms, reach, resume, scan};
 use polder_testkit::power::{Failure, Power};
 use polder_testkit::random::Random;
 
@@ -22,9 +23,11 @@ struct Memory {
     bytes: RefCell<Vec<u8>>,
     /// Where the stream ends behind each number.
     ends: RefCell<Vec<u64>>,
-    noted: Cell<Option<Position>>,
-    /// The next notes fail.
+    left: Cell<Option<Left>>,
+    in_sync: Cell<bool>,
+    /// The next notes fail, or are forgotten without a word.
     refuses: Cell<u32>,
+    forgets: Cell<u32>,
 }
 
 impl Memory {
@@ -56,13 +59,21 @@ impl Stream for Memory {
         Ok(offset + read as u64)
     }
 
-    fn note(&self, position: Position) -> Result<(), String> {
+    fn note(&self, position: Position, synced: Position) -> Result<(), String> {
         if self.refuses.get() > 0 {
             self.refuses.set(self.refuses.get() - 1);
             return Err("no memory".into());
         }
-        self.noted.set(Some(position));
+        if self.forgets.get() > 0 {
+            self.forgets.set(self.forgets.get() - 1);
+        } else {
+            self.left.set(Some(Left { position, synced, in_sync: false }));
+        }
         Ok(())
+    }
+
+    fn in_sync(&self, is_under_way: bool) {
+        self.in_sync.set(is_under_way);
     }
 }
 
@@ -96,18 +107,25 @@ impl World {
     fn begin(&mut self) -> Result<(), Stopped> {
         let folder = folder(&self.power);
         let manifest = folder.load().expect("a manifest that is whole or not there");
-        let resumed = match (manifest, self.memory.noted.get()) {
-            (Some(manifest), Some(at)) => Log::resume(folder.clone(), manifest, at.noted).map(|log| (log, at.offset)),
-            _ => Err(std::io::ErrorKind::UnexpectedEof.into()),
+        let resumed = match (&manifest, self.memory.left.get()) {
+            (Some(manifest), Some(left)) => {
+                let left = Left { in_sync: self.memory.in_sync.get(), ..left };
+                resume(folder.clone(), manifest.clone(), &left, &self.memory).map(|(log, offset)| (log, offset, left.synced))
+            }
+            _ => Err(Broken::Lost("there is none".into())),
         };
         self.follower = Some(match resumed {
-            Ok((log, offset)) => Follower::new(log, offset, self.now),
-            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+            Ok((log, offset, synced)) => Follower::new(log, offset, synced, self.now),
+            Err(Broken::Lost(_)) => {
+                if let Some(manifest) = manifest {
+                    assert!(reach(&folder, &manifest)?.is_none_or(|offset| offset <= self.memory.end()), "the memory has all that the log has");
+                }
                 let log = Log::begin(folder, Identity { memory: "m".into(), stream: "s".into(), log: "l".into() })?;
                 self.cut = self.memory.end();
-                Follower::new(log, self.cut, self.now)
+                Follower::new(log, self.cut, Position::default(), self.now)
             }
-            Err(error) => return Err(error.into()),
+            Err(Broken::System(error)) => return Err(error.into()),
+            Err(Broken::Ahead(why)) => panic!("the memory has all that the log has: {why}"),
         });
         Ok(())
     }
@@ -215,6 +233,80 @@ fn a_power_cut_takes_nothing_that_was_durable() {
         let held = held(&world.power.after_cut(&mut random));
         assert!((durable..=all).contains(&held), "seed {seed}: {durable} durable, {held} held, {all} in all");
     }
+}
+
+#[test]
+fn a_process_that_is_killed_in_a_sync_that_fails_loses_nothing_that_its_successor_calls_durable() {
+    for seed in 0..seeds() {
+        let mut random = Random::new(seed);
+        let mut world = World::new(&mut random);
+        for _ in 0..3 {
+            world.power.fail_at(random.below(80) as u64, Failure::Lost);
+            while world.step(&mut random).is_ok() {}
+            (world.power, world.follower) = (world.power.after_kill(), None);
+            world.power.fail_at(u64::MAX / 2, Failure::Full);
+            for _ in 0..random.below(20) {
+                world.step(&mut random).expect("a disk without faults");
+            }
+            let durable = world.memory.number_at(world.durable);
+            let held = held(&world.power.after_cut(&mut random));
+            assert!(held >= durable, "seed {seed}: {durable} durable, {held} held: {:?}", world.terms);
+        }
+    }
+}
+
+/// Each batch is synced before the next one is made. What was durable must be there whatever happens while a successor begins.
+#[test]
+fn what_was_synced_without_a_note_is_not_cut_off_by_a_successor() {
+    for seed in 0..seeds() {
+        let mut random = Random::new(seed);
+        let mut world = World::new(&mut random);
+        world.terms.fsync = Fsync::Always;
+        for _ in 0..60 {
+            world.step(&mut random).expect("a disk without faults");
+        }
+        world.memory.forgets.set(u32::MAX);
+        for _ in 0..10 {
+            world.step(&mut random).expect("a disk without faults");
+        }
+        let durable = world.memory.number_at(world.durable);
+        (world.power, world.follower) = (world.power.after_kill(), None);
+        world.memory.in_sync.set(random.chance(30));
+        world.memory.forgets.set(0);
+        // The power is cut at each call of the next process.
+        world.power.fail_at(random.below(12) as u64, Failure::Killed);
+        while world.power.calls() < 20 && world.step(&mut random).is_ok() {}
+        let held = held(&world.power.after_cut(&mut random));
+        assert!(held >= durable, "seed {seed}: {durable} durable, {held} held");
+    }
+}
+
+#[test]
+fn a_log_that_holds_more_than_the_memory_is_not_continued() {
+    let mut random = Random::new(7);
+    let mut world = World::new(&mut random);
+    world.terms.fsync = Fsync::Always;
+    let run = |world: &mut World, random: &mut Random| (0..40).for_each(|_| world.step(random).expect("a disk without faults"));
+    run(&mut world, &mut random);
+    while world.follower.as_ref().is_some_and(Follower::needs_base) {
+        world.step(&mut random).expect("a disk without faults");
+    }
+    // A copy of the memory, before it goes on.
+    let (bytes, ends, left) = (world.memory.bytes.borrow().clone(), world.memory.ends.borrow().clone(), world.memory.left.get());
+    let copy = Memory { bytes: RefCell::new(bytes), ends: RefCell::new(ends), left: Cell::new(left), ..Memory::default() };
+    run(&mut world, &mut random);
+    let folder = folder(&world.power);
+    let manifest = folder.load().expect("a manifest").expect("a manifest");
+    let reached = reach(&folder, &manifest).expect("a file").expect("an offset");
+    assert!(reached > copy.end(), "it says that it holds more");
+    let went_on = |copy: &Memory| resume(folder.clone(), manifest.clone(), &left.expect("a note"), copy).map(|(_, offset)| offset);
+    let refused = |copy: &Memory| went_on(copy).expect_err("the log has more");
+    assert!(matches!(refused(&copy), Broken::Ahead(_) | Broken::Lost(_)), "{:?}", refused(&copy));
+    // The copy goes on by itself, beyond the end of the log.
+    copy.push(5000);
+    copy.bytes.borrow_mut()[left.expect("a note").position.offset as usize + 9] ^= 1;
+    assert!(matches!(refused(&copy), Broken::Ahead(_) | Broken::Lost(_)), "{:?}", refused(&copy));
+    assert_eq!(folder.load().expect("a manifest"), Some(manifest.clone()), "nothing was changed");
 }
 
 #[test]

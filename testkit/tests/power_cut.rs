@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use polder_storage::check::{check, fix};
 use polder_storage::manifest::Identity;
-use polder_storage::{Folder, Log, Manifest, Noted, scan};
+use polder_storage::{Folder, Log, Manifest, scan};
 use polder_testkit::power::{Failure, Power};
 use polder_testkit::random::Random;
 
@@ -25,9 +25,8 @@ fn identity() -> Identity {
 /// A writer of numbers: 1, 2, 3, ... A base says up to which number it holds all.
 struct Writer {
     log: Log,
-    /// The last number that was appended, and what the memory would have noted behind it.
+    /// The last number that was appended.
     last: u64,
-    noted: Noted,
     /// The last number that was reported as synced.
     synced: u64,
     /// The last number before the rewrite under way.
@@ -37,7 +36,7 @@ struct Writer {
 impl Writer {
     fn begin(power: &Power) -> std::io::Result<Writer> {
         let log = Log::begin(folder(power), identity())?;
-        let mut writer = Writer { noted: log.noted(), log, last: 0, synced: 0, cut: 0 };
+        let mut writer = Writer { log, last: 0, synced: 0, cut: 0 };
         writer.finish_rewrite()?;
         Ok(writer)
     }
@@ -55,7 +54,7 @@ impl Writer {
             }
             8 if !self.log.is_rewriting() => {
                 self.log.begin_rewrite()?;
-                (self.cut, self.noted) = (self.last, self.log.noted());
+                self.cut = self.last;
             }
             _ if self.log.is_rewriting() => self.finish_rewrite()?,
             _ => {}
@@ -71,7 +70,7 @@ impl Writer {
         }
         polder_storage::incr::annotate_offset(&mut batch, self.last + count);
         self.log.append(&batch)?;
-        (self.last, self.noted) = (self.last + count, self.log.noted());
+        self.last += count;
         Ok(())
     }
 
@@ -88,12 +87,11 @@ impl Writer {
 }
 
 /// The last number that a log on the disk holds, all before it included; 0 where there is no log.
-fn held(power: &Power, whole: bool) -> u64 {
+fn held(power: &Power) -> u64 {
     let folder = folder(power);
     let Some(manifest) = folder.load().expect("a manifest that is whole or not there") else { return 0 };
     let report = check(&folder).expect("a log");
     if let Some(flaw) = &report.flaw {
-        assert!(!whole, "{flaw:?}");
         assert!(flaw.cut_at.is_some(), "only the end may be torn: {flaw:?}");
         fix(&folder, flaw).expect("cut off");
         assert_eq!(check(&folder).expect("a log").flaw, None);
@@ -129,7 +127,7 @@ fn after_a_power_cut_a_prefix_is_left_that_holds_all_that_was_synced() {
         for _ in 0..random.below(60) {
             writer.step(&mut random).expect("a step");
         }
-        let held = held(&power.after_cut(&mut random), false);
+        let held = held(&power.after_cut(&mut random));
         assert!(
             (writer.synced..=writer.last).contains(&held),
             "seed {seed}: {} synced, {held} held, {} written",
@@ -152,31 +150,8 @@ fn a_power_cut_within_any_file_call_leaves_a_prefix() {
             // The batch under way when it ended may have been written.
             (synced, last) = (synced.max(writer.synced), last.max(writer.last) + 5);
         }
-        let held = held(&power.after_cut(&mut random), false);
+        let held = held(&power.after_cut(&mut random));
         assert!((synced..=last).contains(&held), "seed {seed}: {synced} synced, {held} held, {last} written");
-    }
-}
-
-#[test]
-fn a_successor_goes_on_at_what_was_noted_and_writes_nothing_twice() {
-    for seed in 0..seeds() {
-        let (mut random, mut power) = (Random::new(seed), Power::default());
-        let mut writer = Writer::begin(&power).expect("a log");
-        for _ in 0..4 {
-            power.fail_at(random.below(60) as u64, Failure::Killed);
-            while writer.step(&mut random).is_ok() {}
-            let (noted, last, synced) = (writer.noted, writer.last, writer.synced);
-            power = power.after_kill();
-            let manifest = folder(&power).load().expect("a manifest").expect("a manifest");
-            let log = Log::resume(folder(&power), manifest, noted).expect("what was noted is there");
-            writer = Writer { noted: log.noted(), log, last, synced, cut: last };
-            writer.append(3).expect("more");
-            writer.log.sync().expect("synced");
-            writer.synced = writer.last;
-            assert_eq!(held(&power.after_kill(), true), writer.last, "seed {seed}");
-        }
-        let held = held(&power.after_cut(&mut random), false);
-        assert!((writer.synced..=writer.last).contains(&held), "seed {seed}");
     }
 }
 
@@ -191,11 +166,11 @@ fn a_full_disk_loses_nothing_and_writing_goes_on_when_there_is_room() {
             // A sync that fails spoils the file, whatever the reason was: the storage process writes a new base then.
             if writer.log.is_spoiled() {
                 writer.log.begin_rewrite().expect("another file");
-                (writer.cut, writer.noted) = (writer.last, writer.log.noted());
+                writer.cut = writer.last;
                 writer.finish_rewrite().expect("another base");
             }
         }
-        let held = held(&power.after_cut(&mut random), false);
+        let held = held(&power.after_cut(&mut random));
         assert!((writer.synced..=writer.last).contains(&held), "seed {seed}: {} synced, {held} held", writer.synced);
     }
 }
@@ -211,10 +186,10 @@ fn after_a_failed_sync_nothing_is_promised_until_another_base_is_there() {
             if writer.log.is_spoiled() && (!writer.log.is_rewriting() || !writer.log.is_whole()) {
                 writer.log.give_up_rewrite();
                 writer.log.begin_rewrite().expect("another file");
-                (writer.cut, writer.noted) = (writer.last, writer.log.noted());
+                writer.cut = writer.last;
             }
         }
-        let held = held(&power.after_cut(&mut random), false);
+        let held = held(&power.after_cut(&mut random));
         assert!((writer.synced..=writer.last).contains(&held), "seed {seed}: {} synced, {held} held", writer.synced);
     }
 }
