@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use polder_base::time::now_ms;
 use polder_runtime::at_start;
-use polder_runtime::persistence::load::{Cut, Loaded, Present, load};
 use polder_runtime::opened::{self, Claim, Source};
+use polder_runtime::persistence::load::{Cut, Loaded, Present, load};
 use polder_runtime::replay::{self, TornEnd};
 use polder_runtime::saves::ITEM;
 use polder_table::{ItemExtras, Stop, Table};
@@ -176,8 +176,12 @@ fn begin_reading(table: &Table, path: PathBuf) -> Result<bool, Failed> {
     match opened::claim(table, &source).map_err(|stop| stop.to_string())? {
         Claim::Ours if replay::is_empty(table) => Ok(false),
         Claim::Ours => Ok(at_start::empty(table).map(|()| false)?),
-        Claim::Open if replay::is_empty(table) => Ok(opened::mark_reading(table, source).map(|()| true).map_err(|stop| stop.to_string())?),
-        Claim::Open => Err("the segment has keys already, and a log is read into an empty one only: name another one with --segment".into()),
+        Claim::Open if replay::is_empty(table) => {
+            Ok(opened::mark_reading(table, source).map(|()| true).map_err(|stop| stop.to_string())?)
+        }
+        Claim::Open => {
+            Err("the segment has keys already, and a log is read into an empty one only: name another one with --segment".into())
+        }
         Claim::Refused(reader) => Err(reader.trouble(table).into()),
     }
 }

@@ -100,10 +100,14 @@ const CLOSED: Origin = Origin::Renewed { closed: true };
 fn a_file_of_an_earlier_boot_is_put_in_order() {
     let stage = Stage::new("order");
     stage.examine(&["0"], &[Origin::Found]);
+    let mut incarnation = 0;
     for _ in 0..3 {
+        assert_eq!(stage.word(header::INCARNATION), incarnation);
         stage.reboot();
         stage.examine(&["0"], &[UNCLOSED]);
         stage.examine(&["0"], &[Origin::Found]);
+        // It may be older than what was copied from it: another memory.
+        assert_ne!(stage.word(header::INCARNATION), std::mem::replace(&mut incarnation, stage.word(header::INCARNATION)));
     }
 }
 
@@ -120,6 +124,7 @@ fn the_last_process_closes_in_order() {
     assert_eq!(stage.word(header::CLEAN), 1);
     stage.reboot();
     stage.examine(&["1"], &[CLOSED]);
+    assert_eq!(stage.word(header::INCARNATION), 0, "it is the same memory");
     // That one ended without a word.
     assert_eq!(stage.word(header::CLEAN), 0);
     // Not the last one: not closed.

@@ -58,7 +58,13 @@ pub(crate) fn told(words: StorageWords<'_>, figure: Figure) -> u64 {
 
 /// Forgets what the process before has told; how often bases were asked for and made stays.
 pub(crate) fn reset(words: StorageWords<'_>) {
-    let stays = [Figure::InSync as u64, Figure::Rewrites as u64, Figure::RewritesServed as u64, Figure::RewriteTook as u64, Figure::RewriteFailed as u64];
+    let stays = [
+        Figure::InSync as u64,
+        Figure::Rewrites as u64,
+        Figure::RewritesServed as u64,
+        Figure::RewriteTook as u64,
+        Figure::RewriteFailed as u64,
+    ];
     (0..FIGURES).filter(|number| !stays.contains(number)).for_each(|number| words.tell(number, 0));
     tell(words, Figure::Beat, now_ms());
 }

@@ -1,12 +1,15 @@
 //! What tests of append-only logs share: folders, work for a server, and what came of it.
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use polder_engine::{Memory, Options};
 use polder_storage::{Disk, Folder};
 
 use crate::answer::Answer;
-use crate::process::Server;
+use crate::process::{Server, free_port, polder};
 use crate::random::Random;
 use crate::resp::Connection;
 
@@ -48,6 +51,115 @@ impl Drop for Place {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// A segment and a folder for its log.
+pub struct World {
+    pub place: Place,
+    pub segment: String,
+    segment_bytes: &'static str,
+}
+
+impl World {
+    pub fn new(name: &str) -> World {
+        let place = Place::new(&format!("server-{name}"));
+        std::fs::remove_dir(place.folder().path).expect("the server makes it");
+        World { place, segment: format!("shm:polder-test-{}-log-{name}", std::process::id()), segment_bytes: "256mb" }
+    }
+
+    /// One whose segment is a file, small enough to be copied.
+    pub fn in_file(name: &str) -> World {
+        let mut world = World::new(name);
+        (world.segment, world.segment_bytes) = (format!("file:{}/segment", world.dir()), "16mb");
+        world
+    }
+
+    /// The file of such a segment.
+    pub fn file(&self) -> PathBuf {
+        self.place.0.join("segment")
+    }
+
+    pub fn dir(&self) -> &str {
+        self.place.0.to_str().expect("text")
+    }
+
+    pub fn flags<'f>(&'f self, more: &[&'f str]) -> Vec<&'f str> {
+        let mut flags = vec!["--segment-size", self.segment_bytes, "--save", "", "--dir", self.dir()];
+        flags.extend(more);
+        flags
+    }
+
+    pub fn serve(&self, more: &[&str]) -> (Server, Connection) {
+        let server = Server::start_polder(&polder(), &self.segment, &self.flags(more)).expect("a server");
+        let mut connection = Connection::open(&server.address()).expect("a connection");
+        until("the data is there", || !matches!(connection.call(&["DBSIZE"]).expect("a reply"), Answer::Error(_)));
+        (server, connection)
+    }
+
+    pub fn with_log(&self) -> (Server, Connection) {
+        self.serve(&["--appendonly", "yes"])
+    }
+
+    /// A server that does not start; what it says.
+    pub fn refused(&self, more: &[&str]) -> String {
+        let port = free_port().expect("a port").to_string();
+        let mut flags = vec!["serve", "--port", &port, "--segment", &self.segment];
+        flags.extend(self.flags(more));
+        let mut child = Command::new(polder()).args(&flags).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("polder");
+        let begun = Instant::now();
+        while child.try_wait().expect("a status").is_none() && begun.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // It has ended, or never does.
+        let _ = child.kill();
+        let output = child.wait_with_output().expect("what it said");
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    }
+
+    pub fn storage(&self, more: &[&str]) -> Child {
+        let mut child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL"])
+            .arg(polder())
+            .args(["storage", "--segment", &self.segment, "--dir", self.dir()])
+            .args(more)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("polder storage");
+        let mut said = BufReader::new(child.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+        assert!(said.any(|line| line.contains("the log has another base")), "it begins");
+        std::thread::spawn(move || said.for_each(drop));
+        child
+    }
+
+    /// Attaches the segment, which must be there.
+    pub fn attach(&self) -> Result<Memory, String> {
+        let options = Options { segment: self.segment.clone(), create: false, ..Options::default() };
+        Memory::attach(&options).map_err(|fault| fault.to_string())
+    }
+
+    pub fn lose_segment(&self) {
+        Memory::remove(&self.segment).expect("removed");
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = Memory::remove(&self.segment);
+    }
+}
+
+pub fn ask(connection: &mut Connection, line: &str) -> String {
+    let words: Vec<&str> = line.split(' ').collect();
+    connection.call(&words).expect("a reply").shown().trim_end().to_owned()
+}
+
+pub fn signal(name: &str, process: u32) {
+    assert!(Command::new("kill").args([name, &process.to_string()]).status().is_ok_and(|status| status.success()));
+}
+
+/// Waits until all that was written is on the disk.
+pub fn synced(connection: &mut Connection) {
+    assert_eq!(ask(connection, "WAITAOF 1 0 20000"), "1) (integer) 1\n2) (integer) 0");
 }
 
 /// Each line as a command; a line that begins with `#` or ends in `...` stands as it is, the latter without its dots.

@@ -118,7 +118,10 @@ impl World {
             Ok((log, offset, synced)) => Follower::new(log, offset, synced, self.now),
             Err(Broken::Lost(_)) => {
                 if let Some(manifest) = manifest {
-                    assert!(reach(&folder, &manifest)?.is_none_or(|offset| offset <= self.memory.end()), "the memory has all that the log has");
+                    assert!(
+                        reach(&folder, &manifest)?.is_none_or(|offset| offset <= self.memory.end()),
+                        "the memory has all that the log has"
+                    );
                 }
                 let log = Log::begin(folder, Identity { memory: "m".into(), stream: "s".into(), log: "l".into() })?;
                 self.cut = self.memory.end();

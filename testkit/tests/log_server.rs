@@ -1,110 +1,18 @@
 //! Servers that write an append-only log: what is there after the server and the segment are gone, who goes on when the writer dies, what clients
 //! are told meanwhile, and what they see of it.
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use polder_engine::Memory;
 use polder_runtime::configuration::Configuration;
 use polder_runtime::storage_note::Note;
 use polder_runtime::storage_process::{Elected, StorageProcess};
 use polder_storage::check::check;
 use polder_testkit::answer::Answer;
-use polder_testkit::logs::{Place, info, rewrite, same, settle, state, until, work};
-use polder_testkit::process::{Server, free_port, on_path, polder};
+use polder_testkit::logs::{Place, World, ask, info, rewrite, same, settle, signal, state, synced, until, work};
+use polder_testkit::process::{Server, on_path, polder};
 use polder_testkit::random::Random;
 use polder_testkit::resp::Connection;
 use polder_testkit::scratch::Scratch;
-
-/// A segment and a folder for its log.
-struct World {
-    place: Place,
-    segment: String,
-}
-
-impl World {
-    fn new(name: &str) -> World {
-        let place = Place::new(&format!("server-{name}"));
-        std::fs::remove_dir(place.folder().path).expect("the server makes it");
-        World { place, segment: format!("shm:polder-test-{}-log-{name}", std::process::id()) }
-    }
-
-    fn dir(&self) -> &str {
-        self.place.0.to_str().expect("text")
-    }
-
-    fn flags<'f>(&'f self, more: &[&'f str]) -> Vec<&'f str> {
-        let mut flags = vec!["--segment-size", "256mb", "--save", "", "--dir", self.dir()];
-        flags.extend(more);
-        flags
-    }
-
-    fn serve(&self, more: &[&str]) -> (Server, Connection) {
-        let server = Server::start_polder(&polder(), &self.segment, &self.flags(more)).expect("a server");
-        let mut connection = Connection::open(&server.address()).expect("a connection");
-        until("the data is there", || !matches!(connection.call(&["DBSIZE"]).expect("a reply"), Answer::Error(_)));
-        (server, connection)
-    }
-
-    fn with_log(&self) -> (Server, Connection) {
-        self.serve(&["--appendonly", "yes"])
-    }
-
-    /// A server that does not start; what it says.
-    fn refused(&self, more: &[&str]) -> String {
-        let port = free_port().expect("a port").to_string();
-        let mut flags = vec!["serve", "--port", &port, "--segment", &self.segment];
-        flags.extend(self.flags(more));
-        let mut child = Command::new(polder()).args(&flags).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("polder");
-        let begun = Instant::now();
-        while child.try_wait().expect("a status").is_none() && begun.elapsed() < Duration::from_secs(20) {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        // It has ended, or never does.
-        let _ = child.kill();
-        let output = child.wait_with_output().expect("what it said");
-        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
-    }
-
-    fn storage(&self, more: &[&str]) -> Child {
-        let mut child = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL"])
-            .arg(polder())
-            .args(["storage", "--segment", &self.segment, "--dir", self.dir()])
-            .args(more)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("polder storage");
-        let mut said = BufReader::new(child.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
-        assert!(said.any(|line| line.contains("the log has another base")), "it begins");
-        std::thread::spawn(move || said.for_each(drop));
-        child
-    }
-
-    fn lose_segment(&self) {
-        Memory::remove(&self.segment).expect("removed");
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        let _ = Memory::remove(&self.segment);
-    }
-}
-
-fn ask(connection: &mut Connection, line: &str) -> String {
-    let words: Vec<&str> = line.split(' ').collect();
-    connection.call(&words).expect("a reply").shown().trim_end().to_owned()
-}
-
-fn signal(name: &str, process: u32) {
-    assert!(Command::new("kill").args([name, &process.to_string()]).status().is_ok_and(|status| status.success()));
-}
-
-/// Waits until all that was written is on the disk.
-fn synced(connection: &mut Connection) {
-    assert_eq!(ask(connection, "WAITAOF 1 0 20000"), "1) (integer) 1\n2) (integer) 0");
-}
 
 #[test]
 fn the_data_is_back_after_server_and_segment_are_gone() {
@@ -159,14 +67,17 @@ fn another_server_goes_on_within_moments_and_each_record_is_there_once() {
         }
         dying.kill();
         let killed = Instant::now();
+        count += 1;
+        ask(&mut other, &format!("RPUSH l {count}"));
+        synced(&mut other);
+        let took = killed.elapsed();
+        assert!(info(&mut other, &format!("aof_storage_pid:{}", next.pid())));
+        println!("what is written after the death is on the disk after {took:?}");
+        assert!(took < Duration::from_secs(2), "{took:?}; 200 ms on a machine with nothing else to do");
         for _ in 0..300 {
             count += 1;
             ask(&mut other, &format!("RPUSH l {count}"));
         }
-        until("the second writes", || info(&mut other, &format!("aof_storage_pid:{}", next.pid())));
-        let took = killed.elapsed();
-        println!("another server writes after {took:?}");
-        assert!(took < Duration::from_secs(2), "{took:?}; 200 ms on a machine with nothing else to do");
         synced(&mut other);
         (connection, servers) = (other, vec![next]);
     }
@@ -247,7 +158,7 @@ fn a_log_with_a_torn_end_is_read_if_the_settings_say_so() {
     std::fs::write(&file, bytes).expect("written");
     let said = world.refused(&["--appendonly", "yes"]);
     assert!(said.contains("appendonly.aof.1.incr.aof: at byte 0"), "{said}");
-    assert!(Memory::attach(&polder_engine::Options { segment: world.segment.clone(), create: false, ..Default::default() }).is_err());
+    assert!(world.attach().is_err());
 }
 
 #[test]
@@ -277,8 +188,7 @@ fn replies_wait_for_the_disk_while_calls_are_executed() {
     connection.send(&["INCR", "k"]).expect("sent");
     std::thread::sleep(Duration::from_millis(300));
     // It has been executed; the reply to it is held back, and so is one that would tell of it.
-    let attached = Memory::attach(&polder_engine::Options { segment: world.segment.clone(), create: false, ..Default::default() });
-    assert_eq!(attached.expect("the memory").database(0).get(b"k").expect("a value").as_deref(), Some(&b"2"[..]));
+    assert_eq!(world.attach().expect("the memory").database(0).get(b"k").expect("a value").as_deref(), Some(&b"2"[..]));
     other.send(&["GET", "k"]).expect("sent");
     let begun = Instant::now();
     std::thread::spawn(move || {

@@ -59,17 +59,17 @@ fn folder_of(table: &Table, settings: &Configuration, note: Option<&Note>, is_ex
     let Some(noted) = note.filter(|note| (&note.path, &note.name) != (&own.path, &own.name)).map(|note| note.folder(&own)) else {
         return Ok(own);
     };
-    let holds = |folder: &Folder| folder.load().ok().flatten().is_some_and(|manifest| is_ours(table, &manifest));
-    match holds(&noted) {
-        true if is_explicit => Err(format!(
+    let holds_ours = |folder: &Folder| folder.load().ok().flatten().map(|manifest| is_ours(table, &manifest));
+    match holds_ours(&noted) {
+        Some(true) if is_explicit => Err(format!(
             "the log of this memory lies in {}: name that folder with --dir and --appenddirname, or move it to {}",
             noted.path.display(),
             own.path.display()
         )),
-        true => Ok(noted),
+        Some(true) => Ok(noted),
         // It was begun there, and has no base yet. Where the folder was moved, it is there no more.
-        false if !is_explicit && noted.path.is_dir() && !holds(&own) => Ok(noted),
-        false => Ok(own),
+        None if !is_explicit && noted.path.is_dir() && holds_ours(&own) != Some(true) => Ok(noted),
+        _ => Ok(own),
     }
 }
 
