@@ -58,12 +58,43 @@ pub enum Broken {
 /// # Errors
 /// See [`Broken`]. The log is as it was then.
 pub fn resume(folder: Folder, mut manifest: Manifest, left: &Left, stream: &dyn Stream) -> Result<(Log, u64), Broken> {
+    // A dead process may have renamed the manifest without seeing it on the disk; what is promised from now on rests on this manifest.
+    folder.medium.sync_folder(&folder.path)?;
+    let Agreed { last, length, offset } = walk(&folder, &manifest, left, stream)?;
+    let incr = folder.resume_incr(&manifest.increments[last], length)?;
+    // Files that were begun by a process that died before it wrote to them.
+    if manifest.increments.len() > last + 1 {
+        manifest.increments.truncate(last + 1);
+        folder.store(&manifest)?;
+    }
+    Ok((Log::resume(folder, manifest, incr), offset))
+}
+
+/// Whether a log could be continued. Changes nothing.
+///
+/// # Errors
+/// See [`Broken`].
+pub fn compare(folder: &Folder, manifest: &Manifest, left: &Left, stream: &dyn Stream) -> Result<(), Broken> {
+    walk(folder, manifest, &Left { in_sync: false, ..*left }, stream).map(drop)
+}
+
+/// How far files and stream agree.
+struct Agreed {
+    /// The last file that holds something of the stream, and how much of it counts.
+    last: usize,
+    length: u64,
+    offset: u64,
+}
+
+fn walk(folder: &Folder, manifest: &Manifest, left: &Left, stream: &dyn Stream) -> Result<Agreed, Broken> {
+    let open = |number: usize| {
+        let path = folder.path_of(&manifest.increments[number]);
+        if left.in_sync { folder.medium.open(&path) } else { folder.medium.read(&path) }
+    };
     let begin = left.begin();
     let lost = || Broken::Lost("the manifest does not name the file that was written last".into());
     let first = manifest.increments.iter().position(|entry| entry.sequence == begin.noted.sequence).ok_or_else(lost)?;
-    // A dead process may have renamed the manifest without seeing it on the disk; what is promised from now on rests on this manifest.
-    folder.medium.sync_folder(&folder.path)?;
-    let file = folder.medium.open(&folder.path_of(&manifest.increments[first]))?;
+    let file = open(first)?;
     let (length, noted) = (file.length()?, begin.noted.length);
     if length < noted {
         return Err(Broken::Lost(format!("the file has {length} bytes, and {noted} were written: it has lost its end")));
@@ -71,14 +102,11 @@ pub fn resume(folder: Folder, mut manifest: Manifest, left: &Left, stream: &dyn 
     let mut walk = Walk::new(file, noted, (stream, begin.offset), left.in_sync);
     let (mut last, mut is_whole) = (first, walk.run()?);
     for number in first + 1..manifest.increments.len() {
-        let file = folder.medium.open(&folder.path_of(&manifest.increments[number]))?;
+        let file = open(number)?;
         // A file without its first annotation holds nothing of the stream yet.
         let Some((offset, length)) = opening(&*file)? else { continue };
         if !is_whole || offset != walk.offset {
-            return Err(Broken::Ahead(format!(
-                "the log goes on at offset {offset}, and the change log of the memory does so at {}",
-                walk.offset
-            )));
+            return Err(Broken::Ahead(format!("the log goes on at offset {offset}, and the change log of the memory does so at {}", walk.offset)));
         }
         if left.in_sync {
             write_again(&*file, length)?;
@@ -86,14 +114,7 @@ pub fn resume(folder: Folder, mut manifest: Manifest, left: &Left, stream: &dyn 
         walk = Walk::new(file, length, (stream, offset), left.in_sync);
         (last, is_whole) = (number, walk.run()?);
     }
-    let (noted, offset) = (walk.at, walk.offset);
-    let incr = folder.resume_incr(&manifest.increments[last], noted)?;
-    // Files that were begun by a process that died before it wrote to them.
-    if manifest.increments.len() > last + 1 {
-        manifest.increments.truncate(last + 1);
-        folder.store(&manifest)?;
-    }
-    Ok((Log::resume(folder, manifest, incr), offset))
+    Ok(Agreed { last, length: walk.at, offset: walk.offset })
 }
 
 /// Up to which offset of the stream a log reaches, as its last file says; `None` where that file says nothing.

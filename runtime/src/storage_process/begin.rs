@@ -17,7 +17,7 @@ use std::io;
 use std::path::Path;
 use std::time::Instant;
 
-use polder_storage::resume::Broken;
+use polder_storage::resume::{Broken, compare};
 use polder_storage::{Folder, Follower, Identity, Lock, Log, Manifest, Position, incr, reach, resume};
 use polder_table::Table;
 
@@ -168,9 +168,8 @@ pub(super) fn begin<'t>(
 /// Goes on with the log where the process before was, if what it has noted counts (P2).
 fn go_on(table: &Table, folder: &Folder, manifest: &Manifest, note: Note) -> Result<Option<(Follower, Note)>, String> {
     let left = note.left(told(table.segment().storage(), Figure::InSync) != 0);
-    let (begin, (kept, end)) = (left.begin(), table.log().range());
-    let is_noted = manifest.identity.as_ref().is_some_and(|identity| identity.log == note.log);
-    if !is_noted || (&note.stream, &note.boot) != (&table.log().identity(), &boot_id()?) || kept > begin.offset {
+    let end = table.log().range().1;
+    if !counts(table, manifest, &note, left.begin().offset)? {
         return Ok(None);
     }
     match resume(folder.clone(), manifest.clone(), &left, &Tail { table, note: &note, end }) {
@@ -187,6 +186,13 @@ fn go_on(table: &Table, folder: &Folder, manifest: &Manifest, note: Note) -> Res
             Ok(None)
         }
     }
+}
+
+/// Whether a note counts for the log that a manifest names (P2), and the change log is kept from an offset on.
+fn counts(table: &Table, manifest: &Manifest, note: &Note, offset: u64) -> Result<bool, String> {
+    let is_noted = manifest.identity.as_ref().is_some_and(|identity| identity.log == note.log);
+    let is_of_now = (&note.stream, &note.boot) == (&table.log().identity(), &boot_id()?);
+    Ok(is_noted && is_of_now && table.log().range().0 <= offset)
 }
 
 /// Begins a log over what is in the folder, which counts until the first base is written. The caller knows that it holds nothing more (E1).
@@ -217,7 +223,18 @@ pub fn check_folder(table: &Table, settings: &Configuration) -> Result<(), Strin
     let Some(manifest) = own_manifest(table, &folder)? else { return Ok(()) };
     match table.segment().storage().owner() {
         // It has looked, and its files grow.
-        Some(owner) if owner.lives => Ok(()),
-        _ => check_reach(table, &folder, &manifest),
+        Some(owner) if owner.lives => return Ok(()),
+        _ => check_reach(table, &folder, &manifest)?,
+    }
+    let Some(note) = note else { return Ok(()) };
+    let left = note.left(told(table.segment().storage(), Figure::InSync) != 0);
+    if left.in_sync || !counts(table, &manifest, &note, left.position.offset)? {
+        return Ok(());
+    }
+    let tail = Tail { table, note: &note, end: table.log().range().1 };
+    match compare(&folder, &manifest, &left, &tail) {
+        Err(Broken::Ahead(why)) => Err(newer(table, &folder.path, &why)),
+        // Another base makes good what else there is.
+        _ => Ok(()),
     }
 }
