@@ -117,7 +117,8 @@ impl Follower {
             at_boundary: false,
             cut: None,
             opening: Vec::new(),
-            synced_at: now,
+            // What a process has written that is dead waits for a sync already.
+            synced_at: now.checked_sub(EVERY_SECOND).unwrap_or(now),
             told_second: 0,
             retry_at: None,
         }

@@ -106,7 +106,10 @@ fn walk(folder: &Folder, manifest: &Manifest, left: &Left, stream: &dyn Stream) 
         // A file without its first annotation holds nothing of the stream yet.
         let Some((offset, length)) = opening(&*file)? else { continue };
         if !is_whole || offset != walk.offset {
-            return Err(Broken::Ahead(format!("the log goes on at offset {offset}, and the change log of the memory does so at {}", walk.offset)));
+            return Err(Broken::Ahead(format!(
+                "the log goes on at offset {offset}, and the change log of the memory does so at {}",
+                walk.offset
+            )));
         }
         if left.in_sync {
             write_again(&*file, length)?;

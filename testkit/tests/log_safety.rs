@@ -30,7 +30,7 @@ fn refused_and_then_read(world: &World, why: &str, keys: &str) {
     assert!(said.contains("the log may hold more than the segment") && said.contains(why), "{said}");
     assert!(said.contains(&format!("polder segment remove {}", world.segment)), "{said}");
     // One that is told to write the log later does not begin another one either.
-    let (server, mut connection) = world.serve(&["--appendonly", "no"]);
+    let (server, mut connection) = world.serve(&["--appendonly", "no", "--appendfsync", "everysec"]);
     assert!(ask(&mut connection, "CONFIG SET appendonly yes").starts_with("(error)"));
     drop(server);
     let elected = Command::new(polder()).args(["storage", "--segment", &world.segment, "--dir", world.dir()]).output().expect("polder");
@@ -258,7 +258,7 @@ fn writes_are_refused_while_a_stopped_thread_holds_the_change_log_up() {
             "{said}"
         );
         let word = segment.load(log::MERGE_LOCK);
-        segment.exchange(log::MERGE_LOCK, word, free(word)).expect("nobody else changes it");
+        segment.exchange(log::MERGE_LOCK, word, free(word)).expect("no other thread changes it");
         go.send(()).expect("it waits");
     });
     until("writes are accepted", || look(&mut process).is_none());
