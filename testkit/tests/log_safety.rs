@@ -312,3 +312,11 @@ fn programs_are_refused_writes_while_the_writer_of_the_log_is_stopped() {
     signal("-TERM", storage.id());
     assert!(storage.wait().expect("an end").success());
 }
+
+#[test]
+fn no_two_memories_have_the_same_id() {
+    let ids: std::collections::BTreeSet<String> =
+        (0..20).map(|_| Scratch::with_ceiling(16 << 20).embedder.memory.table().segment().memory_id()).collect();
+    assert_eq!(ids.len(), 20);
+    assert!(ids.iter().all(|id| id.len() == 32), "{ids:?}");
+}
