@@ -101,7 +101,8 @@ fn a_file_that_was_in_use_when_the_machine_went_down_does_not_take_the_place_of_
     // What was closed in order goes on, and what it holds by then is in the log.
     let (server, mut connection) = world.with_log();
     ask(&mut connection, "SET second 1");
-    ask(&mut connection, "SHUTDOWN");
+    connection.send(&["SHUTDOWN"]).expect("sent");
+    until("it has ended in order", || server.fate().contains("has ended"));
     drop(server);
     set_boot(&world);
     let (mut server, mut connection) = world.with_log();
