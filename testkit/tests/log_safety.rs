@@ -1,4 +1,4 @@
-//! What must never happen to an append-only log: that it is thrown away for a memory that has less, that half of it is served, that nobody is told when
+//! What must never happen to an append-only log: that it is thrown away for a memory that has less, that half of it is served, that no client is told when
 //! it is not written.
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
