@@ -5,6 +5,7 @@
 use polder_base::{glob, number};
 use polder_table::{Scanned, Stop};
 
+use crate::flush;
 use crate::key::database_of;
 use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
 use polder_calls::command::{Command, DANGEROUS, EMPTIES, FAST, KEYSPACE, read, write};
@@ -163,6 +164,7 @@ fn flush_all(call: &mut Call<'_>) -> Outcome {
     if check_flush(call)? {
         call.txn.count_freed((0..call.settings.databases()).map(|db| call.txn.keys(db)).sum());
     }
+    flush::forget(call.txn, None)?;
     call.txn.flush(None)?;
     tell_call(call);
     call.reply.ok();
@@ -173,6 +175,7 @@ fn flush_one(call: &mut Call<'_>) -> Outcome {
     if check_flush(call)? {
         call.txn.count_freed(call.txn.keys(call.db()));
     }
+    flush::forget(call.txn, Some(call.db()))?;
     call.txn.flush(Some(call.db()))?;
     tell_call(call);
     call.reply.ok();

@@ -16,12 +16,16 @@
 //!   could store anything through a server meanwhile; but what programs have stored in the segment themselves goes, too.
 //! - **F4** A server whose maintenance is late by more than the delay is not exact: it may reply with an old item until then.
 //!
-//! ITEM.FLUSH without a delay empties at once and forgets a moment that is still to come, as memcached does. RDB files and
-//! the change log do not keep a moment.
+//! - **F5** RDB files and the change log keep a moment, since they keep the keys that it concerns. While they are read, a moment is
+//!   kept even if it has passed, and nothing is emptied: what follows in the log may still belong to the time before the moment.
+//!   When the moment comes, the log says FLUSHDB.
+//!
+//! A command that empties a database at once (ITEM.FLUSH without a moment, FLUSHDB, FLUSHALL) forgets a moment that is still to
+//! come, as memcached does. A moment belongs to the database's number: what SWAPDB brings there is emptied, and what it takes away stays.
 use polder_calls::call::{Call, Outcome, SYNTAX, is};
 use polder_calls::command::{Command, DANGEROUS, KEYSPACE, write};
 use polder_calls::facts::Tells::Own;
-use polder_table::{Db, New, Replaces, SYSTEM, Stop, Txn};
+use polder_table::{Db, New, Replaces, SYSTEM, Snapshot, Stop, Txn};
 use polder_values::{Kind, Value, string};
 
 use crate::item::{Expiry, moment};
@@ -30,13 +34,13 @@ const KEY: &[u8] = b"flushes";
 const BYTES: usize = size_of::<Db>() + size_of::<u64>();
 
 /// The family's rows.
-pub const COMMANDS: &[Command] = &[write("ITEM.FLUSH", "[EX seconds|EXAT unix-time-seconds]", flush)
-    .tells(Own("`FLUSHDB`, when it is done"))
+pub const COMMANDS: &[Command] = &[write("ITEM.FLUSH", "[EX seconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds]", flush)
+    .tells(Own("`ITEM.FLUSH PXAT ms`; `FLUSHDB`, when it is done"))
     .with(DANGEROUS | KEYSPACE)
     .costs("O(1); a sweeper frees the memory afterwards.")
     .about(
         "Removes all keys from the current database, at once or at a later moment. A later call replaces the moment; one without \
-         a moment forgets it. A server has to be there at the moment, or the next one does it when it starts.",
+         a moment forgets it, and so do FLUSHDB and FLUSHALL. A server has to be there at the moment, or the next one does it when it starts.",
     )];
 
 /// A database that is to be emptied.
@@ -51,21 +55,17 @@ fn flush(call: &mut Call<'_>) -> Outcome {
         [] => Expiry::Unsaid,
         [word, value] if is(word, "EX") => moment(call, "EX", value)?,
         [word, value] if is(word, "EXAT") => moment(call, "EXAT", value)?,
+        [word, value] if is(word, "PXAT") => moment(call, "PXAT", value)?,
         _ => return Err(SYNTAX.into()),
     };
     let db = call.db();
-    let mut all = read(call.txn)?;
-    let known = all.len();
-    all.retain(|due| due.db != db);
     match expiry {
-        Expiry::At(moment_ms) if moment_ms > call.txn.now_ms() => {
-            all.push(Due { db, moment_ms });
-            write_all(call.txn, &all)?;
+        Expiry::At(moment_ms) if moment_ms > call.txn.now_ms() || call.table.imports() => {
+            set(call.txn, &[Due { db, moment_ms }])?;
+            call.tell(&[b"ITEM.FLUSH", b"PXAT", moment_ms.to_string().as_bytes()]);
         }
         _ => {
-            if all.len() != known {
-                write_all(call.txn, &all)?;
-            }
+            forget(call.txn, Some(db))?;
             call.txn.count_freed(call.txn.keys(db));
             call.txn.flush(Some(db))?;
             call.tell(&[b"FLUSHDB"]);
@@ -73,6 +73,50 @@ fn flush(call: &mut Call<'_>) -> Outcome {
     }
     call.reply.ok();
     Ok(())
+}
+
+/// Sets the moments of some databases.
+fn set(txn: &Txn<'_>, dues: &[Due]) -> Result<(), Stop> {
+    let mut all = read(txn)?;
+    all.retain(|known| dues.iter().all(|due| due.db != known.db));
+    all.extend_from_slice(dues);
+    write_all(txn, &all)
+}
+
+/// Forgets the moment of a database that is emptied now, or those of all.
+///
+/// # Errors
+/// Those of the transaction.
+pub(crate) fn forget(txn: &Txn<'_>, db: Option<Db>) -> Result<(), Stop> {
+    let all = read(txn)?;
+    let later: Vec<Due> = all.iter().copied().filter(|due| db.is_some_and(|db| db != due.db)).collect();
+    if later.len() == all.len() { Ok(()) } else { write_all(txn, &later) }
+}
+
+/// The moments that are known at the instant of a snapshot, which has not begun to walk: bytes for [`restore`].
+///
+/// # Errors
+/// Those of the snapshot.
+pub fn kept_at(snapshot: &mut Snapshot<'_>) -> Result<Vec<u8>, Stop> {
+    let Some(item) = snapshot.find(SYSTEM, KEY)? else { return Ok(Vec::new()) };
+    let found = snapshot.found(&item)?;
+    let bytes = found.map(|found| string::contiguous(snapshot, &found.value).map(|bytes| bytes.into_owned())).transpose()?;
+    Ok(bytes.unwrap_or_default())
+}
+
+/// Takes the moments that [`kept_at`] has returned, as far as there are such databases: in the place of those that are known, or only where
+/// none is known.
+///
+/// # Errors
+/// Those of the transaction, which the caller commits.
+pub fn restore(txn: &Txn<'_>, kept: &[u8], databases: u64, replaces: bool) -> Result<(), Stop> {
+    let known = if replaces { Vec::new() } else { read(txn)? };
+    let is_wanted = |due: &Due| u64::from(due.db) < databases && known.iter().all(|known| known.db != due.db);
+    let dues: Vec<Due> = dues(kept).filter(is_wanted).collect();
+    for Due { db, moment_ms } in &dues {
+        txn.tell(*db, &[b"ITEM.FLUSH", b"PXAT", moment_ms.to_string().as_bytes()]);
+    }
+    if dues.is_empty() { Ok(()) } else { set(txn, &dues) }
 }
 
 /// Empties the databases whose moment has come. Returns the next moment, in milliseconds since the epoch.
@@ -105,7 +149,11 @@ pub fn next(txn: &Txn<'_>) -> Result<Option<u64>, Stop> {
 fn read(txn: &Txn<'_>) -> Result<Vec<Due>, Stop> {
     let stored = txn.peek(SYSTEM, KEY)?;
     let bytes = stored.map(|found| string::contiguous(txn, &found.value).map(|bytes| bytes.into_owned())).transpose()?;
-    Ok(bytes.unwrap_or_default().chunks_exact(BYTES).filter_map(Due::read).collect())
+    Ok(dues(&bytes.unwrap_or_default()).collect())
+}
+
+fn dues(stored: &[u8]) -> impl Iterator<Item = Due> {
+    stored.chunks_exact(BYTES).filter_map(Due::read)
 }
 
 fn write_all(txn: &Txn<'_>, all: &[Due]) -> Result<(), Stop> {

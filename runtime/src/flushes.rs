@@ -4,12 +4,16 @@ use polder_table::{Mode, Stop, Table};
 
 use crate::retry::retry;
 
-/// Empties the databases whose moment has come; returns the next moment, in milliseconds since the epoch.
+/// Empties the databases whose moment has come; returns the next moment, in milliseconds since the epoch. While data is imported, it
+/// does nothing and returns none (F5).
 ///
 /// # Errors
 /// What the memory says. Then nothing has been emptied, and the moments stay.
 pub fn run_due(table: &Table, now_ms: u64) -> Result<Option<u64>, Stop> {
     let mut next = None;
+    if table.imports() {
+        return Ok(next);
+    }
     let txn = table.begin(Mode::Read)?;
     retry(&txn, || {
         next = flush::next(&txn)?;

@@ -11,6 +11,9 @@ pub use keeper::Keeper;
 /// bytes of `polder_table::ItemExtras`. Redis skips fields that it does not know.
 pub const ITEM: &[u8] = b"polder-item";
 
+/// The auxiliary field that says which databases are to be emptied, and when (`commands/src/flush.rs`).
+pub const FLUSHES: &[u8] = b"polder-flushes";
+
 /// Whether save points are set, so that the process saves when it ends, too.
 pub fn has_save_points(settings: &Settings) -> bool {
     !settings.text(const { id("save") }).is_empty()

@@ -278,6 +278,8 @@ impl Process {
     pub fn open(&self, loaded: Loaded) {
         self.keeper.loaded(loaded);
         self.storage.attend(&self.memory, &self.settings);
+        // What was read may name a moment.
+        self.learn_flushes(now_ms());
         self.loading.store(false, Ordering::Release);
     }
 

@@ -3,6 +3,8 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use polder_base::time::now_ms;
+use polder_engine::Memory;
 use polder_runtime::configuration::Configuration;
 use polder_runtime::storage_note::Note;
 use polder_runtime::storage_process::{Elected, StorageProcess};
@@ -49,6 +51,35 @@ fn the_data_is_back_after_server_and_segment_are_gone() {
     world.lose_segment();
     let (_server, mut connection) = world.with_log();
     same(&state(|words| connection.call(words).expect("a reply")), &expected);
+}
+
+#[test]
+fn a_log_keeps_the_moment_at_which_a_database_is_emptied() {
+    let world = World::new("flushes");
+    let (mut server, mut connection) = world.with_log();
+    let has_come = |moment_ms: u64| until("the moment", || now_ms() >= moment_ms);
+    // It comes while no server is there. What was stored behind the command and before the moment goes, too.
+    let moment_ms = now_ms() + 1500;
+    for line in ["SET old 1", &format!("ITEM.FLUSH PXAT {moment_ms}"), "SET before 1"] {
+        assert_eq!(ask(&mut connection, line), "OK");
+    }
+    synced(&mut connection);
+    server.kill();
+    world.lose_segment();
+    has_come(moment_ms);
+    (server, connection) = world.with_log();
+    assert_eq!(ask(&mut connection, "DBSIZE"), "(integer) 0");
+    // It comes while a server is there, and what is stored afterwards stays.
+    for line in ["SET old 1", &format!("ITEM.FLUSH PXAT {}", now_ms() + 200)] {
+        assert_eq!(ask(&mut connection, line), "OK");
+    }
+    until("the database is empty", || ask(&mut connection, "DBSIZE") == "(integer) 0");
+    assert_eq!(ask(&mut connection, "SET after 1"), "OK");
+    synced(&mut connection);
+    server.kill();
+    world.lose_segment();
+    let (_server, mut connection) = world.with_log();
+    assert_eq!((ask(&mut connection, "GET after"), ask(&mut connection, "DBSIZE")), ("\"1\"".into(), "(integer) 1".into()));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use polder_base::time::now_ms;
 use polder_engine::Memory;
 use polder_testkit::answer::Answer;
 use polder_testkit::process::{Server, polder};
@@ -104,6 +105,30 @@ fn what_was_saved_is_there_in_a_new_segment() {
     // Told otherwise.
     let (_server, mut connection) = place.start(&["--load-rdb", "always"]);
     assert_eq!((ask(&mut connection, "DBSIZE"), ask(&mut connection, "GET key:1")), ("(integer) 3002".into(), "\"mine\"".into()));
+}
+
+#[test]
+fn a_file_keeps_the_moment_at_which_a_database_is_emptied() {
+    let place = Place::new("flushes");
+    let (mut server, mut connection) = place.start(&[]);
+    ask(&mut connection, "SELECT 3");
+    assert_eq!(ask(&mut connection, "SET other 1"), "OK");
+    assert_eq!(ask(&mut connection, "SELECT 0"), "OK");
+    assert_eq!(ask(&mut connection, "SET a 1"), "OK");
+    let moment_ms = now_ms() + 1500;
+    assert_eq!(ask(&mut connection, &format!("ITEM.FLUSH PXAT {moment_ms}")), "OK");
+    assert_eq!(ask(&mut connection, "SAVE"), "OK");
+    server.kill();
+    place.forget();
+    wait_for("the moment", || now_ms() >= moment_ms);
+    let (_server, mut connection) = place.start(&[]);
+    assert_eq!(ask(&mut connection, "DBSIZE"), "(integer) 0", "it came while no server was there");
+    assert_eq!(ask(&mut connection, "SET a 2"), "OK");
+    assert_eq!(ask(&mut connection, "SELECT 3"), "OK");
+    assert_eq!(ask(&mut connection, "GET other"), "\"1\"");
+    assert_eq!(ask(&mut connection, "DEBUG RELOAD"), "OK");
+    assert_eq!(ask(&mut connection, "SELECT 0"), "OK");
+    assert_eq!(ask(&mut connection, "GET a"), "\"2\"", "it has come once");
 }
 
 #[test]

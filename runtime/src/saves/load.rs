@@ -7,13 +7,14 @@ use polder_base::Fault;
 use polder_table::{Db, ItemExtras, Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
 use polder_wire::rdb::{Begin, Item, Malformed, Mark, Reader};
 
-use super::ITEM;
+use super::{FLUSHES, ITEM};
 use crate::retry::retry;
 use crate::scripts::add_codes;
 pub use crate::scripts::depot::Present;
 use polder_calls::settings::{Settings, id};
 use polder_commands::dump::checksums_rest;
 use polder_commands::dump::{Builder, Problem, set_clock};
+use polder_commands::flush;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 1 << 20;
@@ -282,6 +283,7 @@ impl<'t> Loading<'t> {
             Item::Begin(begin) => self.begin(begin)?,
             Item::End => return self.end(),
             Item::Aux { name, value } if name == ITEM => self.item = value.to_vec(),
+            Item::Aux { name, value } if name == FLUSHES => self.restore_flushes(value)?,
             Item::Aux { .. } | Item::Sizes { .. } | Item::Eof => {}
             _ if self.is_dropped => {}
             item => {
@@ -293,6 +295,12 @@ impl<'t> Loading<'t> {
             }
         }
         Ok(())
+    }
+
+    /// Takes the moments at which databases are to be emptied.
+    fn restore_flushes(&self, kept: &[u8]) -> Result<(), Stop> {
+        let txn = self.table.begin(Mode::Write)?;
+        retry(&txn, || flush::restore(&txn, kept, self.databases, self.present == Present::Replaced))
     }
 
     /// Names the key in what went wrong with it.

@@ -14,10 +14,11 @@ use polder_table::snapshot::Item;
 use polder_table::{Policy, SYSTEM, Snapshot, Stop, Table, clock};
 use polder_wire::rdb::Writer;
 
-use super::ITEM;
+use super::{FLUSHES, ITEM};
 use crate::scripts::codes_at;
 use polder_calls::settings::{Settings, id};
 use polder_commands::dump::{Source, encode, writer};
+use polder_commands::flush;
 
 /// How long a save waits for transactions that were begun before it, and for another save of the same memory.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -126,6 +127,10 @@ impl Plan {
         let mut goes_on = || Instant::now() < end && !progress.cancelled.load(Ordering::Relaxed);
         let mut snapshot = begin(table, &mut goes_on).map_err(|fault| fault.to_string())?;
         codes_at(&mut snapshot).map_err(|stop| stop.to_string())?.iter().for_each(|code| writer.functions(code));
+        let flushes = flush::kept_at(&mut snapshot).map_err(|stop| stop.to_string())?;
+        if !flushes.is_empty() {
+            writer.aux(FLUSHES, &flushes);
+        }
         let mut walk = Walk { table, progress, out: &mut out, drops_expiries: self.drops_expiries, key_delay: self.key_delay, keys: 0 };
         let mut current = None;
         while let Some((number, items)) = snapshot.advance().map_err(|stop| stop.to_string())? {

@@ -100,6 +100,57 @@ fn a_later_word_replaces_the_moment() {
     assert_eq!(door.client().ask("ITEM.FLUSH EX x"), "-ERR the expiry is not a number or out of range");
 }
 
+/// A moment in so many milliseconds, as ITEM.FLUSH takes it.
+fn in_ms(ms: u64) -> u64 {
+    polder_base::time::now_ms() + ms
+}
+
+#[test]
+fn a_moment_belongs_to_the_number_of_its_database() {
+    let place = Place::new();
+    let (door, mut line) = open(&place);
+    line.stores("swapped-away");
+    let mut client = door.client();
+    assert_eq!((client.ask("SELECT 1"), client.ask("SET swapped-in 1")), ("+OK".into(), "+OK".into()));
+    assert_eq!(client.ask("SELECT 0"), "+OK");
+    assert_eq!(client.ask(&format!("ITEM.FLUSH PXAT {}", in_ms(500))), "+OK");
+    assert_eq!(client.ask("SWAPDB 0 1"), "+OK");
+    line.loses("swapped-in");
+    assert_eq!((client.ask("DBSIZE"), client.ask("SELECT 1"), client.ask("GET swapped-away")), (":0".into(), "+OK".into(), "$1".into()));
+}
+
+#[test]
+fn emptying_a_database_forgets_its_moment() {
+    for (empties, kept) in [("FLUSHDB", &["0"][..]), ("ITEM.FLUSH", &["0"]), ("FLUSHALL", &["0", "1"])] {
+        let (door, mut line) = open(&Place::new());
+        let mut client = door.client();
+        let moment = in_ms(500);
+        // One transaction empties all three: once the last one is empty, the others would be.
+        for db in ["1", "0"] {
+            assert_eq!(
+                (client.ask(&format!("SELECT {db}")), client.ask(&format!("ITEM.FLUSH PXAT {moment}"))),
+                ("+OK".into(), "+OK".into())
+            );
+        }
+        assert_eq!(client.ask(empties), "+OK");
+        for db in ["1", "0", "2"] {
+            assert_eq!((client.ask(&format!("SELECT {db}")), client.ask("SET key 1")), ("+OK".into(), "+OK".into()));
+        }
+        assert_eq!(client.ask(&format!("ITEM.FLUSH PXAT {moment}")), "+OK");
+        let until = Instant::now() + PATIENCE;
+        while client.ask("DBSIZE") != ":0" {
+            assert!(Instant::now() < until, "the moment does not come");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        for db in ["0", "1"] {
+            assert_eq!(client.ask(&format!("SELECT {db}")), "+OK");
+            let expected = if kept.contains(&db) { ":1" } else { ":0" };
+            assert_eq!(client.ask("DBSIZE"), expected, "{empties}, database {db}");
+        }
+        assert!(line.has("key"));
+    }
+}
+
 #[test]
 fn a_moment_outlives_its_server() {
     let place = Place::new();
