@@ -43,15 +43,32 @@ pub struct Connection {
     pub taken: usize,
     pub output: Output,
     pub record: Arc<Record>,
+    pub ready: Readiness,
+    pub turn: TurnState,
+    /// The note of the frame whose call waits for a key.
+    pub waiting_note: u32,
+    /// Since when more waits to be sent than the soft limit allows.
+    pub over_soft_since_ms: Option<u64>,
+    pub disk: DiskState,
+}
+
+/// What the poll has said of a connection's socket, as far as that still holds.
+#[derive(Default)]
+pub struct Readiness {
     /// The socket may have something to read.
     pub readable: bool,
     /// The peer has closed its side: read until its end, whatever the poll says.
     pub half_closed: bool,
     /// The socket took less than it was given; the poll says when it takes more.
     pub blocked: bool,
-    /// The connection stands in the list of the next turn.
+}
+
+/// Where a connection stands in its thread's turns.
+#[derive(Default)]
+pub struct TurnState {
+    /// It stands in the list of the next turn.
     pub queued: bool,
-    /// The connection stands in the list of those that are sent to at the end of the turn.
+    /// It stands in the list of those that are sent to at the end of the turn.
     pub told: bool,
     /// It waits (`turn/waiters.rs`); nothing more of its input is executed before.
     pub parked: bool,
@@ -59,11 +76,12 @@ pub struct Connection {
     pub held_up: bool,
     /// The next request has met a lock that stayed taken, and has not been executed since.
     pub barred: bool,
-    /// The note of the frame whose call waits for a key.
-    pub waiting_note: u32,
-    /// Since when more waits to be sent than the soft limit allows.
-    pub over_soft_since_ms: Option<u64>,
-    /// What waits to be sent waits until the disk has the commits before this number (`turn/disk.rs`); 0: it does not wait.
+}
+
+/// What a connection has to do with the disk (`turn/disk.rs`).
+#[derive(Default)]
+pub struct DiskState {
+    /// What waits to be sent waits until the disk has the commits before this number; 0: it does not wait.
     pub held_for: u64,
     /// A call since the last time that something was sent may have written.
     pub may_have_written: bool,
@@ -86,18 +104,11 @@ impl Connection {
             taken: 0,
             output: Output::default(),
             record,
-            readable: true,
-            half_closed: false,
-            blocked: false,
-            queued: true,
-            told: false,
-            parked: false,
-            held_up: false,
-            barred: false,
             waiting_note: 0,
             over_soft_since_ms: None,
-            held_for: 0,
-            may_have_written: false,
+            ready: Readiness { readable: true, ..Readiness::default() },
+            turn: TurnState { queued: true, ..TurnState::default() },
+            disk: DiskState::default(),
         }
     }
 
@@ -140,10 +151,10 @@ impl Connection {
         let is_new = filter.is_handshaking();
         match filter.receive(&self.socket, pool, &mut self.input, most) {
             // The port is closed.
-            Ok(Flow::Last(0)) if self.half_closed && filter.guests().is_some() => Flow::Gone,
+            Ok(Flow::Last(0)) if self.ready.half_closed && filter.guests().is_some() => Flow::Gone,
             Ok(Flow::Last(count)) if filter.has_ended() => {
                 // The socket may never say so.
-                self.half_closed = true;
+                self.ready.half_closed = true;
                 self.session.closing |= self.waits();
                 if count == 0 { self.note_end() } else { Flow::Some(count) }
             }
@@ -161,7 +172,7 @@ impl Connection {
 
     /// What follows when the peer sends nothing more.
     fn note_end(&mut self) -> Flow {
-        if self.held_up {
+        if self.turn.held_up {
             return Flow::Last(0);
         }
         if self.has_output() {
@@ -240,11 +251,11 @@ impl Connection {
             self.taken = 0;
         }
         // A connection that goes on in the next turn still has its requests in front of the end of its input.
-        if !self.queued {
-            self.held_up = self.parked;
+        if !self.turn.queued {
+            self.turn.held_up = self.turn.parked;
         }
         // A parked connection has not run its call yet: the pause goes on, or the call has met a lock.
-        if !self.parked {
+        if !self.turn.parked {
             self.record.end_postponement();
         }
         if let Some(buffer) = self.output.reclaim() {
@@ -254,16 +265,16 @@ impl Connection {
 
     /// Whether nothing more of the input is to be executed for now.
     pub fn is_halted(&self) -> bool {
-        self.parked || self.session.closing || self.held_for != 0
+        self.turn.parked || self.session.closing || self.disk.held_for != 0
     }
 
     /// Whether there is something to read, and it may be read now.
     #[inline]
     pub fn may_read(&self) -> bool {
-        self.readable
+        self.ready.readable
             && !self.session.closing
-            && self.held_for == 0
-            && (!self.parked || self.reads_ahead())
+            && self.disk.held_for == 0
+            && (!self.turn.parked || self.reads_ahead())
             && self.filter.as_ref().is_none_or(|filter| filter.may_receive())
     }
 
@@ -275,13 +286,13 @@ impl Connection {
 
     /// Whether enough requests wait for a lock, so that no more is read before.
     pub fn is_backed_up(&self) -> bool {
-        self.barred && self.input.len() >= READ_BYTES
+        self.turn.barred && self.input.len() >= READ_BYTES
     }
 
     /// Stops in front of the request at [`Connection::taken`]. What the reader remembers is dropped, and it reads again later.
     pub fn park(&mut self) {
-        self.parked = true;
-        self.held_up = true;
+        self.turn.parked = true;
+        self.turn.held_up = true;
         self.protocol.forget_progress();
     }
 
@@ -315,8 +326,8 @@ impl Connection {
             query_room,
             reply_bytes,
             reply_room,
-            waiting: self.parked,
-            blocked: self.blocked,
+            waiting: self.turn.parked,
+            blocked: self.ready.blocked,
         });
     }
 

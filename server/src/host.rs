@@ -99,22 +99,32 @@ pub struct Process {
     pub mailboxes: Vec<Mailbox>,
     pub listeners: ListenerSet,
     pub tls: Tls,
-    /// Pauses (`CLIENT PAUSE`) hold no client back any more.
-    heedless: AtomicBool,
     /// The last question of each thread of another process that was answered, by its seat. Each thread of this process is asked,
     /// in the same order.
     answered: Mutex<HashMap<u64, Asker>>,
+    lifecycle: Lifecycle,
+    pub storage: Storage,
+    due: Due,
+}
+
+/// How far the process has come: it reads its data, serves, ends.
+struct Lifecycle {
+    /// Pauses (`CLIENT PAUSE`) hold no client back any more.
+    heedless: AtomicBool,
     stopping: AtomicBool,
     /// The data is being read: calls that need it are refused.
     loading: AtomicBool,
-    pub storage: Storage,
     /// Threads that have stopped accepting, because the process ends.
     closed_doors: AtomicUsize,
-    /// When a database is to be emptied, as far as this process knows; `u64::MAX` for never, and while a thread does it.
-    flush_due_ms: AtomicU64,
-    /// When the memory's maintenance is due; `u64::MAX` while a thread does it.
-    maintenance_due_ms: AtomicU64,
     on_stop: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+/// When the work is due that one of the threads does for all.
+struct Due {
+    /// When a database is to be emptied, as far as this process knows; `u64::MAX` for never, and while a thread does it.
+    flush_ms: AtomicU64,
+    /// When the memory's maintenance is due; `u64::MAX` while a thread does it.
+    maintenance_ms: AtomicU64,
 }
 
 /// Which requests must wait at present.
@@ -144,15 +154,16 @@ impl Process {
             mailboxes,
             listeners,
             tls,
-            heedless: AtomicBool::new(false),
             answered: Mutex::default(),
-            stopping: AtomicBool::new(false),
-            loading: AtomicBool::new(false),
             storage: Storage::default(),
-            closed_doors: AtomicUsize::new(0),
-            flush_due_ms: AtomicU64::new(0),
-            maintenance_due_ms: AtomicU64::new(0),
-            on_stop: OnceLock::new(),
+            lifecycle: Lifecycle {
+                heedless: AtomicBool::new(false),
+                stopping: AtomicBool::new(false),
+                loading: AtomicBool::new(false),
+                closed_doors: AtomicUsize::new(0),
+                on_stop: OnceLock::new(),
+            },
+            due: Due { flush_ms: AtomicU64::new(0), maintenance_ms: AtomicU64::new(0) },
         }
     }
 
@@ -200,12 +211,12 @@ impl Process {
     /// The pause that holds at `now_ms`. A process that ends does not wait for its end.
     pub fn pause_at(&self, now_ms: u64) -> Option<Pause> {
         let (until_ms, writers_only) = ask::paused(self.memory.table());
-        (until_ms > now_ms && !self.heedless.load(Ordering::Relaxed)).then_some(Pause { until_ms, writers_only })
+        (until_ms > now_ms && !self.lifecycle.heedless.load(Ordering::Relaxed)).then_some(Pause { until_ms, writers_only })
     }
 
     /// Lets all clients go on that wait for the end of a pause.
     pub fn ignore_pauses(&self) {
-        self.heedless.store(true, Ordering::Relaxed);
+        self.lifecycle.heedless.store(true, Ordering::Relaxed);
     }
 
     /// Whether no thread of this process has answered this question of another process yet; the caller does it then.
@@ -245,9 +256,9 @@ impl Process {
 
     /// Asks all threads to reply to what they have read and to end.
     pub fn stop(&self) {
-        if !self.stopping.swap(true, Ordering::AcqRel) {
+        if !self.lifecycle.stopping.swap(true, Ordering::AcqRel) {
             // Before the threads end: the process ends with them.
-            if let Some(told) = self.on_stop.get() {
+            if let Some(told) = self.lifecycle.on_stop.get() {
                 told();
             }
             self.wake_all();
@@ -266,12 +277,12 @@ impl Process {
 
     /// Whether [`Process::stop`] was called.
     pub fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
+        self.lifecycle.stopping.load(Ordering::Acquire)
     }
 
     /// The data is being read: calls that need it are refused until [`Process::open`].
     pub fn begin_loading(&self) {
-        self.loading.store(true, Ordering::Release);
+        self.lifecycle.loading.store(true, Ordering::Release);
     }
 
     /// The data is there.
@@ -280,29 +291,29 @@ impl Process {
         self.storage.attend(&self.memory, &self.settings);
         // What was read may name a moment.
         self.learn_flushes(now_ms());
-        self.loading.store(false, Ordering::Release);
+        self.lifecycle.loading.store(false, Ordering::Release);
     }
 
     /// Sets what is called when the process begins to end; it is called once.
     pub fn tell_on_stop(&self, told: Box<dyn Fn() + Send + Sync>) {
         // A second call would be a mistake in this crate; the first function stays.
-        let _ = self.on_stop.set(told);
+        let _ = self.lifecycle.on_stop.set(told);
     }
 
     /// Notes that one more thread accepts no client any more.
     pub fn close_door(&self) {
-        self.closed_doors.fetch_add(1, Ordering::AcqRel);
+        self.lifecycle.closed_doors.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Whether no thread accepts any more, so that no letters come.
     pub fn all_doors_closed(&self) -> bool {
-        self.closed_doors.load(Ordering::Acquire) >= self.mailboxes.len()
+        self.lifecycle.closed_doors.load(Ordering::Acquire) >= self.mailboxes.len()
     }
 
     /// When a database is to be emptied (`commands/src/flush.rs`), in milliseconds since the epoch; `u64::MAX` for never.
     #[inline]
     pub fn flush_due_ms(&self) -> u64 {
-        self.flush_due_ms.load(Ordering::Relaxed)
+        self.due.flush_ms.load(Ordering::Relaxed)
     }
 
     /// Empties the databases whose moment has come, and learns when the next one comes.
@@ -315,9 +326,9 @@ impl Process {
     /// As [`Process::flush_due`], in any case: another process may have named a moment.
     pub fn learn_flushes(&self, now_ms: u64) {
         match run_due(self.memory.table(), now_ms) {
-            Ok(next) => self.flush_due_ms.store(next.unwrap_or(u64::MAX), Ordering::Release),
+            Ok(next) => self.due.flush_ms.store(next.unwrap_or(u64::MAX), Ordering::Release),
             Err(stop) => {
-                self.flush_due_ms.store(now_ms + FLUSH_AGAIN_MS, Ordering::Release);
+                self.due.flush_ms.store(now_ms + FLUSH_AGAIN_MS, Ordering::Release);
                 tracing::warn!(%stop, "a database that is to be emptied now cannot be; it is tried again");
             }
         }
@@ -325,13 +336,13 @@ impl Process {
 
     /// When the memory's maintenance is due, in milliseconds since the epoch.
     pub fn maintenance_due_ms(&self) -> u64 {
-        self.maintenance_due_ms.load(Ordering::Relaxed)
+        self.due.maintenance_ms.load(Ordering::Relaxed)
     }
 
     /// Whether the calling thread does the memory's maintenance now. It calls [`Process::maintenance_done`] at the end.
     pub fn claim_maintenance(&self, now_ms: u64) -> bool {
         let due_ms = self.maintenance_due_ms();
-        due_ms <= now_ms && self.maintenance_due_ms.compare_exchange(due_ms, u64::MAX, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        due_ms <= now_ms && self.due.maintenance_ms.compare_exchange(due_ms, u64::MAX, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Makes the memory's maintenance due, unless a thread does it.
@@ -339,14 +350,14 @@ impl Process {
         // A thread that has changed the time meanwhile does the maintenance, or has done it.
         let due_ms = self.maintenance_due_ms();
         if due_ms != u64::MAX {
-            let _ = self.maintenance_due_ms.compare_exchange(due_ms, 0, Ordering::AcqRel, Ordering::Relaxed);
+            let _ = self.due.maintenance_ms.compare_exchange(due_ms, 0, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 
     /// Ends what [`Process::claim_maintenance`] began.
     pub fn maintenance_done(&self, due_ms: u64) {
         self.watch.look(self.memory.table(), due_ms);
-        self.maintenance_due_ms.store(due_ms, Ordering::Release);
+        self.due.maintenance_ms.store(due_ms, Ordering::Release);
     }
 
     /// Whether the log can lie where the settings say. In a thread of its own, since the caller is inside a transaction.
@@ -475,7 +486,7 @@ impl Host for Process {
     }
 
     fn is_loading(&self) -> bool {
-        self.loading.load(Ordering::Acquire)
+        self.lifecycle.loading.load(Ordering::Acquire)
     }
 
     fn apply(&self, changes: &[NewSetting], settle: &mut dyn FnMut()) -> Result<(), Id> {

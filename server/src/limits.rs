@@ -38,44 +38,72 @@ pub struct ServerLimits {
     pub clients_max: usize,
     /// Seconds; 0 is for ever.
     pub timeout_seconds: u64,
-    /// How long a handshake may take, in seconds; 0 is for ever.
-    pub handshake_seconds: u64,
-    /// How many clients with TLS a thread accepts in one turn.
-    pub handshakes_max: usize,
-    /// Whether certificates log clients in.
-    pub logs_in_by_certificate: bool,
     /// Seconds; 0 asks for no probes.
     pub keepalive_seconds: u64,
     pub bulk_bytes_max: usize,
-    /// The longest value that a memcached client may store.
-    pub item_bytes_max: usize,
-    /// Whether a memcached client may end the server.
-    pub allows_shutdown: bool,
-    /// The database of clients of memcached.
-    pub memcached_database: u16,
-    /// The limits of senders of datagrams.
-    pub guests: GuestRules,
     /// By the number of the door.
     request_bytes_max: [usize; DOORS.len()],
     /// The memory that all clients together may take, in bytes; 0 for no limit.
     pub clients_bytes_max: usize,
-    /// Whether publishers wait for the threads of subscribers.
-    pub holds_publishers: bool,
-    /// Whether replies wait for the disk, and those to reads, too.
-    pub waits_for_disk: bool,
-    pub reads_wait_for_disk: bool,
-    /// Of normal clients, and of subscribers.
-    output: OutputLimit,
-    /// The hard limit of normal clients, by the number of the door.
-    hard_output: [u64; DOORS.len()],
-    output_of_subscribers: OutputLimit,
-    /// Seconds for a request of HTTP to come, and for a connection to be idle; 0 is for ever.
-    pub http_request_seconds: u64,
-    pub http_idle_seconds: u64,
-    /// Which web pages may use the HTTP port.
-    pub web: Arc<WebRules>,
     /// The keys that the tracking clients of a thread may have read; 0 for no limit.
     pub tracked_keys_max: usize,
+    /// Whether publishers wait for the threads of subscribers.
+    pub holds_publishers: bool,
+    /// The limits of senders of datagrams.
+    pub guests: GuestRules,
+    output: OutputLimits,
+    pub disk: DiskLimits,
+    pub tls: TlsLimits,
+    pub memcached: MemcachedLimits,
+    pub http: HttpLimits,
+}
+
+/// How much may wait to be sent.
+#[derive(Clone, Debug)]
+struct OutputLimits {
+    normal: OutputLimit,
+    subscribers: OutputLimit,
+    /// The hard limit of normal clients, by the number of the door.
+    hard: [u64; DOORS.len()],
+}
+
+/// What waits for the disk.
+#[derive(Clone, Copy, Debug)]
+pub struct DiskLimits {
+    /// Replies to writes do.
+    pub replies_wait: bool,
+    /// Replies to reads do, too.
+    pub reads_wait: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct TlsLimits {
+    /// How long a handshake may take, in seconds; 0 is for ever.
+    pub handshake_seconds: u64,
+    /// How many clients a thread accepts in one turn.
+    pub handshakes_max: usize,
+    /// Whether certificates log clients in.
+    pub logs_in_by_certificate: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct MemcachedLimits {
+    /// The database of its clients.
+    pub database: u16,
+    /// The longest value that a client may store.
+    pub item_bytes_max: usize,
+    /// Whether a client may end the server.
+    pub allows_shutdown: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct HttpLimits {
+    /// Seconds for a request to come; 0 is for ever.
+    pub request_seconds: u64,
+    /// Seconds for a connection to be idle; 0 is for ever.
+    pub idle_seconds: u64,
+    /// Which web pages may use the port.
+    pub web: Arc<WebRules>,
 }
 
 impl ServerLimits {
@@ -95,27 +123,30 @@ impl ServerLimits {
             version: settings.version(),
             clients_max: size(MAXCLIENTS),
             timeout_seconds: size(TIMEOUT) as u64,
-            handshake_seconds: size(HANDSHAKE) as u64,
-            handshakes_max: size(HANDSHAKES),
-            logs_in_by_certificate: settings.number(CERTIFICATE_USERS) != 0,
             keepalive_seconds: size(KEEPALIVE) as u64,
             bulk_bytes_max: size(BULK),
-            item_bytes_max: size(ITEM),
-            allows_shutdown: settings.is_on(MEMCACHE_SHUTDOWN),
-            memcached_database: size(DATABASE) as u16,
-            guests,
             request_bytes_max: std::array::from_fn(|door| size(DOORS[door].request_bytes_max)),
             clients_bytes_max,
-            holds_publishers: settings.number(HOLD) != 0,
-            waits_for_disk: settings.string(APPENDFSYNC) == "always",
-            reads_wait_for_disk: settings.is_on(COVERS_READS),
             tracked_keys_max: size(TRACKED),
-            http_request_seconds: size(HTTP_REQUEST) as u64,
-            http_idle_seconds: size(HTTP_IDLE) as u64,
-            web: Arc::new(WebRules::of(settings)),
-            output: output[0],
-            hard_output: std::array::from_fn(|door| hard(&DOORS[door])),
-            output_of_subscribers: output[2],
+            holds_publishers: settings.number(HOLD) != 0,
+            guests,
+            output: OutputLimits { normal: output[0], subscribers: output[2], hard: std::array::from_fn(|door| hard(&DOORS[door])) },
+            disk: DiskLimits { replies_wait: settings.string(APPENDFSYNC) == "always", reads_wait: settings.is_on(COVERS_READS) },
+            tls: TlsLimits {
+                handshake_seconds: size(HANDSHAKE) as u64,
+                handshakes_max: size(HANDSHAKES),
+                logs_in_by_certificate: settings.number(CERTIFICATE_USERS) != 0,
+            },
+            memcached: MemcachedLimits {
+                database: size(DATABASE) as u16,
+                item_bytes_max: size(ITEM),
+                allows_shutdown: settings.is_on(MEMCACHE_SHUTDOWN),
+            },
+            http: HttpLimits {
+                request_seconds: size(HTTP_REQUEST) as u64,
+                idle_seconds: size(HTTP_IDLE) as u64,
+                web: Arc::new(WebRules::of(settings)),
+            },
         }
     }
 
@@ -135,7 +166,7 @@ impl ServerLimits {
 
     /// How much may wait to be sent to a client.
     pub fn output_of(&self, door: &Door, session: &Session) -> OutputLimit {
-        let limit = if session.listens() { self.output_of_subscribers } else { self.output };
+        let limit = if session.listens() { self.output.subscribers } else { self.output.normal };
         OutputLimit { hard: self.hard_output_of(door, session), ..limit }
     }
 
@@ -144,14 +175,14 @@ impl ServerLimits {
     pub fn hard_output_of(&self, door: &Door, session: &Session) -> u64 {
         match session.identity.authenticated {
             false => door.before_login.output_bytes_max,
-            true if session.listens() => self.output_of_subscribers.hard,
-            true => self.hard_output[door.number],
+            true if session.listens() => self.output.subscribers.hard,
+            true => self.output.hard[door.number],
         }
     }
 
     /// How much of what waits to be sent one response may be, in bytes; 0 for no limit.
     pub fn reply_bytes_max(&self) -> usize {
-        self.output.hard as usize
+        self.output.normal.hard as usize
     }
 
     /// Reads the settings again if any has changed.

@@ -213,8 +213,8 @@ impl EventLoop {
         self.process.ignore_pauses();
         let connections = &mut self.service.connections;
         for slot in 0..connections.slots.len() {
-            if let Some(connection) = connections.slots[slot].as_mut().filter(|connection| !connection.queued) {
-                connection.readable = true;
+            if let Some(connection) = connections.slots[slot].as_mut().filter(|connection| !connection.turn.queued) {
+                connection.ready.readable = true;
                 connections.queue(slot);
             }
         }
@@ -224,7 +224,7 @@ impl EventLoop {
             let connections = &self.service.connections;
             let grace = connections.now_ms < grace_ms;
             let done = |connection: &Connection| {
-                let parked = connection.parked && !connection.waits();
+                let parked = connection.turn.parked && !connection.waits();
                 let is_new = connection.session.tally.calls == 0 && !connection.door.takes_datagrams();
                 !(connection.has_output() || parked || grace && is_new)
             };

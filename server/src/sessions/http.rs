@@ -119,7 +119,7 @@ impl Http {
                 }
             };
             if self.work.is_none()
-                && let Some(call) = route::plain(&head, &limits.web)
+                && let Some(call) = route::plain(&head, &limits.http.web)
             {
                 *at += length;
                 push_call(batch, place, (call.note.to_bits(), call.note.verb), (call.key, body), *at);
@@ -198,7 +198,7 @@ impl Http {
 
     fn tick_requests(&mut self, limits: &ServerLimits, pulse: Pulse) -> Option<Rejection> {
         let Pulse { now_ms, active_ms, pending, waiting } = pulse;
-        let idle_ms = limits.http_idle_seconds * 1000;
+        let idle_ms = limits.http.idle_seconds * 1000;
         let is_over = |since_ms: u64, span_ms: u64| span_ms != 0 && now_ms.saturating_sub(since_ms) > span_ms;
         if waiting > 0 {
             let (_, since_ms) = *self.stalled.get_or_insert((waiting, now_ms));
@@ -215,7 +215,7 @@ impl Http {
             return is_over(active_ms, idle_ms).then_some(Rejection::Silence);
         }
         let since_ms = *self.partial_since_ms.get_or_insert(now_ms);
-        let span_ms = limits.http_request_seconds * 1000;
+        let span_ms = limits.http.request_seconds * 1000;
         let span_ms = if span_ms == 0 { 0 } else { span_ms + pending as u64 * 1000 / BYTES_PER_SECOND_MIN };
         is_over(since_ms, span_ms).then_some(Rejection::Refused(Refused { status: 408, text: "the request took too long to come" }))
     }

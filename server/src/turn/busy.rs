@@ -159,7 +159,7 @@ impl Service {
             _ => process.memory.execute_together(session, &host, calls, reply),
         });
         // An event that came meanwhile found no connection, so the socket is looked at.
-        connection.readable = true;
+        connection.ready.readable = true;
         self.connections.slots[slot] = Some(connection);
         outcome
     }

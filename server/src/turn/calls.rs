@@ -237,8 +237,8 @@ impl Connections {
     #[inline(always)]
     fn after_frame(&mut self, slot: usize, frames: &[Frame], (done, may_write): (usize, bool), progress: Progress) -> usize {
         let Some(connection) = &mut self.slots[slot] else { return 1 };
-        connection.may_have_written |= may_write;
-        let Connection { session, output, taken, barred, door, .. } = &mut **connection;
+        connection.disk.may_have_written |= may_write;
+        let Connection { session, output, taken, turn, door, .. } = &mut **connection;
         if let Some(last) = frames[..done].last() {
             *taken = last.end;
         }
@@ -249,7 +249,7 @@ impl Connections {
             self.wait_for_lock(slot);
             return done.max(1);
         }
-        *barred = false;
+        turn.barred = false;
         if progress == Progress::Waiting {
             *taken = frames[0].end;
             self.begin_wait(slot, frames[0].note);

@@ -160,7 +160,7 @@ impl Connections {
         session.caller.parks = true;
         let door = origin.door;
         if door.protocol == Spoken::Memcached {
-            session.caller.db = self.limits.memcached_database;
+            session.caller.db = self.limits.memcached.database;
         }
         let record = self.process.clients.enter(id, counted_by, origin, self.now_ms);
         record.show(&session);
@@ -177,26 +177,26 @@ impl Connections {
     pub fn notice(&mut self, slot: usize, event: &Event) {
         let Some(connection) = &mut self.slots[slot] else { return };
         if event.is_readable() || event.is_error() {
-            connection.readable = true;
+            connection.ready.readable = true;
         }
-        connection.half_closed |= event.is_read_closed();
-        if connection.half_closed && connection.waits() {
+        connection.ready.half_closed |= event.is_read_closed();
+        if connection.ready.half_closed && connection.waits() {
             return self.close(slot);
         }
         if event.is_writable() {
-            connection.blocked = false;
+            connection.ready.blocked = false;
         }
         // The first event of a socket says that it takes bytes, which was known.
-        if (connection.readable || connection.has_output()) && !connection.queued {
-            connection.queued = true;
+        if (connection.ready.readable || connection.has_output()) && !connection.turn.queued {
+            connection.turn.queued = true;
             self.ready.push(slot);
         }
     }
 
     /// Puts a connection into the list of the next turn.
     pub fn queue(&mut self, slot: usize) {
-        if let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.queued) {
-            connection.queued = true;
+        if let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.turn.queued) {
+            connection.turn.queued = true;
             self.ready.push(slot);
         }
     }
@@ -204,7 +204,7 @@ impl Connections {
     /// Lets a parked connection go on.
     pub fn unpark(&mut self, slot: usize) {
         let Some(connection) = &mut self.slots[slot] else { return };
-        connection.parked = false;
+        connection.turn.parked = false;
         // Its next call may ask which clients wait, and this one does not.
         connection.beat(connection.output.waiting());
         self.queue(slot);
@@ -213,7 +213,7 @@ impl Connections {
     /// Has a connection sent to at the end of the turn.
     pub fn tell(&mut self, slot: usize) {
         if let Some(connection) = &mut self.slots[slot]
-            && !std::mem::replace(&mut connection.told, true)
+            && !std::mem::replace(&mut connection.turn.told, true)
         {
             self.deliveries.told.push(slot);
         }
@@ -222,7 +222,7 @@ impl Connections {
     /// Reads from a connection; returns whether it is still there.
     pub fn receive(&mut self, slot: usize) -> bool {
         let Some(connection) = &mut self.slots[slot] else { return false };
-        connection.queued = false;
+        connection.turn.queued = false;
         if !connection.may_read() || connection.is_backed_up() {
             return true;
         }
@@ -246,14 +246,14 @@ impl Connections {
                 return false;
             }
             Flow::Last(count) => {
-                connection.readable = connection.half_closed;
+                connection.ready.readable = connection.ready.half_closed;
                 self.traffic.bytes_in += count as u64;
             }
             Flow::Some(count) => self.traffic.bytes_in += count as u64,
         }
         if let Some(filter) = &mut connection.filter
             && filter.take_greeting()
-            && self.limits.logs_in_by_certificate
+            && self.limits.tls.logs_in_by_certificate
         {
             log_in_by_certificate(connection, &self.process);
         }
@@ -309,14 +309,14 @@ impl Connections {
             connection.beat(0);
         }
         let stats = &self.process.mailboxes[self.number].stats;
-        while connection.has_output() && !connection.blocked {
+        while connection.has_output() && !connection.ready.blocked {
             stats.writes.add(1);
             match connection.send() {
                 Flow::Gone => return self.close(slot),
                 Flow::Some(count) => self.traffic.bytes_out += count as u64,
                 Flow::Last(count) => {
                     self.traffic.bytes_out += count as u64;
-                    connection.blocked = true;
+                    connection.ready.blocked = true;
                 }
             }
         }
@@ -380,9 +380,9 @@ impl Connections {
         self.process.clients.leave(&connection.record);
         self.process.mailboxes[connection.record.thread].relieve();
         self.deliveries.told.retain(|told| *told != slot);
-        self.waiters.forget(slot, connection.parked);
+        self.waiters.forget(slot, connection.turn.parked);
         self.disk.forget(slot);
-        if connection.queued {
+        if connection.turn.queued {
             self.ready.retain(|ready| *ready != slot);
         }
         self.free.push(slot);
@@ -393,7 +393,7 @@ impl Connections {
     fn follow_guests(&mut self, connection: &mut Connection) {
         let Some(datagrams) = connection.filter.as_mut().and_then(|filter| filter.guests()) else { return };
         datagrams.leave(&connection.socket);
-        if !connection.half_closed && !self.process.is_stopping() {
+        if !connection.ready.half_closed && !self.process.is_stopping() {
             let process = &self.process;
             let next = process.listeners.guests(&process.clients, Some(connection.record.local_address()));
             next.into_iter().for_each(|guests| process.hand_over(guests));
@@ -413,13 +413,13 @@ impl Connections {
 
     /// Closes connections that have been idle, have read too slowly, or are not done with their handshake for too long.
     pub fn sweep(&mut self) {
-        let handshake_ms = self.limits.handshake_seconds * 1000;
+        let handshake_ms = self.limits.tls.handshake_seconds * 1000;
         let timeout_ms = self.limits.timeout_seconds * 1000;
         for slot in 0..self.slots.len() {
             let Some(connection) = &self.slots[slot] else { continue };
             let idle_ms = self.now_ms.saturating_sub(connection.session.clock.active_ms);
             // A subscriber says nothing for as long as it likes, as in Redis.
-            let may_idle = connection.parked || connection.session.listens() || connection.door.takes_datagrams();
+            let may_idle = connection.turn.parked || connection.session.listens() || connection.door.takes_datagrams();
             let idle = timeout_ms != 0 && idle_ms > timeout_ms && !may_idle;
             let stuck = connection.session.closing && idle_ms > CLOSE_PATIENCE_MS;
             let handshaking = connection.filter.as_ref().is_some_and(|filter| filter.is_handshaking());

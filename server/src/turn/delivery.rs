@@ -111,7 +111,7 @@ impl Connections {
                 connection.output.lend(|| self.pool.take_one_of(clients.len()));
                 connection.output.copy(&forms[form]);
             }
-            if connection.told {
+            if connection.turn.told {
                 continue;
             }
             if sends {

@@ -27,8 +27,8 @@ impl Connections {
     #[inline]
     pub fn look_at_disk(&mut self) {
         let limits = &self.limits;
-        let is_on = limits.waits_for_disk && holds_replies(self.process.memory.table());
-        (self.disk.is_on, self.disk.covers_reads) = (is_on, limits.reads_wait_for_disk);
+        let is_on = limits.disk.replies_wait && holds_replies(self.process.memory.table());
+        (self.disk.is_on, self.disk.covers_reads) = (is_on, limits.disk.reads_wait);
         self.disk.refuses_writes = is_on && self.process.keeper().lacks_log();
     }
 
@@ -36,12 +36,12 @@ impl Connections {
     #[inline]
     pub fn waits_for_disk(&mut self, slot: usize) -> bool {
         let Some(connection) = &mut self.slots[slot] else { return false };
-        if connection.held_for != 0 {
+        if connection.disk.held_for != 0 {
             // The only call that ends meanwhile is one that had waited for a key.
-            if std::mem::take(&mut connection.may_have_written) {
+            if std::mem::take(&mut connection.disk.may_have_written) {
                 let words = self.process.memory.table().segment().storage();
-                connection.held_for = words.seen();
-                words.want(connection.held_for);
+                connection.disk.held_for = words.seen();
+                words.want(connection.disk.held_for);
             }
             return true;
         }
@@ -55,7 +55,7 @@ impl Connections {
             return false;
         }
         let Some(connection) = &mut self.slots[slot] else { return false };
-        let may_have_written = std::mem::take(&mut connection.may_have_written);
+        let may_have_written = std::mem::take(&mut connection.disk.may_have_written);
         if !may_have_written && !self.disk.covers_reads {
             return false;
         }
@@ -64,7 +64,7 @@ impl Connections {
         if words.is_durable(seen) {
             return false;
         }
-        connection.held_for = seen;
+        connection.disk.held_for = seen;
         self.disk.held.push(slot);
         words.want(seen);
         true
@@ -84,19 +84,19 @@ impl Connections {
         // K1: a call that had waited may have written since, and its reply stands behind the one that is held.
         for slot in &self.disk.held {
             let Some(connection) = &mut self.slots[*slot] else { continue };
-            if std::mem::take(&mut connection.may_have_written) {
-                connection.held_for = words.seen();
-                words.want(connection.held_for);
+            if std::mem::take(&mut connection.disk.may_have_written) {
+                connection.disk.held_for = words.seen();
+                words.want(connection.disk.held_for);
             }
         }
         let durable = words.durable();
-        let ends = !self.limits.waits_for_disk;
+        let ends = !self.limits.disk.replies_wait;
         let slots = &self.slots;
-        let held_for = |slot: usize| slots[slot].as_ref().map_or(0, |connection| connection.held_for);
+        let held_for = |slot: usize| slots[slot].as_ref().map_or(0, |connection| connection.disk.held_for);
         let free: Vec<usize> = self.disk.held.extract_if(.., |slot| ends || held_for(*slot) <= durable).collect();
         for slot in free {
             if let Some(connection) = &mut self.slots[slot] {
-                connection.held_for = 0;
+                connection.disk.held_for = 0;
             }
             self.send_now(slot);
             if self.slots[slot].as_ref().is_some_and(|connection| !connection.input.is_empty()) {
@@ -119,7 +119,7 @@ impl Connections {
             words.await_more(seat.index());
         }
         let durable = words.durable();
-        let held = self.disk.held.iter().filter_map(|slot| self.slots[*slot].as_ref()).map(|connection| connection.held_for);
+        let held = self.disk.held.iter().filter_map(|slot| self.slots[*slot].as_ref()).map(|connection| connection.disk.held_for);
         let calls = self.disk.calls.iter().map(|(csn, _)| *csn).filter(|_| words.is_promised());
         held.chain(calls).any(|csn| csn <= durable)
     }

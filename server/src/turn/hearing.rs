@@ -28,7 +28,7 @@ impl Connections {
         }
         for slot in std::mem::take(&mut self.deliveries.told) {
             if let Some(connection) = &mut self.slots[slot] {
-                connection.told = false;
+                connection.turn.told = false;
             }
             self.send(slot);
         }

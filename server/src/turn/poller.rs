@@ -99,7 +99,7 @@ impl Poller {
         let mut arrived = Vec::new();
         let admission = process.admission(connections.limits.clients_max);
         let has_tls = self.listeners[listener].tls && !process.is_stopping();
-        let most = if has_tls { connections.limits.handshakes_max } else { usize::MAX };
+        let most = if has_tls { connections.limits.tls.handshakes_max } else { usize::MAX };
         match self.listeners[listener].accept(&admission, most, &mut arrived) {
             Ok(false) => {}
             // The others go on in the next turn.

@@ -36,7 +36,7 @@ impl Connections {
     /// Parks a connection in front of a request that has met a lock.
     pub fn wait_for_lock(&mut self, slot: usize) {
         let Some(connection) = &mut self.slots[slot] else { return };
-        connection.barred = true;
+        connection.turn.barred = true;
         connection.park();
         self.waiters.wait_for_lock(slot);
     }
@@ -98,7 +98,7 @@ impl Connections {
             self.process.memory.table().segment().storage().want(csn);
         }
         self.waiters.wait_for_key(connection.session.identity.id, until_ms);
-        if connection.half_closed {
+        if connection.ready.half_closed {
             connection.session.closing = true;
         }
     }
@@ -172,7 +172,7 @@ impl Connections {
     fn end_wait(&mut self, slot: usize, until_ms: u64) {
         let Some(connection) = &mut self.slots[slot] else { return };
         connection.record.end_wait();
-        connection.may_have_written = true;
+        connection.disk.may_have_written = true;
         self.waiters.end_wait(slot, connection.session.identity.id, until_ms);
         self.tell(slot);
     }

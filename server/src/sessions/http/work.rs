@@ -119,7 +119,7 @@ pub enum Next<'b> {
 impl Work {
     /// The work of a request.
     pub fn of(head: &Head<'_>, limits: &ServerLimits) -> Work {
-        let rules = &*limits.web;
+        let rules = &*limits.http.web;
         let connection = match (head.closes, head.is_old) {
             (true, _) => Connection::Closes,
             (false, true) => Connection::StaysOld,

@@ -59,13 +59,13 @@ impl<'b> Reader<'_, 'b> {
         let asked = Asked { opcode: header.opcode, opaque: header.opaque, key: (0, 0), skips: 0 };
         let (opcode, _) = loud(header.opcode);
         let is_store = matches!(opcode, op::SET | op::ADD | op::REPLACE | op::APPEND | op::PREPEND);
-        let body_max = SHORT_BODY_BYTES_MAX + if is_store { self.limits.item_bytes_max } else { 0 };
+        let body_max = SHORT_BODY_BYTES_MAX + if is_store { self.limits.memcached.item_bytes_max } else { 0 };
         let wrong_key = header.key_bytes > KEY_BYTES_MAX && opcode != op::STAT;
         if !header.is_sound() || wrong_key || header.body_bytes > body_max && !is_store {
             return self.end_binary(asked, Answer::Fatal(Status::Invalid), (at, input.len()));
         }
         let value_bytes = header.body_bytes - header.key_bytes - header.extras_bytes;
-        let is_long = is_store && value_bytes > self.limits.item_bytes_max;
+        let is_long = is_store && value_bytes > self.limits.memcached.item_bytes_max;
         let body_end = if is_long { header.body_bytes - value_bytes } else { header.body_bytes };
         let end = *at + HEADER_BYTES + body_end;
         let Some(body) = input.get(*at + HEADER_BYTES..end) else {

@@ -25,7 +25,7 @@ impl<'b> Reader<'_, 'b> {
             *at = line_end;
             return Step::Done;
         }
-        if meta.bytes > self.limits.item_bytes_max {
+        if meta.bytes > self.limits.memcached.item_bytes_max {
             return self.refuse_meta(&meta, (at, line_end));
         }
         let end = line_end + meta.bytes + 2;

@@ -74,7 +74,7 @@ impl<'b> Reader<'_, 'b> {
                 self.push_words(Note::of(Kind::Touch).with(Note::QUIET, quiet), args, end);
             }
             Line::Flush { delay, quiet } => self.push_words(Note::of(Kind::Ok).with(Note::QUIET, quiet), flush(delay), end),
-            Line::Shutdown { graceful: _ } if self.limits.allows_shutdown => self.push(Note::of(Kind::Ok), &[b"SHUTDOWN"], end),
+            Line::Shutdown { graceful: _ } if self.limits.memcached.allows_shutdown => self.push(Note::of(Kind::Ok), &[b"SHUTDOWN"], end),
             Line::Shutdown { .. } => self.push_text("ERROR: shutdown not enabled", false, end),
             Line::Stats(words) => self.push_own(super::stats::request(&words), end),
             Line::Crawler(words) => self.push_own(super::dump::request(&words), end),
@@ -182,7 +182,7 @@ impl<'b> Reader<'_, 'b> {
         input: &'b [u8],
         (at, line_end): (&mut usize, usize),
     ) -> Step {
-        if bytes > self.limits.item_bytes_max {
+        if bytes > self.limits.memcached.item_bytes_max {
             return self.refuse_value(store, key, (bytes, quiet), (at, line_end));
         }
         let end = line_end + bytes + 2;
