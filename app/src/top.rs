@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use polder_engine::{Counter, Memory, Usage};
+use polder_runtime::storage_process::LogPlaces;
 use polder_shm::overview::{Doing, Seated};
 
 use crate::segment::{COUNTERS, databases, processes};
@@ -41,6 +42,7 @@ struct Glance {
     counters: HashMap<&'static str, u64>,
     databases: Vec<(u16, u64, u64)>,
     seats: Vec<Seated>,
+    log: Option<LogPlaces>,
 }
 
 impl Glance {
@@ -52,6 +54,7 @@ impl Glance {
             counters: COUNTERS.iter().map(|(counter, name)| (*name, table.counter(*counter))).collect(),
             databases: databases(memory),
             seats: table.segment().seated(),
+            log: LogPlaces::of(table),
         }
     }
 
@@ -117,6 +120,12 @@ fn line(now: &Glance, before: &Glance) -> String {
     let locks: u64 = now.seats.iter().map(locks_of).sum();
     let dead = now.seats.iter().filter(|seat| seat.dead).count();
     fields.push(format!("seats={} processes={} locks={locks} dead={dead}", usage.seats_used, processes(&now.seats)));
+    if let Some(log) = &now.log {
+        fields.push(format!("log_unmerged={} log_merged={}", log.unmerged_bytes, log.merged));
+        fields.extend(
+            log.files.map(|files| format!("log_written={} log_durable={} log_process={}", files.written, files.durable, files.process)),
+        );
+    }
     fields.join(" ") + "\n"
 }
 
@@ -130,7 +139,7 @@ fn page(name: &str, now: &Glance, before: &Glance) -> String {
     let share = 100.0 * usage.used as f64 / usage.ceiling.max(1) as f64;
     let rate = |name: &str| text::rate(now.rate(before, name));
     let hits = now.hit_percent(before).map_or_else(|| "-".into(), |percent| format!("{percent:.1}%"));
-    let lines = [
+    let mut lines = vec![
         format!("polder top {name}   Ctrl-C ends it"),
         String::new(),
         format!(
@@ -158,11 +167,21 @@ fn page(name: &str, now: &Glance, before: &Glance) -> String {
             processes(&now.seats),
             now.counters.get("recoveries").copied().unwrap_or(0)
         ),
-        String::new(),
     ];
+    lines.extend(now.log.as_ref().map(log));
+    lines.push(String::new());
     // Each line clears what the last glance left behind it; clearing the screen first would flicker.
     let body: String = lines.iter().map(String::as_str).chain(seats(now, before).lines()).map(|line| format!("{line}\x1b[K\n")).collect();
     format!("\x1b[H{body}\x1b[J")
+}
+
+/// How far behind the commits the change log is, and the files and the disk behind the change log.
+fn log(log: &LogPlaces) -> String {
+    let unmerged = text::bytes(log.unmerged_bytes);
+    let Some(files) = log.files else { return format!("log      {unmerged} not merged, no process writes it") };
+    let behind = |offset: u64| text::bytes(log.merged.saturating_sub(offset));
+    let (unwritten, volatile) = (behind(files.written), behind(files.durable));
+    format!("log      {unmerged} not merged, {unwritten} not written, {volatile} not on the disk, by process {}", files.process)
 }
 
 /// `1,000 in db0, 12 in db3 (5 with an expiry)`

@@ -134,6 +134,42 @@ fn failing(table: &Table, process: u32, error: u64) -> String {
     }
 }
 
+/// How far what was committed has come on its way to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogPlaces {
+    /// Bytes of records that no thread has merged into the change log yet.
+    pub unmerged_bytes: u64,
+    /// The offset behind all that was merged.
+    pub merged: u64,
+    /// Where the files and the disk are, and the process that writes them; `None`: none does.
+    pub files: Option<FilePlaces>,
+}
+
+/// The part of [`LogPlaces`] that the storage process tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilePlaces {
+    pub process: u32,
+    pub written: u64,
+    pub durable: u64,
+}
+
+impl LogPlaces {
+    /// What the segment tells now; `None`: the change log is off.
+    pub fn of(table: &Table) -> Option<LogPlaces> {
+        let (log, words) = (table.log(), table.segment().storage());
+        let places_of = |owner: Owner| FilePlaces {
+            process: owner.process,
+            written: told(words, Figure::Copied),
+            durable: told(words, Figure::Durable),
+        };
+        log.is_on().then(|| LogPlaces {
+            unmerged_bytes: table.segment().outbox_bytes(),
+            merged: log.range().1,
+            files: words.owner().filter(|owner| owner.lives).map(places_of),
+        })
+    }
+}
+
 /// What INFO tells of the append-only log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogReport {

@@ -42,7 +42,7 @@ mod base;
 mod begin;
 
 use crate::storage_figures::{Figure, tell, told};
-pub use crate::storage_figures::{LogReport, PATIENCE_MS, Watch, holds_replies};
+pub use crate::storage_figures::{LogPlaces, LogReport, PATIENCE_MS, Watch, holds_replies};
 use crate::storage_note::Note;
 use base::Base;
 pub use begin::{adopt, check_folder};

@@ -357,3 +357,28 @@ fn a_note_of_another_boot_does_not_count() {
     turn_until_durable(process);
     assert_ne!(Note::load(table).expect("the memory").expect("a note").boot, "0".repeat(32));
 }
+
+#[test]
+fn top_shows_how_far_the_log_is_behind() {
+    let world = World::new("top");
+    let (_server, mut connection) = world.with_log();
+    assert_eq!(ask(&mut connection, "SET k v"), "OK");
+    synced(&mut connection);
+    let top = || {
+        let output = Command::new(polder()).args(["top", &world.segment, "--lines", "-i", "0.05", "-r", "1"]).output().expect("polder top");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let figure = |line: &str, name: &str| {
+        let word =
+            line.split([' ', '\n']).find_map(|word| word.strip_prefix(&format!("{name}="))).unwrap_or_else(|| panic!("{name} in {line}"));
+        word.parse::<u64>().expect("a number")
+    };
+    until("all is on the disk", || {
+        let line = top();
+        let merged = figure(&line, "log_merged");
+        merged > 0 && figure(&line, "log_unmerged") == 0 && [figure(&line, "log_written"), figure(&line, "log_durable")] == [merged; 2]
+    });
+    assert_ne!(figure(&top(), "log_process"), 0);
+    assert_eq!(ask(&mut connection, "CONFIG SET appendonly no"), "OK");
+    until("the log is off", || !top().contains("log_"));
+}
