@@ -1046,8 +1046,8 @@ static inline polder_status polder_time(polder_caller caller, const polder_reply
 
 /* ---- server ---- */
 
-/* ITEM.FLUSH [EX seconds|EXAT unix-time-seconds]
- * Removes all keys from the current database, at once or at a later moment. A later call replaces the moment; one without a moment forgets it. A server has to be there at the moment, or the next one does it when it starts. */
+/* ITEM.FLUSH [EX seconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds]
+ * Removes all keys from the current database, at once or at a later moment. A later call replaces the moment; one without a moment forgets it, and so do FLUSHDB and FLUSHALL. A server has to be there at the moment, or the next one does it when it starts. */
 static inline polder_status polder_item_flush(polder_caller caller, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
     polder_text args[1];

@@ -248,7 +248,7 @@ class Commands:
     # ---- server ----
 
     def item_flush(self, *more: Word) -> Any:
-        """ITEM.FLUSH [EX seconds|EXAT unix-time-seconds]: Removes all keys from the current database, at once or at a later moment. A later call replaces the moment; one without a moment forgets it. A server has to be there at the moment, or the next one does it when it starts."""
+        """ITEM.FLUSH [EX seconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds]: Removes all keys from the current database, at once or at a later moment. A later call replaces the moment; one without a moment forgets it, and so do FLUSHDB and FLUSHALL. A server has to be there at the moment, or the next one does it when it starts."""
 
     # ---- string ----
 

@@ -4,7 +4,6 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use polder_base::time::now_ms;
-use polder_engine::Memory;
 use polder_runtime::configuration::Configuration;
 use polder_runtime::storage_note::Note;
 use polder_runtime::storage_process::{Elected, StorageProcess};
