@@ -100,7 +100,7 @@ fn a_later_word_replaces_the_moment() {
     assert_eq!(door.client().ask("ITEM.FLUSH EX x"), "-ERR the expiry is not a number or out of range");
 }
 
-/// A moment in so many milliseconds, as ITEM.FLUSH takes it.
+/// The moment this many milliseconds from now, as ITEM.FLUSH takes it.
 fn in_ms(ms: u64) -> u64 {
     polder_base::time::now_ms() + ms
 }
