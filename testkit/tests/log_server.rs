@@ -315,6 +315,8 @@ fn a_disk_that_refuses_is_told_and_nothing_is_lost() {
     assert!(!status.success(), "it says that something is missing");
     let mut storage =
         Command::new(polder()).args(["storage", "--segment", &world.segment, "--dir", world.dir()]).spawn().expect("polder storage");
+    // Nothing keeps writes back between the two, which the log of the second one has as well.
+    until("it goes on with the log", || info(&mut connection, &format!("aof_storage_pid:{}", storage.id())));
     until("writes are accepted", || ask(&mut connection, "SET last 1") == "OK");
     synced(&mut connection);
     let expected = state(|words| connection.call(words).expect("a reply"));
