@@ -116,15 +116,15 @@ impl World {
         String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
     }
 
+    /// `polder storage` for this segment and folder. It ends with the thread that begins it: a test that fails leaves no process.
+    pub fn storage_command(&self) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]).arg(polder()).args(["storage", "--segment", &self.segment, "--dir", self.dir()]);
+        command
+    }
+
     pub fn storage(&self, more: &[&str]) -> Child {
-        let mut child = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL"])
-            .arg(polder())
-            .args(["storage", "--segment", &self.segment, "--dir", self.dir()])
-            .args(more)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("polder storage");
+        let mut child = self.storage_command().args(more).stdout(Stdio::piped()).spawn().expect("polder storage");
         let mut said = BufReader::new(child.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
         assert!(said.any(|line| line.contains("the log has another base")), "it begins");
         std::thread::spawn(move || said.for_each(drop));

@@ -261,8 +261,7 @@ fn writes_are_refused_while_the_writer_of_the_log_is_stopped_or_dead() {
     storage.kill().expect("killed");
     storage.wait().expect("an end");
     until("writes are refused", || ask(&mut connection, "SET k 4").contains("has died"));
-    let mut storage =
-        Command::new(polder()).args(["storage", "--segment", &world.segment, "--dir", world.dir()]).spawn().expect("polder storage");
+    let mut storage = world.storage_command().spawn().expect("polder storage");
     until("writes are accepted", || ask(&mut connection, "SET k 5") == "OK");
     signal("-TERM", storage.id());
     assert!(storage.wait().expect("an end").success());
@@ -313,8 +312,7 @@ fn a_disk_that_refuses_is_told_and_nothing_is_lost() {
     signal("-TERM", storage.id());
     let status = storage.wait().expect("an end");
     assert!(!status.success(), "it says that something is missing");
-    let mut storage =
-        Command::new(polder()).args(["storage", "--segment", &world.segment, "--dir", world.dir()]).spawn().expect("polder storage");
+    let mut storage = world.storage_command().spawn().expect("polder storage");
     // Nothing keeps writes back between the two, which the log of the second one has as well.
     until("it goes on with the log", || info(&mut connection, &format!("aof_storage_pid:{}", storage.id())));
     until("writes are accepted", || ask(&mut connection, "SET last 1") == "OK");
