@@ -27,7 +27,7 @@
 //! them is restated in tests/models.rs (`publish`): change both.
 
 #[cfg(debug_assertions)]
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
@@ -264,24 +264,21 @@ impl Seat {
     pub(crate) fn assert_marks(&self) {
         thread_local! {
             /// Locks that are marked and locks whose words change. Kept, so that a commit takes nothing from the heap in these builds either.
-            static SETS: RefCell<[HashSet<u64>; 2]> = RefCell::default();
+            static SETS: Cell<[HashSet<u64>; 2]> = Cell::default();
         }
-        let check = |[marked, changed]: &mut [HashSet<u64>; 2]| {
-            marked.clear();
-            changed.clear();
-            let mut cover = 0;
-            self.each_item(self.journal_len(), |tag, offset, value| match tag {
-                Tag::Lock if value & (CHANGED | DEATH) != 0 => _ = marked.insert(offset),
-                Tag::Cover => cover = offset,
-                Tag::Word if cover != 0 && self.segment.load(offset) != value => _ = changed.insert(cover),
-                _ => {}
-            });
-            assert!(changed.is_subset(marked), "words change under locks that are not marked: {changed:x?}, marked are {marked:x?}");
-        };
         // A thread commits at its end, too, when the sets may be gone.
-        if SETS.try_with(|sets| check(&mut sets.borrow_mut())).is_err() {
-            check(&mut Default::default());
-        }
+        let [mut marked, mut changed] = SETS.try_with(Cell::take).unwrap_or_default();
+        let mut cover = 0;
+        self.each_item(self.journal_len(), |tag, offset, value| match tag {
+            Tag::Lock if value & (CHANGED | DEATH) != 0 => _ = marked.insert(offset),
+            Tag::Cover => cover = offset,
+            Tag::Word if cover != 0 && self.segment.load(offset) != value => _ = changed.insert(cover),
+            _ => {}
+        });
+        assert!(changed.is_subset(&marked), "words change under locks that are not marked: {changed:x?}, marked are {marked:x?}");
+        marked.clear();
+        changed.clear();
+        let _ = SETS.try_with(|sets| sets.set([marked, changed]));
     }
 
     /// Writes a committed journal out: words, locks, retired nodes. Run by its owner or by a recoverer, any number of times.
