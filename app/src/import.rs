@@ -176,6 +176,11 @@ fn begin_reading(table: &Table, path: PathBuf) -> Result<bool, Failed> {
     match opened::claim(table, &source).map_err(|stop| stop.to_string())? {
         Claim::Ours if replay::is_empty(table) => Ok(false),
         Claim::Ours => Ok(at_start::empty(table).map(|()| false)?),
+        Claim::Open if opened::is_logged(table) => {
+            Err("a process writes the append-only log of this segment, into which no other log is read: \
+             name another segment with --segment, or end that process first"
+                .into())
+        }
         Claim::Open if replay::is_empty(table) => {
             Ok(opened::mark_reading(table, source).map(|()| true).map_err(|stop| stop.to_string())?)
         }

@@ -193,6 +193,37 @@ fn a_death_while_a_boot_is_begun_is_made_good_by_the_next_process() {
     }
 }
 
+/// The same of a file that was closed in order: it stays the memory that it is, however often the renewal begins.
+fn a_file_that_was_closed_stays_the_same_memory_wherever_the_renewal_dies() {
+    let stage = Stage::new("identity");
+    let mut others = 0;
+    for n in 1.. {
+        stage.living(|| in_a_thread(&|| drop(stage.caller().run(&["SET", "value", "1"]).expect("room"))));
+        assert_eq!(stage.word(header::CLEAN), 1);
+        // All liveness locks are made alike.
+        if (20..layout::SEATS_MAX).contains(&n) {
+            continue;
+        }
+        stage.reboot();
+        let end = Child::of(|| {
+            crash::arm(n);
+            drop(stage.attach());
+            crash::arm(0);
+        })
+        .wait();
+        stage.examine(&["1"], &[CLOSED, UNCLOSED, Origin::Found]);
+        if stage.word(header::INCARNATION) != 0 {
+            stage.file().write_all_at(&[0; 8], header::INCARNATION).expect("written");
+            others += 1;
+        }
+        if end == End::Done {
+            assert!(n > layout::SEATS_MAX, "{n}");
+            break;
+        }
+    }
+    assert!(others <= 2, "{others} deaths made it another memory; there are two stores after CLEAN is cleared");
+}
+
 fn of_several_that_attach_at_once_one_puts_it_in_order() {
     let stage = Stage::new("race");
     stage.living(|| drop(stage.caller().run(&["SET", "renewed", "0"]).expect("room")));
@@ -246,7 +277,7 @@ fn a_file_that_another_machine_has_attached_is_refused() {
 }
 
 fn main() {
-    let tests: [(&str, fn()); 7] = [
+    let tests: [(&str, fn()); 8] = [
         ("a_file_of_an_earlier_boot_is_put_in_order", a_file_of_an_earlier_boot_is_put_in_order),
         ("the_last_process_closes_in_order", the_last_process_closes_in_order),
         (
@@ -254,6 +285,10 @@ fn main() {
             a_death_in_a_commit_before_the_boot_leaves_the_old_or_the_new_value,
         ),
         ("a_death_while_a_boot_is_begun_is_made_good_by_the_next_process", a_death_while_a_boot_is_begun_is_made_good_by_the_next_process),
+        (
+            "a_file_that_was_closed_stays_the_same_memory_wherever_the_renewal_dies",
+            a_file_that_was_closed_stays_the_same_memory_wherever_the_renewal_dies,
+        ),
         ("of_several_that_attach_at_once_one_puts_it_in_order", of_several_that_attach_at_once_one_puts_it_in_order),
         ("a_damaged_file_is_refused_with_advice_and_can_be_verified", a_damaged_file_is_refused_with_advice_and_can_be_verified),
         ("a_file_that_another_machine_has_attached_is_refused", a_file_that_another_machine_has_attached_is_refused),

@@ -171,7 +171,7 @@ pub fn claim(table: &Table, source: &Source) -> Result<Claim, Stop> {
         let before = mark(&txn)?;
         let reader = before.as_deref().and_then(Reader::parse);
         claimed = match &reader {
-            Some(reader) if reader.lives(table) || !reader.is_made_good_by(source) => Claim::Refused(reader.clone()),
+            Some(reader) if reader.lives(table) || !reader.is_made_good_by(source) || is_logged(table) => Claim::Refused(reader.clone()),
             Some(reader) => {
                 // O1.
                 if matches!(reader.source, Source::Log(_)) {
@@ -195,6 +195,11 @@ pub fn claim(table: &Table, source: &Source) -> Result<Claim, Stop> {
     Ok(claimed)
 }
 
+/// Whether a living process writes what is committed into an append-only log.
+pub fn is_logged(table: &Table) -> bool {
+    table.segment().storage().owner().is_some_and(|owner| owner.lives)
+}
+
 fn is_new(table: &Table) -> bool {
     (0..SYSTEM).all(|db| table.keys(db).0 == 0)
 }
@@ -205,11 +210,11 @@ fn is_new(table: &Table) -> bool {
 /// What the memory says.
 pub fn mark_reading(table: &Table, source: Source) -> Outcome {
     let mine = Reader::of(table, source)?;
-    // O2.
-    table.segment().set_reading(true);
     let txn = table.begin(Mode::Write)?;
     retry(&txn, || {
         txn.declare(&[(SYSTEM, OPENED)])?;
+        // O2.
+        table.segment().set_reading(true);
         set(&txn, mine.text().as_bytes())
     })
 }
@@ -225,8 +230,19 @@ pub fn confirm(table: &Table) -> Outcome {
         set(&txn, OPEN)
     })?;
     drop(txn);
-    table.segment().set_reading(false);
-    Ok(())
+    end_reading(table)
+}
+
+/// Says that no data is being read, unless another thread has begun to. Both look and store while they hold the mark's lock (O2).
+fn end_reading(table: &Table) -> Outcome {
+    let txn = table.begin(Mode::Write)?;
+    retry(&txn, || {
+        txn.declare(&[(SYSTEM, OPENED)])?;
+        if mark(&txn)?.as_deref().and_then(Reader::parse).is_none() {
+            table.segment().set_reading(false);
+        }
+        Ok(())
+    })
 }
 
 /// The new memory is new again: what was to be read into it could not be.
@@ -242,6 +258,5 @@ pub fn disclaim(table: &Table) -> Outcome {
         txn.remove(SYSTEM, OPENED, Replaces::Whole).map(|_| ())
     })?;
     drop(txn);
-    table.segment().set_reading(false);
-    Ok(())
+    end_reading(table)
 }

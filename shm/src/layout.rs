@@ -53,7 +53,8 @@ pub mod header {
     pub const CREATED_MS: u64 = 48;
     /// Set by `remove`: every attached process sees it.
     pub const REMOVED: u64 = 56;
-    /// 1 once the last process has left a `file:` segment in order and all of it is on the disk, until a thread takes a seat.
+    /// 1 once the last process has left a `file:` segment in order and all of it is on the disk, until a thread takes a seat; 2 while such a segment is
+    /// put in order after a boot (`renew.rs`).
     pub const CLEAN: u64 = 64;
     pub const BOOT_ID: u64 = 72; // 16 bytes
     /// Seats that have ever been used: scans end here.

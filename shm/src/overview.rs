@@ -104,7 +104,11 @@ impl Segment {
     }
 
     fn first_id(&self) -> String {
-        format!("{:016x}{:016x}", self.load(header::MEMORY_ID), self.load(header::MEMORY_ID + 8))
+        match [self.load(header::MEMORY_ID), self.load(header::MEMORY_ID + 8)] {
+            // Of a program that did not draw one: what its log names it by.
+            [0, 0] => format!("{:x}", self.created_ms()),
+            [high, low] => format!("{high:016x}{low:016x}"),
+        }
     }
 
     /// Says that data is about to be read into the memory, or that it is there.

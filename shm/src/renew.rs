@@ -11,7 +11,7 @@
 //!   4  seats        each seat that was ever used is settled as after a death: rolled back, or its commit carried out
 //!   5  check        the caller walks everything; damage ends the attempt
 //!   6  identity     if it was not closed in order: another memory from here on (INCARNATION), since it may be older than what was copied from it
-//!   7  boot         the header's two words of the boot: from here on the segment is of this boot
+//!   7  boot         CLEAN is cleared; the header's two words of the boot: from here on the segment is of this boot
 //! ```
 //!
 //! **Invariant:** each step may be repeated. A death before the end of step 7 leaves a boot that is not this one, and the next process
@@ -42,6 +42,9 @@ use crate::{crash, fork, machine, presence};
 /// How often and how long a leaving process waits for another that enters or leaves: about a second in all.
 const TURN_TRIES: u32 = 1000;
 const TURN_PAUSE: Duration = Duration::from_millis(1);
+
+/// What CLEAN is while a segment that was closed in order is put in order. A seat that is taken for that leaves it, so that a next attempt knows, too.
+pub(crate) const CLOSED_AND_RENEWED: u64 = 2;
 
 /// Walks a segment of an earlier boot and says whether it may be used; the second argument is whether it was closed in order.
 pub type Check<'c> = &'c mut dyn FnMut(&Arc<Segment>, bool) -> Result<(), Fault>;
@@ -74,7 +77,7 @@ impl Segment {
 
     fn renew(self: &Arc<Segment>, check: Check<'_>) -> Result<(), Fault> {
         let closed = self.was_closed();
-        self.publish(header::CLEAN, 0);
+        self.publish(header::CLEAN, if closed { CLOSED_AND_RENEWED } else { 0 });
         self.mapping().back(0, self.seat_at(self.seats_high()))?;
         self.back_spare_seats(self.seats_high());
         self.back_slabs(0, self.slabs_ready())?;
@@ -93,6 +96,8 @@ impl Segment {
             self.publish(header::INCARNATION, u64::from_ne_bytes(random[..8].try_into().expect("8 bytes")) | 1);
         }
         let boot = machine::boot_words()?;
+        // From here on it is in use. A death before the next store makes it another memory, as if it had not been closed.
+        self.publish(header::CLEAN, 0);
         // Between the two stores it is of no boot at all: the next process begins again.
         self.publish(header::BOOT_ID, boot[0]);
         self.publish(header::BOOT_ID + 8, boot[1]);
@@ -101,7 +106,7 @@ impl Segment {
 
     /// Whether its last process closed it in order before the machine went down.
     pub fn was_closed(&self) -> bool {
-        self.observe(header::CLEAN) == 1
+        self.observe(header::CLEAN) != 0
     }
 
     /// Whether, as far as can be seen, no other process uses it.

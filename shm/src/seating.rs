@@ -12,6 +12,7 @@ use crate::fork;
 use crate::layout::{self, header, seat as at};
 use crate::liveness::Taken;
 use crate::recover::{self, Recovery};
+use crate::renew::CLOSED_AND_RENEWED;
 use crate::seat::Seat;
 use crate::segment::Segment;
 use crate::sync;
@@ -119,7 +120,7 @@ impl Seat {
                 Taken::Busy | Taken::Damaged => continue,
                 taken => {
                     // SYNC: clean-close. Either the process that closes sees this liveness lock taken, or this store comes after its own.
-                    segment.word(header::CLEAN).swap(0, Ordering::SeqCst);
+                    segment.word(header::CLEAN).fetch_and(CLOSED_AND_RENEWED, Ordering::SeqCst);
                     if let Err(fault) = segment.back_seat(index) {
                         segment.liveness_release(index);
                         return Err(fault);

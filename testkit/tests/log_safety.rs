@@ -170,6 +170,30 @@ fn half_of_a_log_is_never_served_nor_built_upon() {
 }
 
 #[test]
+fn no_log_is_read_into_a_memory_whose_own_log_is_written() {
+    let world = World::new("logged");
+    let (_server, mut connection) = world.with_log();
+    let other = Place::new("logged-other");
+    other.write(&[("appendonly.aof.1.base.aof", 'b', "SET k 1"), ("appendonly.aof.1.incr.aof", 'i', "SET l 1")]);
+    let folder = other.folder().path;
+    let words = ["import", folder.to_str().expect("text"), "--segment", &world.segment];
+    let output = Command::new(polder()).args(words).output().expect("polder");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("a process writes the append-only log of this segment"), "{said}");
+    // Not even where a process has left the mark of a reader that died: what is there since must not be emptied.
+    let memory = world.attach().expect("the memory");
+    std::thread::scope(|scope| {
+        scope.spawn(|| opened::mark_reading(memory.table(), Source::Log(folder.clone())).expect("marked")).join().expect("it ends");
+    });
+    ask(&mut connection, "SET own 1");
+    for dir in [world.dir(), other.0.to_str().expect("text")] {
+        let said = world.refused(&["--appendonly", "yes", "--dir", dir]);
+        assert!(said.contains("holds a part of the data only"), "{said}");
+    }
+    assert_eq!(ask(&mut connection, "MGET own k l"), "1) \"1\"\n2) (nil)\n3) (nil)");
+}
+
+#[test]
 fn writes_are_refused_where_no_base_can_be_written() {
     let world = World::new("no-base");
     let (_server, mut connection) = world.serve(&[]);

@@ -231,8 +231,12 @@ pub fn check_folder(table: &Table, settings: &Configuration) -> Result<(), Strin
     if left.in_sync || !counts(table, &manifest, &note, left.position.offset)? {
         return Ok(());
     }
-    let tail = Tail { table, note: &note, end: table.log().range().1 };
+    let end = table.log().range().1;
+    let tail = Tail { table, note: &note, end };
+    // Another process may have taken over meanwhile, and what it has copied is not in `tail`.
+    let goes_on = || table.log().range().1 != end || table.segment().storage().owner().is_some_and(|owner| owner.lives);
     match compare(&folder, &manifest, &left, &tail) {
+        Err(Broken::Ahead(_)) if goes_on() => Ok(()),
         Err(Broken::Ahead(why)) => Err(newer(table, &folder.path, &why)),
         // Another base makes good what else there is.
         _ => Ok(()),
