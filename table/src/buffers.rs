@@ -64,12 +64,12 @@ impl Drop for BufferLease {
     fn drop(&mut self) {
         if let Some(mut buffers) = self.0.take() {
             // What a transaction of very many keys or nodes has needed is not kept for the next small one.
-            if buffers.held.get_mut().capacity() > KEPT_MAX || buffers.made.get_mut().capacity() > KEPT_MAX {
+            if buffers.held.get_mut().capacity() > KEPT_MAX || buffers.nodes.made.get_mut().capacity() > KEPT_MAX {
                 return;
             }
-            if buffers.effects.get_mut().capacity() > EFFECTS_KEPT_MAX {
-                *buffers.effects.get_mut() = Vec::new();
-                *buffers.record.get_mut() = Vec::new();
+            if buffers.log.effects.get_mut().capacity() > EFFECTS_KEPT_MAX {
+                *buffers.log.effects.get_mut() = Vec::new();
+                *buffers.log.record.get_mut() = Vec::new();
             }
             buffers.reset();
             // At a thread's end the pool may be gone already: then the buffers go, too.
@@ -120,18 +120,9 @@ pub(crate) struct SlowWriter {
     pub(crate) number: u64,
 }
 
-/// See the module.
+/// What finds a held key.
 #[derive(Default)]
-pub struct TxnBuffers {
-    pub(crate) arena: Bump,
-    /// Keys have been kept, buckets locked, databases emptied or swapped: what only such transactions use is to be forgotten.
-    pub(crate) used: Cell<bool>,
-    /// Keyspace events of this transaction were not noted, since nothing heard them.
-    pub(crate) unheard: Cell<bool>,
-    pub(crate) held: RefCell<Vec<Held>>,
-    /// The entry of the only key, as it is and as it is going to be (`single_key.rs`).
-    pub(crate) before: RefCell<Image>,
-    pub(crate) after: RefCell<Image>,
+struct KeyIndex {
     keys: RefCell<Vec<u8>>,
     /// Held keys by database and hash; where several have the same, the last of them.
     by_hash: RefCell<HashMap<u64, usize, BuildHasherDefault<Spread>>>,
@@ -139,23 +130,49 @@ pub struct TxnBuffers {
     indexed: Cell<usize>,
     /// The key that was asked for last: mostly they are asked for in the order in which they were declared.
     last: Cell<usize>,
-    pub(crate) shadows: RefCell<Vec<Shadow>>,
-    shadows_used: Cell<usize>,
+}
+
+/// What finds the shadow of a locked bucket.
+#[derive(Default)]
+struct ShadowIndex {
+    used: Cell<usize>,
     /// Shadows by the line of their bucket, and how many of them have gone in.
     by_line: RefCell<HashMap<u64, usize, BuildHasherDefault<Spread>>>,
-    shadows_indexed: Cell<usize>,
+    indexed: Cell<usize>,
+}
+
+/// The entry of the only key, as it is and as it is going to be (`single_key.rs`).
+#[derive(Default)]
+pub(crate) struct SingleEntry {
+    pub(crate) before: RefCell<Image>,
+    pub(crate) after: RefCell<Image>,
+}
+
+/// What a reader has seen.
+#[derive(Default)]
+pub(crate) struct Reads {
     pub(crate) marks: RefCell<ReadSet>,
     pub(crate) locations: RefCell<Vec<Option<Location>>>,
-    /// Nodes of values and records of trees that this transaction has made: they may be edited in place.
+    /// Keys that it has found expired, to be removed later.
+    pub(crate) stale: RefCell<Vec<(Db, Vec<u8>)>>,
+}
+
+/// Nodes of values, and records of trees.
+#[derive(Default)]
+pub(crate) struct TxnNodes {
+    /// Those that this transaction has made: they may be edited in place.
     pub(crate) made: RefCell<NewNodes>,
     pub(crate) olds: Cell<u64>,
-    /// Nodes that this transaction has replaced again after it had made them (true: with all that they name), and where its NEW items are: see
+    /// Those that it has replaced again after it had made them (true: with all that they name), and where its NEW items are: see
     /// [`crate::Txn::end_call`].
     pub(crate) spent: RefCell<Vec<(Ref, bool)>>,
     pub(crate) new_items: RefCell<NewItems>,
-    pub(crate) highest: Cell<Order>,
-    tallies: RefCell<Vec<(u64, [i64; 3])>>,
-    /// What a retry does before it begins: keys to declare, places to make room in, a database to make.
+}
+
+/// What a retry does before it begins, and why it is needed.
+#[derive(Default)]
+pub(crate) struct Retry {
+    /// Keys to declare, places to make room in, a database to make.
     pub(crate) wide: Cell<bool>,
     pub(crate) extra: RefCell<Vec<(Db, Vec<u8>)>>,
     pub(crate) wanting: RefCell<Vec<Want>>,
@@ -165,73 +182,113 @@ pub struct TxnBuffers {
     /// Another thread swaps a database that this transaction writes; another thread writes to one that this transaction swaps or empties.
     pub(crate) overtaken: Cell<bool>,
     pub(crate) crowded: Cell<Option<Changes>>,
-    /// The writer that this transaction last waited for, and how often in a row it gave up waiting. Both outlive the transaction, which may
-    /// have been given up for that reason.
-    pub(crate) slow_writer: Cell<Option<SlowWriter>>,
-    pub(crate) given_up: Cell<u32>,
     pub(crate) trouble: RefCell<Option<Stop>>,
-    /// Keys that a reader has found expired, to be removed later.
-    pub(crate) stale: RefCell<Vec<(Db, Vec<u8>)>>,
-    /// Databases that the transaction empties, and pairs that it swaps.
+}
+
+/// The writer that a transaction last waited for, and how often in a row it gave up waiting. Both outlive the transaction, which may have been
+/// given up for that reason.
+#[derive(Default)]
+pub(crate) struct Slow {
+    pub(crate) writer: Cell<Option<SlowWriter>>,
+    pub(crate) given_up: Cell<u32>,
+}
+
+/// Databases that the transaction empties, pairs that it swaps, and by how much it changes which tallies.
+#[derive(Default)]
+pub(crate) struct MapChanges {
     pub(crate) flushes: RefCell<Vec<Db>>,
     pub(crate) swaps: RefCell<Vec<(Db, Db)>>,
-    /// What this transaction is to tell, and the messages that leave with its commit.
+    tallies: RefCell<Vec<(u64, [i64; 3])>>,
+    /// Tallies that databases under construction have taken.
+    pub(crate) fresh_tallies: RefCell<Vec<u64>>,
+}
+
+/// What this transaction is to tell, and the messages that leave with its commit.
+#[derive(Default)]
+pub(crate) struct Outgoing {
     pub(crate) changes: RefCell<Vec<Noted>>,
+    /// Keyspace events of this transaction were not noted, since nothing heard them.
+    pub(crate) unheard: Cell<bool>,
     pub(crate) posts: RefCell<Vec<Post>>,
     pub(crate) mail: RefCell<Vec<u8>>,
-    /// What this transaction tells the change log: commands, one behind the other, and how many; the record that its commit appends.
+}
+
+/// What this transaction tells the change log.
+#[derive(Default)]
+pub(crate) struct LogNotes {
+    /// Commands, one behind the other, and how many.
     pub(crate) effects: RefCell<Vec<u8>>,
     pub(crate) told: Cell<u32>,
     /// Those of them that tell of keys which had expired (E4).
     pub(crate) told_expired: Cell<u32>,
+    /// The record that its commit appends.
     pub(crate) record: RefCell<Vec<u8>>,
-    /// Tallies that databases under construction have taken.
-    pub(crate) fresh_tallies: RefCell<Vec<u64>>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct TxnBuffers {
+    pub(crate) arena: Bump,
+    /// Keys have been kept, buckets locked, databases emptied or swapped: what only such transactions use is to be forgotten.
+    pub(crate) used: Cell<bool>,
+    pub(crate) held: RefCell<Vec<Held>>,
+    index: KeyIndex,
+    pub(crate) single: SingleEntry,
+    pub(crate) shadows: RefCell<Vec<Shadow>>,
+    shadow_index: ShadowIndex,
+    pub(crate) highest: Cell<Order>,
+    pub(crate) reads: Reads,
+    pub(crate) nodes: TxnNodes,
+    pub(crate) retry: Retry,
+    pub(crate) slow: Slow,
+    pub(crate) map: MapChanges,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) log: LogNotes,
 }
 
 impl TxnBuffers {
     /// The number of a key that is held already; its hash is asked for where many are held.
     #[inline]
     pub(crate) fn held_index(&self, db: Db, key: &[u8], hash: impl FnOnce() -> Hash) -> Option<usize> {
-        let (held, keys) = (self.held.borrow(), self.keys.borrow());
+        let (held, keys) = (self.held.borrow(), self.index.keys.borrow());
         // Keys of one call mostly differ in their last byte.
         let is = |held: &Held| {
             let kept = &keys[held.key.0..held.key.1];
             held.db == db && !held.passed && kept.len() == key.len() && kept.last() == key.last() && kept == key
         };
-        let last = self.last.get();
+        let last = self.index.last.get();
         if let Some(index) = (last..held.len().min(last + 2)).find(|index| is(&held[*index])) {
-            self.last.set(index);
+            self.index.last.set(index);
             return Some(index);
         }
         if held.len() <= LOOK_AT_EACH {
             let index = held.iter().position(is)?;
-            self.last.set(index);
+            self.index.last.set(index);
             return Some(index);
         }
-        let mut by_hash = self.by_hash.borrow_mut();
+        let mut by_hash = self.index.by_hash.borrow_mut();
         let name = |db: Db, hash: &Hash| hash.position.wrapping_add(db.into());
-        let unknown = held.iter().enumerate().skip(self.indexed.replace(held.len()));
+        let unknown = held.iter().enumerate().skip(self.index.indexed.replace(held.len()));
         for (index, held) in unknown.filter(|(_, held)| !held.passed) {
             by_hash.insert(name(held.db, &held.hash), index);
         }
         let index = *by_hash.get(&name(db, &hash()))?;
         // Another key may have the same hash.
         let index = if is(&held[index]) { index } else { held.iter().position(is)? };
-        self.last.set(index);
+        self.index.last.set(index);
         Some(index)
     }
 
     /// Has the held keys' map made anew: some of them are not to be found any more.
     pub(crate) fn forget_index(&self) {
-        self.by_hash.borrow_mut().clear();
-        self.indexed.set(0);
+        self.index.by_hash.borrow_mut().clear();
+        self.index.indexed.set(0);
     }
 
     /// Copies a key's bytes to where they last as long as the transaction.
     pub(crate) fn keep_key(&self, key: &[u8]) -> (usize, usize) {
         self.used.set(true);
-        let mut keys = self.keys.borrow_mut();
+        let mut keys = self.index.keys.borrow_mut();
         let begin = keys.len();
         keys.extend_from_slice(key);
         (begin, keys.len())
@@ -240,32 +297,32 @@ impl TxnBuffers {
     /// Whether nothing is held or to be declared, and databases are what their numbers say.
     #[inline]
     pub(crate) fn is_untouched(&self) -> bool {
-        !self.used.get() && self.extra.borrow().is_empty()
+        !self.used.get() && self.retry.extra.borrow().is_empty()
     }
 
     /// Whether earlier attempts have met keys that this one, which holds none yet, is to declare.
     #[inline]
     pub(crate) fn owes_declaration(&self) -> bool {
-        !self.extra.borrow().is_empty()
+        !self.retry.extra.borrow().is_empty()
             && self.held.borrow().is_empty()
-            && self.flushes.borrow().is_empty()
-            && self.swaps.borrow().is_empty()
+            && self.map.flushes.borrow().is_empty()
+            && self.map.swaps.borrow().is_empty()
     }
 
     /// A kept key.
     pub(crate) fn key_of(&self, at: (usize, usize)) -> Vec<u8> {
-        self.keys.borrow()[at.0..at.1].to_vec()
+        self.index.keys.borrow()[at.0..at.1].to_vec()
     }
 
     /// The shadow of a bucket that is locked already.
     #[inline]
     pub(crate) fn shadow_of(&self, bucket: Bucket) -> Option<usize> {
-        let shadows = &self.shadows.borrow()[..self.shadows_used.get()];
+        let shadows = &self.shadows.borrow()[..self.shadow_index.used.get()];
         if shadows.len() <= LOOK_AT_EACH {
             return shadows.iter().position(|shadow| shadow.bucket == bucket);
         }
-        let mut by_line = self.by_line.borrow_mut();
-        let indexed = self.shadows_indexed.replace(shadows.len());
+        let mut by_line = self.shadow_index.by_line.borrow_mut();
+        let indexed = self.shadow_index.indexed.replace(shadows.len());
         by_line.extend(shadows.iter().enumerate().skip(indexed).map(|(index, shadow)| (shadow.bucket.line, index)));
         by_line.get(&bucket.line).copied()
     }
@@ -274,20 +331,20 @@ impl TxnBuffers {
     #[inline]
     pub(crate) fn push_shadow(&self, bucket: Bucket, lock_item: u64) -> usize {
         self.used.set(true);
-        let index = self.shadows_used.get();
+        let index = self.shadow_index.used.get();
         let mut shadows = self.shadows.borrow_mut();
         match shadows.get_mut(index) {
             Some(shadow) => shadow.reuse(bucket, lock_item),
             None => shadows.push(Shadow::new(bucket, lock_item)),
         }
-        self.shadows_used.set(index + 1);
+        self.shadow_index.used.set(index + 1);
         index
     }
 
     /// Adds to the tallies.
     pub(crate) fn tally(&self, tally: u64, counts: [i64; 3]) {
         self.used.set(true);
-        let mut tallies = self.tallies.borrow_mut();
+        let mut tallies = self.map.tallies.borrow_mut();
         match tallies.iter_mut().find(|(number, _)| *number == tally) {
             Some((_, sums)) => sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count),
             None => tallies.push((tally, counts)),
@@ -297,7 +354,7 @@ impl TxnBuffers {
     /// Notes in the journal what differs in the shadows; returns whether anything does.
     pub(crate) fn note_changes(&self, seat: &Seat, segment: &Segment) -> Result<bool, Fault> {
         let mut any = false;
-        for shadow in &self.shadows.borrow()[..self.shadows_used.get()] {
+        for shadow in &self.shadows.borrow()[..self.shadow_index.used.get()] {
             let mut changed = false;
             if shadow.moved {
                 // An entry moves between buckets. A reader of several buckets (SCAN) that has read this one before must find its word changed.
@@ -318,7 +375,7 @@ impl TxnBuffers {
 
     /// Notes the tallies' new values, which are the seat's own words.
     pub(crate) fn note_tallies(&self, seat: &Seat, segment: &Segment) -> Result<(), Fault> {
-        let tallies = self.tallies.borrow();
+        let tallies = self.map.tallies.borrow();
         if tallies.is_empty() {
             return Ok(());
         }
@@ -336,17 +393,17 @@ impl TxnBuffers {
     /// Forgets the attempt, but not what the retry needs to know.
     #[inline]
     pub(crate) fn forget(&self) {
-        self.marks.borrow_mut().clear();
-        self.unheard.set(false);
-        self.olds.set(0);
-        self.made.borrow_mut().clear();
-        if !self.posts.borrow().is_empty() {
-            self.posts.borrow_mut().clear();
-            self.mail.borrow_mut().clear();
+        self.reads.marks.borrow_mut().clear();
+        self.outgoing.unheard.set(false);
+        self.nodes.olds.set(0);
+        self.nodes.made.borrow_mut().clear();
+        if !self.outgoing.posts.borrow().is_empty() {
+            self.outgoing.posts.borrow_mut().clear();
+            self.outgoing.mail.borrow_mut().clear();
         }
-        self.told_expired.set(0);
-        if self.told.replace(0) != 0 {
-            self.effects.borrow_mut().clear();
+        self.log.told_expired.set(0);
+        if self.log.told.replace(0) != 0 {
+            self.log.effects.borrow_mut().clear();
         }
         if self.used.replace(false) {
             self.forget_held();
@@ -355,51 +412,61 @@ impl TxnBuffers {
     }
 
     fn forget_held(&self) {
-        if self.shadows_used.replace(0) > LOOK_AT_EACH {
-            self.by_line.borrow_mut().clear();
-            self.shadows_indexed.set(0);
+        if self.shadow_index.used.replace(0) > LOOK_AT_EACH {
+            self.shadow_index.by_line.borrow_mut().clear();
+            self.shadow_index.indexed.set(0);
         }
         self.highest.set((0, 0, 0));
-        self.tallies.borrow_mut().clear();
-        self.keys.borrow_mut().clear();
-        self.last.set(0);
+        self.map.tallies.borrow_mut().clear();
+        self.index.keys.borrow_mut().clear();
+        self.index.last.set(0);
         if self.held.borrow().len() > LOOK_AT_EACH {
             self.forget_index();
         }
         self.held.borrow_mut().clear();
-        self.changes.borrow_mut().clear();
-        self.flushes.borrow_mut().clear();
-        self.swaps.borrow_mut().clear();
-        self.fresh_tallies.borrow_mut().clear();
-        self.spent.borrow_mut().clear();
-        self.new_items.borrow_mut().clear();
+        self.outgoing.changes.borrow_mut().clear();
+        self.map.flushes.borrow_mut().clear();
+        self.map.swaps.borrow_mut().clear();
+        self.map.fresh_tallies.borrow_mut().clear();
+        self.nodes.spent.borrow_mut().clear();
+        self.nodes.new_items.borrow_mut().clear();
     }
 
     /// Whether there is nothing that [`TxnBuffers::forget_held`] would forget.
     fn is_bare(&self) -> bool {
-        let lists = [self.held.borrow().len(), self.keys.borrow().len(), self.tallies.borrow().len(), self.changes.borrow().len()];
-        let others = [self.flushes.borrow().len(), self.swaps.borrow().len(), self.fresh_tallies.borrow().len(), self.shadows_used.get()];
-        lists == [0; 4] && others == [0; 4] && self.spent.borrow().is_empty()
+        let lists = [
+            self.held.borrow().len(),
+            self.index.keys.borrow().len(),
+            self.map.tallies.borrow().len(),
+            self.outgoing.changes.borrow().len(),
+        ];
+        let others = [
+            self.map.flushes.borrow().len(),
+            self.map.swaps.borrow().len(),
+            self.map.fresh_tallies.borrow().len(),
+            self.shadow_index.used.get(),
+        ];
+        lists == [0; 4] && others == [0; 4] && self.nodes.spent.borrow().is_empty()
     }
 
     /// Makes the buffers ready for another transaction.
     pub(crate) fn reset(&mut self) {
         self.forget();
         self.arena.reset();
-        self.wide.set(false);
-        self.missing.set(None);
-        self.overtaken.set(false);
-        self.crowded.set(None);
-        self.extra.get_mut().clear();
-        self.wanting.get_mut().clear();
-        *self.trouble.get_mut() = None;
-        self.stale.get_mut().clear();
+        self.retry.wide.set(false);
+        self.retry.missing.set(None);
+        self.retry.overtaken.set(false);
+        self.retry.crowded.set(None);
+        self.retry.extra.get_mut().clear();
+        self.retry.wanting.get_mut().clear();
+        *self.retry.trouble.get_mut() = None;
+        self.reads.stale.get_mut().clear();
     }
 
     /// Notes a key that has expired, while they are few.
     #[cold]
     pub(crate) fn note_stale(&self, db: Db, key: &[u8]) {
-        let mut stale = self.stale.borrow_mut();
+        let mut stale = self.reads.stale.borrow_mut();
         if stale.len() < STALE_MAX {
             stale.push((db, key.to_vec()));
         }
@@ -407,7 +474,7 @@ impl TxnBuffers {
 
     /// What could not be answered where it happened, if there was something.
     pub(crate) fn take_trouble(&self) -> Result<(), Stop> {
-        match self.trouble.borrow_mut().take() {
+        match self.retry.trouble.borrow_mut().take() {
             Some(stop) => Err(stop),
             None => Ok(()),
         }

@@ -100,23 +100,23 @@ impl Txn<'_> {
         if heard(all) & (interest::CHANGES | interest::MISSES) != 0 {
             self.keep_change(class, event, db, Some(key));
         } else if all & (interest::EVENTS | interest::MISSES) != 0 {
-            self.buffers.unheard.set(true);
+            self.buffers.outgoing.unheard.set(true);
         }
     }
 
     /// Whether events were left untold although there is a subscriber by now.
     pub(crate) fn has_new_hearers(&self) -> bool {
-        self.buffers.unheard.get() && all_interest(self.segment()) & interest::SUBSCRIBERS != 0
+        self.buffers.outgoing.unheard.get() && all_interest(self.segment()) & interest::SUBSCRIBERS != 0
     }
 
     /// How many changes have been noted so far.
     pub fn changes_noted(&self) -> usize {
-        self.buffers.changes.borrow().len()
+        self.buffers.outgoing.changes.borrow().len()
     }
 
     /// Whether a change of a key was noted after the first `noted` ones. Changes are noted only if a thread listens.
     pub fn has_changed_since(&self, noted: usize, db: Db, key: &[u8]) -> bool {
-        let changes = self.buffers.changes.borrow();
+        let changes = self.buffers.outgoing.changes.borrow();
         let later = changes.iter().skip(noted).filter(|change| change.db == db && !matches!(change.class, 'm' | 'n'));
         later.into_iter().any(|change| change.key.is_none_or(|at| self.buffers.key_of(at) == key))
     }
@@ -133,7 +133,7 @@ impl Txn<'_> {
     fn keep_change(&self, class: char, event: &'static str, db: Db, key: Option<&[u8]>) {
         self.buffers.used.set(true);
         let key = key.map(|key| self.buffers.keep_key(key));
-        self.buffers.changes.borrow_mut().push(Noted { class, event, db, key });
+        self.buffers.outgoing.changes.borrow_mut().push(Noted { class, event, db, key });
     }
 
     /// Looks at a key without locking it or adding it to the read set: what is found was true a moment ago.
@@ -155,7 +155,7 @@ impl Txn<'_> {
 
     /// Sends a message to a seat, in one of its lives, when this transaction commits.
     pub fn post(&self, to: u64, life: u64, parts: &[&[u8]]) {
-        let (mut mail, mut posts) = (self.buffers.mail.borrow_mut(), self.buffers.posts.borrow_mut());
+        let (mut mail, mut posts) = (self.buffers.outgoing.mail.borrow_mut(), self.buffers.outgoing.posts.borrow_mut());
         // A message to many receivers is kept once.
         let bytes = match posts.last().map(|last| last.bytes) {
             Some((begin, end)) if is_made_of(&mail[begin..end], parts) => (begin, end),
@@ -174,10 +174,10 @@ impl Txn<'_> {
         if self.has_new_hearers() {
             return Err(Stop::Retry);
         }
-        if self.buffers.changes.borrow().is_empty() {
+        if self.buffers.outgoing.changes.borrow().is_empty() {
             return Ok(());
         }
-        let noted = std::mem::take(&mut *self.buffers.changes.borrow_mut());
+        let noted = std::mem::take(&mut *self.buffers.outgoing.changes.borrow_mut());
         let Some(sink) = self.table.sink.get() else { return Ok(()) };
         let keys: Vec<Option<Vec<u8>>> = noted.iter().map(|noted| noted.key.map(|key| self.buffers.key_of(key))).collect();
         let changes: Vec<Change<'_>> = noted
@@ -190,7 +190,7 @@ impl Txn<'_> {
 
     /// Whether messages leave with this transaction.
     pub(crate) fn has_posts(&self) -> bool {
-        !self.buffers.posts.borrow().is_empty()
+        !self.buffers.outgoing.posts.borrow().is_empty()
     }
 
     /// Locks the inboxes that get messages, in the order of their seats' numbers (T2: after everything else), and notes their new words in
@@ -199,8 +199,8 @@ impl Txn<'_> {
         if !self.has_posts() {
             return Ok(());
         }
-        let mut posts = self.buffers.posts.borrow_mut();
-        let mail = self.buffers.mail.borrow();
+        let mut posts = self.buffers.outgoing.posts.borrow_mut();
+        let mail = self.buffers.outgoing.mail.borrow();
         posts.sort_by_key(|post| post.to);
         for group in posts.chunk_by(|one, other| one.to == other.to) {
             let Some(first) = group.iter().find(|post| self.segment().lives(post.to, post.life)) else { continue };
@@ -211,7 +211,7 @@ impl Txn<'_> {
                 posting.append(&[&mail[post.bytes.0..post.bytes.1]])?;
             }
             let olds = posting.end()?;
-            self.buffers.olds.set(self.buffers.olds.get() + olds);
+            self.buffers.nodes.olds.set(self.buffers.nodes.olds.get() + olds);
         }
         Ok(())
     }
@@ -220,7 +220,7 @@ impl Txn<'_> {
     pub(crate) fn lock_posts(&self) -> Result<(), Stop> {
         self.tell_listeners()?;
         if self.has_posts() {
-            self.dirty.set(true);
+            self.attempt.dirty.set(true);
             self.note_posts()?;
         }
         Ok(())
@@ -231,8 +231,8 @@ impl Txn<'_> {
         if !self.has_posts() {
             return Ok(());
         }
-        self.seat.commit(self.buffers.olds.get())?;
-        self.dirty.set(false);
+        self.seat.commit(self.buffers.nodes.olds.get())?;
+        self.attempt.dirty.set(false);
         Ok(())
     }
 }

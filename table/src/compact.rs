@@ -215,13 +215,13 @@ impl Txn<'_> {
     /// all.
     fn move_some(&self, db: Db, key: &[u8], path: Vec<usize>, cramped: &mut u32) -> Option<Vec<usize>> {
         // The keys that the transaction before had to declare do not matter for this one.
-        self.buffers.extra.borrow_mut().clear();
+        self.buffers.retry.extra.borrow_mut().clear();
         for _ in 0..ATTEMPTS {
             let mut walk = Walk { begin: path.clone(), ..Walk::default() };
             let moved = self.move_key(db, key, &mut walk).and_then(|moves| if moves { self.commit() } else { Ok(()) });
             // Also after a commit: the next attempt begins with an empty transaction.
             self.reset();
-            self.buffers.trouble.take();
+            self.buffers.retry.trouble.take();
             match moved {
                 Err(Stop::Retry) => {}
                 Err(stop) => {

@@ -50,7 +50,7 @@ impl Txn<'_> {
             self.trouble(stop);
         }
         let db = self.physical(db);
-        let fresh = self.buffers.flushes.borrow().contains(&db);
+        let fresh = self.buffers.map.flushes.borrow().contains(&db);
         let shared = if fresh { 0 } else { self.table.tally_of(db, word) };
         let held = self.buffers.held.borrow();
         held.iter().filter(|held| held.db == db && !held.passed).fold(shared, |sum, held| {
@@ -70,7 +70,7 @@ impl Txn<'_> {
     /// As [`Txn::commit`], where it becomes true.
     pub fn flush(&self, db: Option<Db>) -> Result<(), Stop> {
         self.escalate()?;
-        self.dirty.set(true);
+        self.attempt.dirty.set(true);
         self.leave_map_untold();
         match db {
             Some(db) => self.note_change_of_all("flushdb", db),
@@ -98,7 +98,7 @@ impl Txn<'_> {
         self.buffers.forget_index();
         records.iter().try_for_each(|image| self.spend_record(image, true))?;
         self.buffers.used.set(true);
-        let mut flushes = self.buffers.flushes.borrow_mut();
+        let mut flushes = self.buffers.map.flushes.borrow_mut();
         flushes.extend(databases);
         flushes.sort_unstable();
         flushes.dedup();
@@ -112,19 +112,19 @@ impl Txn<'_> {
     pub fn swap(&self, a: Db, b: Db) -> Result<(), Stop> {
         if a != b {
             self.escalate()?;
-            self.dirty.set(true);
+            self.attempt.dirty.set(true);
             self.leave_map_untold();
             self.note_change_of_all("swapdb", a);
             self.note_change_of_all("swapdb", b);
             self.buffers.used.set(true);
-            self.buffers.swaps.borrow_mut().push((a, b));
+            self.buffers.map.swaps.borrow_mut().push((a, b));
         }
         Ok(())
     }
 
     /// The database that a number means within this transaction, after its swaps.
     pub(crate) fn physical(&self, db: Db) -> Db {
-        self.buffers.swaps.borrow().iter().rev().fold(db, |db, (a, b)| match db {
+        self.buffers.map.swaps.borrow().iter().rev().fold(db, |db, (a, b)| match db {
             db if db == *a => *b,
             db if db == *b => *a,
             db => db,
@@ -159,7 +159,7 @@ impl Txn<'_> {
     /// [`Stop::Busy`]; a fault.
     pub fn await_map(&self) -> Result<(), Stop> {
         if lock::owner(self.segment().observe(MAP_LOCK)).is_some_and(|owner| owner != self.seat.index()) {
-            self.dirty.set(true);
+            self.attempt.dirty.set(true);
             self.lock_patiently(MAP_LOCK)?;
         }
         Ok(())
@@ -182,7 +182,7 @@ impl Txn<'_> {
         // would be gone before the other half is visible.
         let owner = lock::owner(self.segment().observe(MAP_LOCK)).filter(|owner| *owner != self.seat.index());
         if owner.is_some_and(|owner| self.seat.is_overtaken_by(owner)) {
-            self.buffers.overtaken.set(true);
+            self.buffers.retry.overtaken.set(true);
             return Err(Stop::Retry);
         }
         if shared().all(|held| self.is_root(held.db, held.extent.root)) { Ok(()) } else { Err(Stop::Retry) }
@@ -191,7 +191,7 @@ impl Txn<'_> {
     /// To be called between two attempts, while no lock is held. A writer waits here for the end of the swap that has overtaken it. A swap
     /// waits here for the writer for which it has given up, without the map's lock, which would hold up other threads.
     pub(crate) fn await_swaps(&self) {
-        if let Some(changes) = self.buffers.crowded.take() {
+        if let Some(changes) = self.buffers.retry.crowded.take() {
             let mut looks = 0u32;
             while self.still_commits(changes) && !self.is_out_of_time() {
                 looks += 1;
@@ -201,7 +201,7 @@ impl Txn<'_> {
                 std::thread::sleep(LOOK_AGAIN);
             }
         }
-        if !self.buffers.overtaken.take() {
+        if !self.buffers.retry.overtaken.take() {
             return;
         }
         match self.lock_patiently(MAP_LOCK) {
@@ -213,7 +213,7 @@ impl Txn<'_> {
     /// Whether the writer for which this transaction, or one of this thread before it, has given up is still in the same commit, and
     /// writes databases that are to be changed.
     fn still_commits(&self, changes: Changes) -> bool {
-        let Some(SlowWriter { seat, number }) = self.buffers.slow_writer.get() else { return false };
+        let Some(SlowWriter { seat, number }) = self.buffers.slow.writer.get() else { return false };
         self.segment().committing_beside(seat, changes) == Some(number)
     }
 
@@ -226,7 +226,7 @@ impl Txn<'_> {
         if self.is_out_of_time() {
             return Stop::Busy;
         }
-        self.buffers.crowded.set(Some(changes));
+        self.buffers.retry.crowded.set(Some(changes));
         Stop::Retry
     }
 
@@ -234,21 +234,21 @@ impl Txn<'_> {
     /// to be changed. It does not wait for long, since one of them may be stopped. The next attempt waits longer: if there are more threads
     /// than cores, each needs its turn to run.
     fn await_commits(&self, changes: Changes) -> Result<(), Stop> {
-        let given_up = self.buffers.given_up.get();
+        let given_up = self.buffers.slow.given_up.get();
         let end = Instant::now() + CLOSING_PATIENCE * 2u32.pow(given_up.min(DOUBLINGS));
         let segment = self.seat.segment();
         let Err(seat) = segment.await_commits(self.seat.index(), changes, &mut || Instant::now() < end) else {
-            self.buffers.given_up.set(0);
+            self.buffers.slow.given_up.set(0);
             return Ok(());
         };
-        self.buffers.given_up.set(given_up + 1);
-        self.buffers.slow_writer.set(segment.committing_beside(seat, changes).map(|number| SlowWriter { seat, number }));
+        self.buffers.slow.given_up.set(given_up + 1);
+        self.buffers.slow.writer.set(segment.committing_beside(seat, changes).map(|number| SlowWriter { seat, number }));
         Err(self.give_way(changes))
     }
 
     /// Notes the map's new words in the journal.
     pub(crate) fn note_databases(&self) -> Result<(), Stop> {
-        let (flushes, swaps) = (self.buffers.flushes.borrow(), self.buffers.swaps.borrow());
+        let (flushes, swaps) = (self.buffers.map.flushes.borrow(), self.buffers.map.swaps.borrow());
         if flushes.is_empty() && swaps.is_empty() {
             return Ok(());
         }
@@ -282,7 +282,7 @@ impl Txn<'_> {
         for node in garbage.into_iter().filter(|node| *node != 0) {
             let Some(cell) = cells.next() else {
                 // This thread flushes faster than the sweep frees, so it sweeps a database itself before it tries again.
-                self.buffers.is_garbage_full.set(true);
+                self.buffers.retry.is_garbage_full.set(true);
                 return Err(Stop::Retry);
             };
             self.seat.note(Tag::Word, cell, node)?;
@@ -341,7 +341,7 @@ impl Txn<'_> {
             }
             self.retire(ref_to(node), false)?;
             let olds = self.retire_directory(directory::directory_of(root), 0)?;
-            self.buffers.olds.set(self.buffers.olds.get() + olds);
+            self.buffers.nodes.olds.set(self.buffers.nodes.olds.get() + olds);
             doublings += 1;
         }
     }

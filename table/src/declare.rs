@@ -44,7 +44,7 @@ impl Txn<'_> {
         self.buffers.take_trouble()?;
         if !self.locks() {
             if keys.len() > 1 {
-                let mut locations = self.buffers.locations.borrow_mut();
+                let mut locations = self.buffers.reads.locations.borrow_mut();
                 for keys in keys.chunks(PREFETCH_KEYS) {
                     self.table.prefetch(keys.iter().copied(), &mut locations);
                     locations.clear();
@@ -61,12 +61,12 @@ impl Txn<'_> {
         // Before anything is locked: it may have to make an outbox.
         self.tells();
         // A copy: a bucket next door that is busy adds to what the next attempt declares.
-        let extra = self.buffers.extra.borrow().clone();
+        let extra = self.buffers.retry.extra.borrow().clone();
         if let ([(db, key)], true) = (keys, extra.is_empty()) {
             return self.hold(*db, key, true).map(drop);
         }
         let mut all = keys.iter().copied().chain(extra.iter().map(|(db, key)| (*db, &key[..])));
-        if !self.buffers.flushes.borrow().is_empty() || !self.buffers.swaps.borrow().is_empty() {
+        if !self.buffers.map.flushes.borrow().is_empty() || !self.buffers.map.swaps.borrow().is_empty() {
             // The transaction has emptied or swapped databases already, so within it their numbers have a meaning of their own.
             return all.try_for_each(|(db, key)| self.hold(db, key, false).map(drop));
         }
@@ -108,8 +108,8 @@ impl Txn<'_> {
     /// Locks the home buckets of all keys in order (T2); in a wide retry, the neighbours and stashes too. Where the transaction holds something already,
     /// what is busy and comes before that is left to the next attempt, which names it first.
     fn lock_homes(&self, wanted: &mut [Wanted<'_>]) -> Result<(), Stop> {
-        self.dirty.set(true);
-        let wide = self.buffers.wide.get();
+        self.attempt.dirty.set(true);
+        let wide = self.buffers.retry.wide.get();
         let mut locks: SmallVec<[Lock; FEW]> = SmallVec::with_capacity(wanted.len() * if wide { 4 } else { 1 });
         for (number, Wanted { hash, extent, .. }) in wanted.iter().enumerate() {
             let places = extent.places(extent.home_of(hash.position));

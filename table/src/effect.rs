@@ -36,10 +36,10 @@ impl Txn<'_> {
     /// Whether the change log is on, so that this transaction is to say what it does.
     #[inline]
     pub fn tells(&self) -> bool {
-        if self.telling.get() == Telling::Unknown {
+        if self.notes.telling.get() == Telling::Unknown {
             self.look_whether_to_tell();
         }
-        self.telling.get() == Telling::Yes
+        self.notes.telling.get() == Telling::Yes
     }
 
     fn look_whether_to_tell(&self) {
@@ -48,12 +48,12 @@ impl Txn<'_> {
             // Where there is no memory for it, the commit breaks the log.
             let _ = self.seat.open_outbox();
         }
-        self.telling.set(if logs { Telling::Yes } else { Telling::No });
+        self.notes.telling.set(if logs { Telling::Yes } else { Telling::No });
     }
 
     /// Says that calls of this transaction were made one by one: they are no transaction for any follower.
     pub fn joins_calls(&self) {
-        self.is_joined.set(true);
+        self.notes.is_joined.set(true);
     }
 
     /// Says that the transaction does what this command does, in a database as its client names it. To be called where [`Txn::tells`].
@@ -61,7 +61,7 @@ impl Txn<'_> {
         if db == SYSTEM || !self.tells() {
             return;
         }
-        let mut effects = self.buffers.effects.borrow_mut();
+        let mut effects = self.buffers.log.effects.borrow_mut();
         effects.extend_from_slice(&db.to_le_bytes());
         effects.extend_from_slice(&[0; 2]);
         effects.extend_from_slice(&(words.len() as u32).to_le_bytes());
@@ -69,17 +69,17 @@ impl Txn<'_> {
             effects.extend_from_slice(&(word.len() as u32).to_le_bytes());
             effects.extend_from_slice(word);
         }
-        self.buffers.told.set(self.buffers.told.get() + 1);
+        self.buffers.log.told.set(self.buffers.log.told.get() + 1);
     }
 
     /// A call begins.
     pub fn mark(&self) -> Mark {
-        Mark { writes: self.writes.get(), told: self.told_by_calls() }
+        Mark { writes: self.notes.writes.get(), told: self.told_by_calls() }
     }
 
     /// Whether something has been written, flushed or swapped since.
     pub fn has_written_since(&self, mark: Mark) -> bool {
-        self.writes.get() != mark.writes
+        self.notes.writes.get() != mark.writes
     }
 
     /// The end of a call whose effects have been told, by itself or for it, if there are any since `mark`: what it has written is accounted for,
@@ -89,27 +89,27 @@ impl Txn<'_> {
             return;
         }
         self.buffers.held.borrow_mut().iter_mut().filter(|held| held.untold > mark.writes).for_each(|held| held.untold = 0);
-        if self.map_untold.get() > mark.writes {
-            self.map_untold.set(0);
+        if self.notes.map_untold.get() > mark.writes {
+            self.notes.map_untold.set(0);
         }
     }
 
     /// What calls have told: all but E4.
     fn told_by_calls(&self) -> u32 {
-        self.buffers.told.get() - self.buffers.told_expired.get()
+        self.buffers.log.told.get() - self.buffers.log.told_expired.get()
     }
 
     /// Counts a write; returns its number.
     pub(crate) fn count_write(&self) -> u64 {
-        self.writes.set(self.writes.get() + 1);
-        self.writes.get()
+        self.notes.writes.set(self.notes.writes.get() + 1);
+        self.notes.writes.get()
     }
 
     /// Databases are emptied or swapped.
     pub(crate) fn leave_map_untold(&self) {
         let write = self.count_write();
-        if self.map_untold.get() == 0 {
-            self.map_untold.set(write);
+        if self.notes.map_untold.get() == 0 {
+            self.notes.map_untold.set(write);
         }
     }
 
@@ -125,26 +125,26 @@ impl Txn<'_> {
 
     /// Says that keys which no call tells of are to be told as a whole: they come from elsewhere, as when a file is loaded.
     pub fn tell_as_whole(&self) {
-        self.is_whole.set(true);
+        self.notes.is_whole.set(true);
     }
 
     /// Tells that all databases are emptied by the transaction itself.
     pub fn tell_flush(&self) {
         self.tell(0, &[b"FLUSHALL"]);
-        self.map_untold.set(0);
+        self.notes.map_untold.set(0);
     }
 
     /// Tells of a key that has expired and that the transaction has locked (E4).
     pub(crate) fn tell_expired(&self, physical: Db, key: &[u8]) {
         if physical != SYSTEM && self.tells() {
             self.tell(self.logical(physical), &[b"DEL", key]);
-            self.buffers.told_expired.set(self.buffers.told_expired.get() + 1);
+            self.buffers.log.told_expired.set(self.buffers.log.told_expired.get() + 1);
         }
     }
 
     /// The number by which a client knows a database at this point of the transaction (E3): see [`Txn::physical`].
     pub(crate) fn logical(&self, physical: Db) -> Db {
-        self.buffers.swaps.borrow().iter().fold(physical, |db, (a, b)| match db {
+        self.buffers.map.swaps.borrow().iter().fold(physical, |db, (a, b)| match db {
             db if db == *a => *b,
             db if db == *b => *a,
             db => db,
@@ -155,17 +155,17 @@ impl Txn<'_> {
     #[cold]
     pub(crate) fn append_record(&self, recording: u64) -> Result<u64, Stop> {
         self.tell_untold()?;
-        if self.map_untold.get() != 0 {
+        if self.notes.map_untold.get() != 0 {
             // Emptied or swapped, and no call has said where among the effects.
             self.seat.break_log();
         }
-        let told = self.buffers.told.get();
+        let told = self.buffers.log.told.get();
         if told == 0 {
             return Ok(0);
         }
-        let is_atomic = told > 1 && !self.is_joined.get();
-        let effects = self.buffers.effects.borrow();
-        let record = &mut *self.buffers.record.borrow_mut();
+        let is_atomic = told > 1 && !self.notes.is_joined.get();
+        let effects = self.buffers.log.effects.borrow();
+        let record = &mut *self.buffers.log.record.borrow_mut();
         record.clear();
         record.extend_from_slice(&if is_atomic { ATOMIC } else { 0 }.to_le_bytes());
         record.extend_from_slice(&told.to_le_bytes());
@@ -199,7 +199,7 @@ impl Txn<'_> {
                 let held = &self.buffers.held.borrow()[index];
                 (held.db, self.buffers.key_of(held.key), held.pending)
             };
-            self.count(Counter::Whole, u64::from(!self.is_whole.get()));
+            self.count(Counter::Whole, u64::from(!self.notes.is_whole.get()));
             let found = match pending {
                 Some(Pending::Write(image)) => self.found(&image)?,
                 _ => None,
@@ -240,7 +240,7 @@ impl Txn<'_> {
     #[inline(never)]
     fn record_commit(&self, word: u64) -> Result<u64, Stop> {
         let logs = word & recording::LOG != 0;
-        if logs && self.telling.get() != Telling::Yes {
+        if logs && self.notes.telling.get() != Telling::Yes {
             return Err(Stop::Retry);
         }
         let number = recording::snapshot(word);

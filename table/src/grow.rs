@@ -258,7 +258,7 @@ impl Txn<'_> {
             }
             self.grow(db, position, here);
             reshaped += 1;
-            if self.buffers.trouble.borrow().is_some() {
+            if self.buffers.retry.trouble.borrow().is_some() {
                 return;
             }
             if anew {
@@ -608,11 +608,11 @@ impl Txn<'_> {
             .chain(garbage)
             .filter(|node| segment.check(*node, 64))
             .map(|node| segment.load(node + database::TALLY))
-            .chain(self.buffers.fresh_tallies.borrow().iter().copied())
+            .chain(self.buffers.map.fresh_tallies.borrow().iter().copied())
             .collect();
         let free = (0..at::TALLY_SLOTS).find(|tally| !used.contains(tally))?;
         self.buffers.used.set(true);
-        self.buffers.fresh_tallies.borrow_mut().push(free);
+        self.buffers.map.fresh_tallies.borrow_mut().push(free);
         Some(free)
     }
 }

@@ -86,7 +86,7 @@ impl Txn<'_> {
         if cursor == 0 {
             seen += self.show_own(db, visit)?;
         }
-        if self.buffers.flushes.borrow().contains(&db) {
+        if self.buffers.map.flushes.borrow().contains(&db) {
             return Ok(0);
         }
         let mut position = cursor << CURSOR_SHIFT;
@@ -211,9 +211,9 @@ impl Txn<'_> {
         if found.is_some() || !(self.table.stands_still() || self.table.imports()) {
             return Ok(found);
         }
-        let before = self.sees_expired.replace(true);
+        let before = self.clock.sees_expired.replace(true);
         let found = self.draw_key(db);
-        self.sees_expired.set(before);
+        self.clock.sees_expired.set(before);
         found
     }
 

@@ -40,7 +40,7 @@ impl<'t> Txn<'t> {
             self.seat.forget_collision();
             return Ok(false);
         }
-        self.dirty.set(true);
+        self.attempt.dirty.set(true);
         match self.look_alone(location, key) {
             Ok(Some(unit)) => {
                 self.single.set(SingleKeyTxn { active: true, unit, ..SingleKeyTxn::default() });
@@ -48,7 +48,7 @@ impl<'t> Txn<'t> {
             }
             outcome => {
                 self.seat.rollback();
-                self.dirty.set(false);
+                self.attempt.dirty.set(false);
                 outcome.map(|_| false)
             }
         }
@@ -66,7 +66,7 @@ impl<'t> Txn<'t> {
             BucketProbe::Miss(0, 0) => return Ok(Some(None)),
             BucketProbe::Miss(..) => return Ok(None),
         };
-        let image = &mut *self.buffers.before.borrow_mut();
+        let image = &mut *self.buffers.single.before.borrow_mut();
         *image = Image::EMPTY;
         bucket::read_image(&live, unit, image);
         if image.is_reference() {
@@ -92,8 +92,8 @@ impl<'t> Txn<'t> {
     pub(crate) fn find_single(&self, db: Db, key: &[u8], access: bool) -> Result<Option<Option<Found<'_>>>, Stop> {
         let (single, Some(location)) = (self.single.get(), self.single_location(db, key)) else { return Ok(None) };
         let image = match (single.pending, single.unit) {
-            (Plan::Write, _) => self.buffers.after.borrow(),
-            (Plan::Same, Some(_)) => self.buffers.before.borrow(),
+            (Plan::Write, _) => self.buffers.single.after.borrow(),
+            (Plan::Same, Some(_)) => self.buffers.single.before.borrow(),
             _ => return Ok(Some(None)),
         };
         let Some(found) = self.found(&image)? else { return Ok(Some(None)) };
@@ -113,9 +113,9 @@ impl<'t> Txn<'t> {
         if single.unit.is_none() {
             self.note_change('n', "new", db, key);
         }
-        let before = self.buffers.before.borrow();
+        let before = self.buffers.single.before.borrow();
         let clock = self.new_clock(single.unit.map(|_| &*before));
-        *self.buffers.after.borrow_mut() = self.image(key, &location.hash, new, clock)?;
+        *self.buffers.single.after.borrow_mut() = self.image(key, &location.hash, new, clock)?;
         self.single.set(SingleKeyTxn { pending: Plan::Write, whole: replaces == Replaces::Whole, ..single });
         Ok(true)
     }
@@ -151,11 +151,11 @@ impl<'t> Txn<'t> {
         let extent = directory::walk(self.segment(), location.root, location.hash.position).ok_or(Stop::Retry)?;
         let home = self.buffers.push_shadow(location.bucket, 0);
         self.buffers.highest.set(extent.order(location.home));
-        let image = *self.buffers.before.borrow();
+        let image = *self.buffers.single.before.borrow();
         let spot = single.unit.map(|unit| Spot { shadow: home, unit: unit.into(), image, hop: 0, expired: None });
         let pending = match single.pending {
             Plan::Same => None,
-            Plan::Write => Some(Pending::Write(*self.buffers.after.borrow())),
+            Plan::Write => Some(Pending::Write(*self.buffers.single.after.borrow())),
             Plan::Remove => Some(Pending::Remove),
         };
         let (db, hash, retires) = (location.db(), location.hash, pending.is_some().then_some(single.whole));
@@ -176,7 +176,7 @@ impl<'t> Txn<'t> {
         }
         let done = match single.pending {
             _ if self.changes_noted() > 0 || self.has_posts() || self.has_new_hearers() => false,
-            Plan::Same if self.buffers.olds.get() == 0 => {
+            Plan::Same if self.buffers.nodes.olds.get() == 0 => {
                 self.seat.rollback();
                 true
             }
@@ -184,7 +184,7 @@ impl<'t> Txn<'t> {
             Plan::Write | Plan::Remove => self.publish_single(single, key, location)?,
         };
         if done {
-            self.dirty.set(false);
+            self.attempt.dirty.set(false);
         } else {
             self.escalate()?;
         }
@@ -195,7 +195,7 @@ impl<'t> Txn<'t> {
     #[inline]
     fn publish_single(&self, single: SingleKeyTxn, key: &[u8], location: &Location) -> Result<bool, Stop> {
         let live = Live { segment: self.segment(), bucket: location.bucket };
-        let (before, after) = (self.buffers.before.borrow(), self.buffers.after.borrow());
+        let (before, after) = (self.buffers.single.before.borrow(), self.buffers.single.after.borrow());
         let before = single.unit.map(|unit| (usize::from(unit), &*before));
         let after = if single.pending == Plan::Write { Some(&*after) } else { None };
         if !self.seat.has_staging_room() || !update::fits(&live, before, after) {
@@ -213,7 +213,7 @@ impl<'t> Txn<'t> {
         if let Some((_, image)) = before {
             self.retire_record(image, single.whole, key.len())?;
         }
-        if !update::publish(&self.seat, location, key, (before, after), self.buffers.olds.get())? {
+        if !update::publish(&self.seat, location, key, (before, after), self.buffers.nodes.olds.get())? {
             // The log was turned on meanwhile.
             return Err(Stop::Retry);
         }

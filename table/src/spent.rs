@@ -38,8 +38,8 @@ impl Txn<'_> {
 
     /// Notes that a record, or a node of a value, goes out of use.
     pub(crate) fn retire(&self, node: Ref, whole: bool) -> Result<(), Stop> {
-        self.dirty.set(true);
-        self.buffers.olds.set(self.buffers.olds.get() + 1);
+        self.attempt.dirty.set(true);
+        self.buffers.nodes.olds.set(self.buffers.nodes.olds.get() + 1);
         Ok(self.seat.note_old(node, whole)?)
     }
 
@@ -62,9 +62,9 @@ impl Txn<'_> {
     /// Notes that a node which this transaction has made goes out of use. What the call that is at work has found may lie in it, so it stays until
     /// [`Txn::end_call`] or the commit.
     fn spend(&self, node: Ref, whole: bool) {
-        self.dirty.set(true);
+        self.attempt.dirty.set(true);
         self.buffers.used.set(true);
-        self.buffers.spent.borrow_mut().push((node, whole));
+        self.buffers.nodes.spent.borrow_mut().push((node, whole));
     }
 
     /// To be called between the calls that share a transaction, when nothing that was found is used any more: frees what this transaction has made
@@ -75,13 +75,13 @@ impl Txn<'_> {
     /// As [`Txn::write`].
     #[inline]
     pub fn end_call(&self) -> Result<(), Stop> {
-        if self.buffers.spent.borrow().is_empty() { Ok(()) } else { self.free_spent() }
+        if self.buffers.nodes.spent.borrow().is_empty() { Ok(()) } else { self.free_spent() }
     }
 
     #[cold]
     fn free_spent(&self) -> Result<(), Stop> {
-        let mut spent = self.buffers.spent.take();
-        let mut items = self.buffers.new_items.borrow_mut();
+        let mut spent = self.buffers.nodes.spent.take();
+        let mut items = self.buffers.nodes.new_items.borrow_mut();
         while let Some((node, whole)) = spent.pop() {
             if !self.seat.has_made(node, &mut items) {
                 // Of an earlier transaction: others may see it.
@@ -92,17 +92,17 @@ impl Txn<'_> {
                 let named = raw::parts(self.segment(), node)?.0;
                 spent.extend(named.iter().filter(|node| !node.is_none()).map(|node| (*node, true)));
             }
-            self.buffers.made.borrow_mut().remove(node);
+            self.buffers.nodes.made.borrow_mut().remove(node);
             self.seat.unmake(node, &mut items);
         }
         // For the next ones.
-        self.buffers.spent.replace(spent);
+        self.buffers.nodes.spent.replace(spent);
         Ok(())
     }
 
     /// What the last call has replaced goes with the commit: its reply may still be read from it.
     pub(crate) fn retire_spent(&self) -> Result<(), Stop> {
-        let spent = self.buffers.spent.take();
+        let spent = self.buffers.nodes.spent.take();
         spent.iter().try_for_each(|(node, whole)| self.retire(*node, *whole))
     }
 

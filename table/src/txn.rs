@@ -21,16 +21,16 @@ use std::time::{Duration, Instant};
 
 use polder_base::{Fault, Ref};
 use polder_shm::node::NodeKind;
-use polder_shm::{Locked, Seat, Segment, lock, offset_of};
+use polder_shm::{Locked, Seat, Segment, offset_of};
 use polder_values::{Kind, Nodes, Value};
 
 use crate::api::*;
-use crate::bucket::{self, UNITS, Words};
+use crate::bucket;
 use crate::buffers::BufferLease;
-use crate::directory::{self, Extent, MAP_LOCK};
+use crate::directory::MAP_LOCK;
 use crate::entry::{self, Image, is_key};
 use crate::hash::{Hash, hash};
-use crate::held::{Deficit, Held, Met, Pending, SingleKeyTxn, Spot};
+use crate::held::{Deficit, Met, Pending, SingleKeyTxn, Spot};
 use crate::location::Location;
 use crate::lookup::{self, KeyTest};
 use crate::record::{self, Record};
@@ -38,10 +38,9 @@ use crate::recording::Changed;
 use crate::shadow::Editing;
 use crate::table::Table;
 use crate::telling::{MERGED_BY_WRITERS, Telling};
+use crate::txn_state::{Attempt, Counts, Notes, Shared, TxnClock, Waiting};
 use crate::{clock, extras, raw};
 
-/// Looks at a map that is being changed before the thread naps between them.
-const LOOKS: u32 = 100;
 /// Attempts in read mode before the keys are locked.
 const FREE_ATTEMPTS: u32 = 4;
 
@@ -51,44 +50,18 @@ pub struct Txn<'t> {
     pub(crate) seat: Rc<Seat>,
     pub(crate) mode: Cell<Mode>,
     pub(crate) buffers: BufferLease,
-    pub(crate) now: Cell<u64>,
-    pub(crate) now_us: Cell<u64>,
-    coarse: Cell<u64>,
-    /// Keys that have expired still count as existing.
-    pub(crate) sees_expired: Cell<bool>,
-    attempts: Cell<u32>,
-    /// Lookups without locks in this attempt.
-    pub(crate) lookups: Cell<u32>,
-    /// Locks have been taken or things noted: there is something to roll back.
-    pub(crate) dirty: Cell<bool>,
-    /// How long locks are waited for in all, and until when that is once something has been waited for.
-    patience: Cell<Option<Duration>>,
-    until: Cell<Option<Instant>>,
+    pub(crate) clock: TxnClock,
+    pub(crate) attempt: Attempt,
+    waiting: Waiting,
     pub(crate) origin: Cell<u64>,
     /// Where a key that the call is about to ask for belongs.
     pub(crate) foreseen: Option<(&'t [u8], &'t Location)>,
     pub(crate) single: Cell<SingleKeyTxn>,
-    /// A key was found by the fast path, which leaves no marks.
-    unmarked: Cell<bool>,
-    /// Hits and misses of this attempt.
-    looks: Cell<[u32; 2]>,
-    /// Values whose memory is freed later, while no call waits for it ([`Txn::count_freed`]).
-    freed: Cell<u64>,
+    counts: Counts,
     /// It counts in [`Table::room_makers`].
     pub(crate) makes_room: Cell<bool>,
-    /// See [`Txn::share`], and what the first lookup found.
-    shared: Option<(Db, &'t [u8])>,
-    shared_hit: Cell<Option<Option<lookup::Hit>>>,
-    /// One of the calls that share it has counted as its access.
-    shared_access: Cell<bool>,
-    /// See [`Txn::tells`] and [`Txn::joins_calls`]; how often something was written.
-    pub(crate) telling: Cell<Telling>,
-    pub(crate) is_joined: Cell<bool>,
-    pub(crate) writes: Cell<u64>,
-    /// The write, as [`Held::untold`] names it, with which databases were emptied or swapped.
-    pub(crate) map_untold: Cell<u64>,
-    /// See [`Txn::tell_as_whole`].
-    pub(crate) is_whole: Cell<bool>,
+    shared: Shared<'t>,
+    pub(crate) notes: Notes,
 }
 
 impl KeyTest for (&Txn<'_>, &[u8]) {
@@ -112,37 +85,23 @@ impl<'t> Txn<'t> {
             seat,
             mode: Cell::new(mode),
             buffers,
-            now: Cell::new(0),
-            now_us: Cell::new(0),
-            coarse: Cell::new(0),
-            sees_expired: Cell::new(false),
-            attempts: Cell::new(0),
-            lookups: Cell::new(0),
-            dirty: Cell::new(false),
-            patience: Cell::new(None),
-            until: Cell::new(None),
+            clock: TxnClock::default(),
+            attempt: Attempt::default(),
+            waiting: Waiting::default(),
             origin: Cell::new(0),
             foreseen: None,
             single: Cell::default(),
-            looks: Cell::new([0; 2]),
-            freed: Cell::new(0),
+            counts: Counts::default(),
             makes_room: Cell::new(false),
-            unmarked: Cell::new(false),
-            shared: None,
-            shared_hit: Cell::new(None),
-            shared_access: Cell::new(false),
-            telling: Cell::default(),
-            is_joined: Cell::new(false),
-            writes: Cell::new(0),
-            map_untold: Cell::new(0),
-            is_whole: Cell::new(false),
+            shared: Shared::default(),
+            notes: Notes::default(),
         }
     }
 
     /// For a reader whose calls ask for this key again and again: it is looked up once and counts as one access, and all calls see it as it
     /// was then.
     pub fn share(&mut self, db: Db, key: &'t [u8]) {
-        self.shared = Some((db, key));
+        self.shared.key = Some((db, key));
     }
 
     /// Makes a reader a writer. A caller that has read something already must run again; others declare their keys now.
@@ -164,35 +123,35 @@ impl<'t> Txn<'t> {
     /// Limits how long this transaction waits for locks in all, retries included; after that it fails with [`Stop::Busy`]. It is for callers
     /// that must go on although the holder of a lock may be stopped. Without it, a transaction waits without a limit.
     pub fn limit_patience(&self, patience: Duration) {
-        self.patience.set(Some(patience));
+        self.waiting.patience.set(Some(patience));
     }
 
     /// Runs `work` as a writer with a limit of its own for waiting. Afterwards mode, limit and what the next attempt is to declare are as
     /// before.
     pub(crate) fn as_maintenance<R>(&self, patience: Duration, work: impl FnOnce() -> R) -> R {
-        let before = (self.mode.replace(Mode::Write), self.patience.replace(Some(patience)), self.until.take());
-        let (wide, extra, trouble) = (self.buffers.wide.take(), self.buffers.extra.take(), self.buffers.trouble.take());
+        let before = (self.mode.replace(Mode::Write), self.waiting.patience.replace(Some(patience)), self.waiting.until.take());
+        let (wide, extra, trouble) = (self.buffers.retry.wide.take(), self.buffers.retry.extra.take(), self.buffers.retry.trouble.take());
         let done = work();
         self.mode.set(before.0);
-        self.patience.set(before.1);
-        self.until.set(before.2);
-        self.buffers.wide.set(wide);
-        self.buffers.extra.replace(extra);
-        self.buffers.trouble.replace(trouble);
+        self.waiting.patience.set(before.1);
+        self.waiting.until.set(before.2);
+        self.buffers.retry.wide.set(wide);
+        self.buffers.retry.extra.replace(extra);
+        self.buffers.retry.trouble.replace(trouble);
         done
     }
 
     /// Whether the transaction gives up on locks after a time.
     pub(crate) fn is_impatient(&self) -> bool {
-        self.patience.get().is_some()
+        self.waiting.patience.get().is_some()
     }
 
     /// Until when locks are waited for; the clock is read when that is asked for the first time.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        if self.until.get().is_none() {
-            self.until.set(self.patience.get().map(|patience| Instant::now() + patience));
+        if self.waiting.until.get().is_none() {
+            self.waiting.until.set(self.waiting.patience.get().map(|patience| Instant::now() + patience));
         }
-        self.until.get()
+        self.waiting.until.get()
     }
 
     /// Locks a word, and waits for it as long as [`Txn::limit_patience`] allows. Returns whether the word is ours or dead.
@@ -208,7 +167,7 @@ impl<'t> Txn<'t> {
     }
 
     pub(crate) fn is_first_attempt(&self) -> bool {
-        self.attempts.get() == 0
+        self.attempt.number.get() == 0
     }
 
     /// Where a key belongs, if that was foreseen.
@@ -218,7 +177,7 @@ impl<'t> Txn<'t> {
     }
 
     pub(crate) fn locks(&self) -> bool {
-        self.mode.get() == Mode::Write || self.attempts.get() >= FREE_ATTEMPTS
+        self.mode.get() == Mode::Write || self.attempt.number.get() >= FREE_ATTEMPTS
     }
 
     #[inline]
@@ -228,7 +187,7 @@ impl<'t> Txn<'t> {
 
     /// Keys that were found expired (or fields of which have) without being locked, for [`Table::collect_stale`] once this transaction is over.
     pub fn take_stale(&self) -> Vec<(Db, Vec<u8>)> {
-        self.buffers.stale.take()
+        self.buffers.reads.stale.take()
     }
 
     /// As [`Table::count`], without a search for the thread's seat.
@@ -240,18 +199,18 @@ impl<'t> Txn<'t> {
     /// Counts a lookup of a key, which was found or not. It is added to the counters when the transaction ends, and dropped with a retry.
     #[inline]
     pub fn count_look(&self, found: bool) {
-        let [hits, misses] = self.looks.get();
-        self.looks.set(if found { [hits + 1, misses] } else { [hits, misses + 1] });
+        let [hits, misses] = self.counts.looks.get();
+        self.counts.looks.set(if found { [hits + 1, misses] } else { [hits, misses + 1] });
     }
 
     /// Counts large values whose memory is freed later, while no call waits for it. They are added to the counter when the transaction ends.
     pub fn count_freed(&self, values: u64) {
-        self.freed.set(self.freed.get() + values);
+        self.counts.freed.set(self.counts.freed.get() + values);
     }
 
     /// Hits and misses so far; a caller that runs something again sets them back.
     pub fn looks(&self) -> &Cell<[u32; 2]> {
-        &self.looks
+        &self.counts.looks
     }
 
     /// The key's state, unless it is absent or expired. Counts as an access.
@@ -292,32 +251,32 @@ impl<'t> Txn<'t> {
             }
             return Ok(found);
         }
-        let is_shared = self.shared == Some((db, key));
-        let again = if is_shared { self.shared_hit.get() } else { None };
+        let is_shared = self.shared.key == Some((db, key));
+        let again = if is_shared { self.shared.hit.get() } else { None };
         let met = match again {
             Some(hit) => hit.map(|hit| Ok::<_, Fault>(self.found(&hit.image)?.map(|found| (hit, found)))).transpose()?.flatten(),
             None => self.look_up(db, key)?,
         };
-        is_shared.then(|| self.shared_hit.set(Some(met.map(|(hit, _)| hit))));
+        is_shared.then(|| self.shared.hit.set(Some(met.map(|(hit, _)| hit))));
         let Some((hit, found)) = met else { return Ok(None) };
         let Some(found) = self.if_it_exists(db, key, found, false) else { return Ok(None) };
-        if access && !(is_shared && self.shared_access.replace(true)) {
+        if access && !(is_shared && self.shared.accessed.replace(true)) {
             self.note_access(&hit, &found);
         }
         Ok(Some(found))
     }
 
     fn look_up(&self, db: Db, key: &[u8]) -> Result<Option<Met<'_>>, Stop> {
-        self.lookups.set(self.lookups.get() + 1);
-        let first = self.lookups.get() + self.attempts.get() == 1;
+        self.attempt.lookups.set(self.attempt.lookups.get() + 1);
+        let first = self.attempt.lookups.get() + self.attempt.number.get() == 1;
         if let Some((seen, location)) = self.foreseen.filter(|(seen, location)| first && std::ptr::eq(*seen, key) && location.db() == db)
             && let Some(met) = self.find_located(location, seen)?
         {
-            self.unmarked.set(true);
+            self.attempt.unmarked.set(true);
             return Ok(met);
         }
         let hash = self.hash_of(key);
-        let mut marks = self.buffers.marks.borrow_mut();
+        let mut marks = self.buffers.reads.marks.borrow_mut();
         let hit = lookup::lookup(&self.seat, db, &hash, &(self, key), &mut marks)?;
         let Some(hit) = hit else { return Ok(None) };
         Ok(self.found(&hit.image)?.map(|found| (hit, found)))
@@ -341,10 +300,10 @@ impl<'t> Txn<'t> {
 
     /// The time for access clocks: exact if it is known anyway, else the kernel's coarse one, which costs little.
     fn coarse_ms(&self) -> u64 {
-        match (self.now.get(), self.coarse.get()) {
+        match (self.clock.now_ms.get(), self.clock.coarse_ms.get()) {
             (0, 0) => {
-                self.coarse.set(polder_base::time::coarse_ms());
-                self.coarse.get()
+                self.clock.coarse_ms.set(polder_base::time::coarse_ms());
+                self.clock.coarse_ms.get()
             }
             (0, coarse) => coarse,
             (now, _) => now,
@@ -367,180 +326,6 @@ impl<'t> Txn<'t> {
     pub(crate) fn record(&self, node: Ref) -> Result<Record<'_>, Fault> {
         let (kind, payload) = raw::payload(self.segment(), node)?;
         record::read(kind, payload)
-    }
-
-    /// Locks the key's home bucket and finds its entry. Returns its number among the held keys.
-    ///
-    /// `declared`: the lock may be waited for (T2 is kept by the caller's order).
-    pub(crate) fn hold(&self, db: Db, key: &[u8], declared: bool) -> Result<usize, Stop> {
-        self.escalate()?;
-        // Before anything is locked: it may have to make an outbox.
-        self.tells();
-        if !declared && self.buffers.owes_declaration() {
-            // A transaction without declared keys has met a busy key out of order in its last attempt. It waits for that key now, before
-            // all others.
-            self.declare(&[])?;
-        }
-        let db = self.physical(db);
-        if let Some(index) = self.buffers.held_index(db, key, || self.hash_of(key)) {
-            return Ok(index);
-        }
-        self.dirty.set(true);
-        let hash = self.hash_of(key);
-        if self.buffers.flushes.borrow().contains(&db) {
-            return Ok(self.hold_fresh(db, key, hash));
-        }
-        loop {
-            let root = self.root_of(db)?;
-            let Some(extent) = self.walk(db, root, hash.position)? else { continue };
-            let home = extent.home_of(hash.position);
-            let Some(home) = self.lock_bucket(db, &extent, home, key)? else { continue };
-            return self.hold_at(db, key, hash, extent, home);
-        }
-    }
-
-    /// As [`Txn::hold`], of a key whose home bucket is locked and has this shadow.
-    pub(crate) fn hold_at(&self, db: Db, key: &[u8], hash: Hash, extent: Extent, home: usize) -> Result<usize, Stop> {
-        if !self.is_root(db, extent.root) || !extent.is_current(self.segment()) {
-            // The database was swapped or flushed: its new directory is another lock order.
-            return Err(Stop::Retry);
-        }
-        let spot = self.search(db, &extent, home, &hash, key)?;
-        if let Some(expired) = spot.filter(|spot| is_key(&spot.image)).and_then(|spot| spot.expired) {
-            self.note_gone(expired, db, key);
-            self.tell_expired(db, key);
-        }
-        let at = self.buffers.keep_key(key);
-        let mut held = self.buffers.held.borrow_mut();
-        held.push(Held { db, key: at, hash, extent, home, spot, pending: None, retires: None, fresh: false, passed: false, untold: 0 });
-        Ok(held.len() - 1)
-    }
-
-    /// The root word of a database, which is made if it is not there: at once while nothing is locked, else before the retry.
-    pub(crate) fn root_of(&self, db: Db) -> Result<u64, Stop> {
-        // If a FLUSH has committed and not written out the map yet, a write below the old root would be lost after it is acknowledged. So
-        // this waits for the owner of the map's lock. That owner has committed and waits for no lock any more, so it is safe to wait for it
-        // while buckets are locked; if it runs, it needs a few instructions. If it is stopped, this is like any lock of a stopped process:
-        // it lasts until the deadline, with sleeps in between.
-        let mut looks = 0u32;
-        while lookup::map_is_changing(&self.seat) {
-            if self.deadline().is_some_and(|deadline| Instant::now() >= deadline) {
-                return Err(Stop::Busy);
-            }
-            looks += 1;
-            if looks < LOOKS {
-                std::thread::yield_now();
-            } else {
-                std::thread::sleep(lock::NAP);
-            }
-        }
-        let root = self.segment().observe(directory::map_at(db) + 8);
-        if root != 0 {
-            return Ok(root);
-        }
-        if self.seat.journal_len() == 0 {
-            self.make_database(db);
-            self.buffers.take_trouble()?;
-            return self.root_of(db);
-        }
-        self.buffers.missing.set(Some(db));
-        Err(Stop::Retry)
-    }
-
-    /// Whether a root word is still the database's.
-    pub(crate) fn is_root(&self, db: Db, root: u64) -> bool {
-        self.segment().observe(directory::map_at(db) + 8) == root && !lookup::map_is_changing(&self.seat)
-    }
-
-    /// Walks to the extent of a position; `None`: the pin did not cover what was seen, or the database was emptied, walk again.
-    pub(crate) fn walk(&self, db: Db, root: u64, position: u64) -> Result<Option<Extent>, Stop> {
-        let extent = directory::walk(self.segment(), root, position);
-        if !self.seat.covers_now() {
-            return Ok(None);
-        }
-        match extent {
-            Some(extent) => Ok(Some(extent)),
-            None if self.is_root(db, root) => Err(Fault::Damaged { what: "the directory" }.into()),
-            None => Ok(None),
-        }
-    }
-
-    /// Locks bucket `index` of an extent, unless it is locked already. Returns its shadow, or `None` when it is dead.
-    pub(crate) fn lock_bucket(&self, db: Db, extent: &Extent, index: u64, key: &[u8]) -> Result<Option<usize>, Stop> {
-        let damaged = Fault::Damaged { what: "an extent" };
-        let bucket = extent.bucket(self.segment(), index).ok_or(damaged)?;
-        if let Some(shadow) = self.buffers.shadow_of(bucket) {
-            return Ok(Some(shadow));
-        }
-        let order = extent.order(index);
-        // T2: a lock that is out of order is only tried, also for a key that is declared during the transaction.
-        let locked =
-            if order > self.buffers.highest.get() { self.lock_patiently(bucket.line)? } else { self.seat.lock_now(bucket.line)? };
-        match locked {
-            Locked::Ours(_) => {
-                self.buffers.highest.set(self.buffers.highest.get().max(order));
-                Ok(Some(self.buffers.push_shadow(bucket, self.seat.journal_len() - 1)))
-            }
-            // By the time a bucket dies, the slot names another extent: or else it is damaged (S5).
-            Locked::Dead if extent.is_current(self.segment()) => Err(Fault::Damaged { what: "a bucket" }.into()),
-            Locked::Dead => Ok(None),
-            Locked::Busy if self.deadline().is_some_and(|deadline| Instant::now() >= deadline) => Err(Stop::Busy),
-            Locked::Busy => {
-                self.buffers.wide.set(true);
-                self.buffers.extra.borrow_mut().push((db, key.to_vec()));
-                Err(Stop::Retry)
-            }
-        }
-    }
-
-    /// Finds the entry of a key whose home is locked, locking the neighbour and the stash as far as entries of this home lie there. Nothing is
-    /// placed before the commit, so that the bucket itself is what is there.
-    fn search(&self, db: Db, extent: &Extent, home: usize, hash: &Hash, key: &[u8]) -> Result<Option<Spot>, Stop> {
-        let (next, stash) = match self.search_in(home, 0, hash, key)? {
-            Ok(spot) => return Ok(Some(spot)),
-            Err((0, 0)) => return Ok(None),
-            Err(elsewhere) => elsewhere,
-        };
-        let [_, beside, one, other] = extent.places(extent.home_of(hash.position));
-        for (hop, there, index) in [(1, next, beside), (2, stash, one), (2, stash, other)] {
-            if there == 0 {
-                continue;
-            }
-            // A bucket under a lock of ours cannot be dead, nor its extent's other buckets.
-            let Some(shadow) = self.lock_bucket(db, extent, index, key)? else { return Err(Stop::Retry) };
-            if let Ok(spot) = self.search_in(shadow, hop, hash, key)? {
-                return Ok(Some(spot));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Looks into one bucket. If the key is not there, the inner error says how many entries whose home it is lie in the next bucket and in
-    /// the stash.
-    fn search_in(&self, shadow: usize, hop: u8, hash: &Hash, key: &[u8]) -> Result<Result<Spot, (u8, u8)>, Stop> {
-        let live = lookup::Live { segment: self.segment(), bucket: self.buffers.shadows.borrow()[shadow].bucket };
-        let tags = live.tag_words();
-        let mut candidates = bucket::matches(&tags, hash.tag);
-        while candidates != 0 {
-            let unit = candidates.trailing_zeros() as usize;
-            candidates &= candidates - 1;
-            let second = live.unit_word(unit * 2 + 1);
-            let same = if second as u8 & entry::REFERENCE == 0 {
-                entry::inline_key_is(|number| live.unit_word((unit * 2 + number).min(UNITS * 2 - 1)), second, key)
-            } else if entry::extra_of(second) == hash.extra {
-                // The lock keeps the entry from changing, but the pin must reach to its record's birth.
-                while !self.seat.covers_now() {}
-                (self, key).is_key_of(entry::record_of(second))?
-            } else {
-                false
-            };
-            if same {
-                let image = bucket::image_at(&live, unit);
-                let expired = self.gone(&image)?;
-                return Ok(Ok(Spot { shadow, unit, image, hop, expired }));
-            }
-        }
-        Ok(Err(bucket::displaced(tags[6])))
     }
 
     /// Gives the key a value.
@@ -581,7 +366,7 @@ impl<'t> Txn<'t> {
     /// Writes the root of a tree over the one in the record that this transaction has made for the same key, if nothing else about the
     /// record changes: calls that share a transaction do this again and again. S1: the record is not published yet.
     fn rewrite(&self, image: &Image, key: &[u8], new: &New<'_>) -> Result<bool, Fault> {
-        let ours = image.is_reference() && self.buffers.made.borrow().contains(image.record());
+        let ours = image.is_reference() && self.buffers.nodes.made.borrow().contains(image.record());
         if !ours || key.len() > record::KEY_MAX || image.meta() & 0x0f != new.kind as u8 {
             return Ok(false);
         }
@@ -684,7 +469,7 @@ impl<'t> Txn<'t> {
             }
         };
         if let Value::Tree(_) = new.value {
-            self.buffers.made.borrow_mut().insert(node);
+            self.buffers.nodes.made.borrow_mut().insert(node);
         }
         let expires = (new.expiry_ms.is_some(), new.inner_expiry_ms.is_some());
         Ok(entry::with_reference(first, new.kind as u8, expires, hash.extra, node))
@@ -726,8 +511,8 @@ impl<'t> Txn<'t> {
             self.lock_posts()?;
             // One lookup is one state already. Several lookups, or one and a message, must have been true at the same time. They are validated
             // with the inboxes locked: a transaction that changes what was read here and posts about it then posts behind these messages.
-            let moments = self.lookups.get() + u32::from(self.has_posts());
-            if moments > 1 && (self.unmarked.get() || !lookup::validate(self.segment(), &self.buffers.marks.borrow())) {
+            let moments = self.attempt.lookups.get() + u32::from(self.has_posts());
+            if moments > 1 && (self.attempt.unmarked.get() || !lookup::validate(self.segment(), &self.buffers.reads.marks.borrow())) {
                 return Err(Stop::Retry);
             }
             return self.commit_posts();
@@ -744,7 +529,7 @@ impl<'t> Txn<'t> {
         match self.place_all() {
             Ok(()) => {}
             Err(Deficit::Room(wanting)) => {
-                *self.buffers.wanting.borrow_mut() = wanting;
+                *self.buffers.retry.wanting.borrow_mut() = wanting;
                 return Err(Stop::Retry);
             }
             Err(Deficit::Stop(stop)) => return Err(stop),
@@ -752,7 +537,7 @@ impl<'t> Txn<'t> {
         self.note_databases()?;
         self.tell_listeners()?;
         self.publish()?;
-        self.dirty.set(false);
+        self.attempt.dirty.set(false);
         Ok(())
     }
 
@@ -770,8 +555,8 @@ impl<'t> Txn<'t> {
 
     /// Notes what differs in the shadows, and commits.
     fn publish(&self) -> Result<(), Stop> {
-        let mapped = !self.buffers.flushes.borrow().is_empty() || !self.buffers.swaps.borrow().is_empty();
-        if !self.buffers.note_changes(&self.seat, self.segment())? && self.buffers.olds.get() == 0 && !mapped && !self.has_posts() {
+        let mapped = !self.buffers.map.flushes.borrow().is_empty() || !self.buffers.map.swaps.borrow().is_empty();
+        if !self.buffers.note_changes(&self.seat, self.segment())? && self.buffers.nodes.olds.get() == 0 && !mapped && !self.has_posts() {
             self.seat.rollback();
             return Ok(());
         }
@@ -780,7 +565,7 @@ impl<'t> Txn<'t> {
         self.enter_commit()?;
         // The last step that can fail without leaving a trace.
         let olds = self.before_commit()?;
-        self.seat.commit(self.buffers.olds.get() + olds)?;
+        self.seat.commit(self.buffers.nodes.olds.get() + olds)?;
         // What is kept about clients and settings is no change of the data, nor is an entry that says the same as before.
         let held = self.buffers.held.borrow();
         let changes = held.iter().filter(|held| held.pending.is_some() && held.retires.is_some() && held.db != SYSTEM).count();
@@ -805,7 +590,7 @@ impl<'t> Txn<'t> {
 
     /// Undoes everything. The transaction can then be used for a retry, for which this makes the room or the database that was missing.
     pub fn abort(&self) {
-        self.attempts.set(self.attempts.get() + 1);
+        self.attempt.number.set(self.attempt.number.get() + 1);
         self.count(Counter::Retries, 1);
         self.begin_again(true);
     }
@@ -816,26 +601,26 @@ impl<'t> Txn<'t> {
     }
 
     fn begin_again(&self, anew: bool) {
-        if self.dirty.replace(false) {
+        if self.attempt.dirty.replace(false) {
             self.seat.rollback();
         }
         self.buffers.forget();
         self.forget_single();
-        self.freed.set(0);
-        self.lookups.set(0);
-        self.unmarked.set(false);
-        self.shared_hit.set(None);
-        self.shared_access.set(false);
-        self.telling.set(Telling::Unknown);
-        self.writes.set(0);
-        self.map_untold.set(0);
+        self.counts.freed.set(0);
+        self.attempt.lookups.set(0);
+        self.attempt.unmarked.set(false);
+        self.shared.hit.set(None);
+        self.shared.accessed.set(false);
+        self.notes.telling.set(Telling::Unknown);
+        self.notes.writes.set(0);
+        self.notes.map_untold.set(0);
         self.tells();
-        if let Some(db) = self.buffers.missing.take() {
+        if let Some(db) = self.buffers.retry.missing.take() {
             self.make_database(db);
         }
-        let wanting = std::mem::take(&mut *self.buffers.wanting.borrow_mut());
+        let wanting = std::mem::take(&mut *self.buffers.retry.wanting.borrow_mut());
         self.make_room(&wanting, anew);
-        if self.buffers.is_garbage_full.take() {
+        if self.buffers.retry.is_garbage_full.take() {
             self.sweep_some();
         }
         self.await_swaps();
@@ -843,7 +628,7 @@ impl<'t> Txn<'t> {
 
     /// Notes why making room has failed. The next step fails with it, so that the transaction is not retried for ever.
     pub(crate) fn trouble(&self, stop: impl Into<Stop>) {
-        *self.buffers.trouble.borrow_mut() = Some(stop.into());
+        *self.buffers.retry.trouble.borrow_mut() = Some(stop.into());
     }
 
     pub(crate) fn shadow_mut<R>(&self, index: usize, change: impl FnOnce(&mut Editing<'_>) -> R) -> R {
@@ -861,20 +646,20 @@ impl Drop for Txn<'_> {
             // A forked child's copy: seat, journal and pin are its parent's.
             return;
         }
-        if self.dirty.get() {
+        if self.attempt.dirty.get() {
             self.seat.rollback();
         }
-        for (count, counter) in self.looks.get().into_iter().zip([Counter::Hits, Counter::Misses]) {
+        for (count, counter) in self.counts.looks.get().into_iter().zip([Counter::Hits, Counter::Misses]) {
             if count != 0 {
                 self.count(counter, count.into());
             }
         }
-        if self.freed.get() != 0 {
-            self.count(Counter::Freed, self.freed.get());
+        if self.counts.freed.get() != 0 {
+            self.count(Counter::Freed, self.counts.freed.get());
         }
         self.seat.unpin();
         self.seat.leave();
-        if self.telling.get() == Telling::Yes && self.seat.outbox_waiting() > MERGED_BY_WRITERS {
+        if self.notes.telling.get() == Telling::Yes && self.seat.outbox_waiting() > MERGED_BY_WRITERS {
             self.table.log().merge_as_writer();
         }
     }
@@ -900,7 +685,7 @@ impl Nodes for Txn<'_> {
     }
 
     fn make(&self, refs: &[Ref], parts: &[&[u8]]) -> Result<Ref, Fault> {
-        self.dirty.set(true);
+        self.attempt.dirty.set(true);
         let data: usize = parts.iter().map(|part| part.len()).sum();
         let node = if refs.is_empty() {
             let node = self.seat.make(NodeKind::Data, data)?;
@@ -911,20 +696,20 @@ impl Nodes for Txn<'_> {
             raw::fill_refs(self.segment(), node, refs, parts);
             node
         };
-        self.buffers.made.borrow_mut().insert(node);
+        self.buffers.nodes.made.borrow_mut().insert(node);
         Ok(node)
     }
 
     fn make_by(&self, length: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<Ref, Fault> {
-        self.dirty.set(true);
+        self.attempt.dirty.set(true);
         let node = self.seat.make(NodeKind::Data, length)?;
         raw::fill_by(self.segment(), node, length, fill);
-        self.buffers.made.borrow_mut().insert(node);
+        self.buffers.nodes.made.borrow_mut().insert(node);
         Ok(node)
     }
 
     fn edit(&self, node: Ref, change: &mut dyn FnMut(&mut [Ref], &mut [u8])) -> bool {
-        self.buffers.made.borrow().contains(node) && raw::edit(self.segment(), node, change).is_ok()
+        self.buffers.nodes.made.borrow().contains(node) && raw::edit(self.segment(), node, change).is_ok()
     }
 
     fn copy(&self, node: Ref, change: &mut dyn FnMut(&mut [Ref], &mut [u8])) -> Result<Ref, Fault> {
@@ -936,7 +721,7 @@ impl Nodes for Txn<'_> {
 
     #[inline]
     fn is_private(&self, node: Ref) -> bool {
-        self.buffers.made.borrow().contains(node)
+        self.buffers.nodes.made.borrow().contains(node)
     }
 
     fn release(&self, node: Ref) {

@@ -70,9 +70,9 @@ impl Txn<'_> {
             };
             (root, spot.map(|spot| (spot.image, spot.expired.is_some())), Some(self.absence(index)))
         } else {
-            let mut marks = self.buffers.marks.borrow_mut();
+            let mut marks = self.buffers.reads.marks.borrow_mut();
             let before = marks.len();
-            self.lookups.set(self.lookups.get() + 1);
+            self.attempt.lookups.set(self.attempt.lookups.get() + 1);
             let hash = self.hash_of(&watch.key);
             let root = self.root_now(watch.db);
             let entry = match lookup::lookup(&self.seat, watch.db, &hash, &(self, &watch.key[..]), &mut marks)? {
