@@ -6,7 +6,7 @@ use crate::api::Db;
 use crate::lookup::Hit;
 use crate::telling::Telling;
 
-/// Its clock, in Unix time; 0 where nobody has asked yet.
+/// Its clock, in Unix time; 0 before the first call that asks.
 #[derive(Default)]
 pub(crate) struct TxnClock {
     pub(crate) now_ms: Cell<u64>,
