@@ -115,7 +115,7 @@ expect "hostile input to the client" "calls submitted" "$place/hostile-client-as
 expect "hostile input to the client of shared memory" "calls submitted" "$place/hostile-client-asan" "polder://shm:$name-client?create=yes" "$$" 20000
 expect "the jobs" "1000 of 1000 jobs" "$place/jobs" "unix:$socket.redis" 1000
 if command -v valgrind >/dev/null; then
-    expect "the client under valgrind" "checks hold" valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite --child-silent-after-fork=yes \
+    expect "the client under valgrind" "checks hold" env UNDER_VALGRIND=1 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite --child-silent-after-fork=yes \
         "$place/client-static" "unix:$socket.redis" "$redis"
 fi
 echo "C door: $passed passed, 0 failed"
