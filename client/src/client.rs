@@ -1,6 +1,7 @@
 //! What a program sees: a client, its databases, and calls.
 
 mod call;
+mod callback;
 #[cfg(feature = "shm")]
 mod local;
 mod side;

@@ -63,6 +63,7 @@ const CASES: &[(&str, Case)] = &[
     ("consumers", |way| Box::pin(consumers(way))),
     ("channels", |way| Box::pin(channels(way))),
     ("kept replies are fresh", |way| Box::pin(kept_replies_are_fresh(way))),
+    ("callbacks", |way| Box::pin(callbacks(way))),
     ("many tasks", |way| Box::pin(many_tasks(way))),
 ];
 
@@ -465,6 +466,38 @@ async fn kept_replies_are_fresh(way: &Way) {
         assert!(Instant::now() < until, "the change is never seen");
         tokio::task::yield_now().await;
     }
+}
+
+async fn callbacks(way: &Way) {
+    let db = way.client.db(1);
+    let (tell, told) = std::sync::mpsc::channel::<Result<i64, Error>>();
+    let mut ends = Vec::new();
+    for _ in 0..100 {
+        let tell = tell.clone();
+        db.incr::<i64>("n").callback(move |count| tell.send(count).expect("the test listens"));
+    }
+    // One that panics ends by itself, one may make calls, and a refusal is told as well.
+    db.incr::<i64>("n").callback(|_| panic!("a callback of the test panics: this line belongs to it"));
+    let (inner, again) = (db.clone(), tell.clone());
+    db.set::<()>("text", "x", ()).callback(move |set| {
+        set.expect("sets");
+        inner.incr::<i64>("text").callback(move |refusal| again.send(refusal).expect("the test listens"));
+    });
+    let gather = move || {
+        ends.extend((0..101).map(|_| told.recv_timeout(Duration::from_secs(20)).expect("each callback runs")));
+        (ends, told)
+    };
+    let (ends, told) = tokio::task::spawn_blocking(gather).await.expect("gathers");
+    let counts: Vec<i64> = ends.iter().filter_map(|end| end.as_ref().ok().copied()).collect();
+    assert_eq!(counts, (1..=100).collect::<Vec<_>>(), "in the order of the calls");
+    assert_eq!(ends.iter().find_map(|end| end.as_ref().err()).map(|error| error.code()), Some(Some("ERR")));
+    // The last handle on the client may be the callback's own.
+    let last = Client::connect(&way.url).expect("connects");
+    last.db(1).incr::<i64>("n").callback(move |count| drop(tell.send(count)));
+    drop(last);
+    let (count, told) = tokio::task::spawn_blocking(move || (told.recv_timeout(Duration::from_secs(20)), told)).await.expect("listens");
+    assert_eq!(count.expect("it runs").expect("counts"), 102);
+    assert!(told.recv().is_err(), "each callback runs once");
 }
 
 async fn many_tasks(way: &Way) {

@@ -177,7 +177,7 @@ impl<T> Call<T> {
         Poll::Ready(())
     }
 
-    fn poll_value(&mut self, waker: &Waker) -> Poll<Result<Value, Error>> {
+    pub(super) fn poll_value(&mut self, waker: &Waker) -> Poll<Result<Value, Error>> {
         if self.poll_room(waker).is_pending() {
             return Poll::Pending;
         }
