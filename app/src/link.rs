@@ -318,7 +318,7 @@ impl Link {
 impl Direct {
     fn attach(segment: &str, owner: Owner) -> io::Result<Direct> {
         let memory = text::attach(segment, &text::Whose { owner }).map_err(|failed| io::Error::other(failed.text))?;
-        let saves = memory.host().keeper().report(memory.table()).saves;
+        let saves = memory.host().saves().report(memory.table()).saves;
         Ok(Direct {
             caller: Caller::speaking(&Arc::new(memory), Protocol::Resp2),
             requests: Requests::default(),
@@ -355,11 +355,11 @@ impl Direct {
     fn finish(&mut self) -> Result<Option<String>, String> {
         let memory = self.caller.memory();
         let (host, table) = (memory.host(), memory.table());
-        host.keeper().begin_scheduled(table, host.settings());
-        while host.keeper().is_saving() {
+        host.saves().begin_scheduled(table, host.settings());
+        while host.saves().is_saving() {
             std::thread::sleep(SAVE_GLANCE);
         }
-        let report = host.keeper().report(table);
+        let report = host.saves().report(table);
         let path = save::path(host.settings());
         let path = std::path::absolute(&path).unwrap_or(path);
         if report.last_failed {

@@ -13,8 +13,8 @@ use polder_base::Reply;
 use polder_table::{Location, Mode, Stop, Table};
 
 use crate::call::{Call, Outcome};
+pub use crate::facts::{BatchKey, Decide, Locate, ON_ALL_NODES, Shares, Where};
 use crate::facts::{Channels, Facts, Secrets, Tells};
-pub use crate::facts::{Common, Decide, Locate, ON_ALL_NODES, Shares, Where};
 pub use crate::flags::*;
 use crate::grammar::Shape;
 use crate::settings::Settings;
@@ -178,7 +178,7 @@ impl Command {
     }
     /// Its calls on one key that follow each other share a transaction, though one alone has a short way.
     pub const fn shares_key(self) -> Command {
-        self.shares(|args| args.get(1).copied().map(Common::Key))
+        self.shares(|args| args.get(1).copied().map(BatchKey::Key))
     }
     /// Hints for clients of a cluster.
     pub const fn tips(mut self, tips: &'static [&'static str]) -> Command {
@@ -259,15 +259,15 @@ impl Command {
     /// What a call may share a transaction by: short writes that do not wait, and reads, if they have no short way (or one for many calls as well) and
     /// their row says nothing else.
     #[inline]
-    pub fn common<'a>(&self, args: &[&'a [u8]]) -> Option<Common<'a>> {
+    pub fn batch_key<'a>(&self, args: &[&'a [u8]]) -> Option<BatchKey<'a>> {
         if let Some(shares) = self.shares {
             return shares(args);
         }
         let shares = self.quick.is_none() || self.many.is_some();
         if shares && self.reads_one_key() && matches!(self.run, Run::Table(Mode::Read, _)) {
-            return args.get(1).copied().map(Common::Reads);
+            return args.get(1).copied().map(BatchKey::Reads);
         }
         let is_short = shares && self.has(FAST) && !self.has(BLOCKING) && matches!(self.run, Run::Table(Mode::Write, _));
-        if is_short && self.has_one_key() { args.get(1).copied().map(Common::Key) } else { None }
+        if is_short && self.has_one_key() { args.get(1).copied().map(BatchKey::Key) } else { None }
     }
 }

@@ -79,11 +79,11 @@ pub type Decide = fn(&[&[u8]]) -> &'static str;
 pub type Locate = fn(&[&[u8]], &mut dyn FnMut(usize, usize));
 
 /// Says what a call has in common with those around it, if it may share its transaction with them.
-pub type Shares = for<'a> fn(&[&'a [u8]]) -> Option<Common<'a>>;
+pub type Shares = for<'a> fn(&[&'a [u8]]) -> Option<BatchKey<'a>>;
 
 /// What calls have in common that share a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Common<'a> {
+pub enum BatchKey<'a> {
     /// The one key that each of them changes.
     Key(&'a [u8]),
     /// The one key that each of them reads, and nothing else.

@@ -12,5 +12,5 @@ pub mod settings;
 pub mod waiting;
 
 pub use call::{Call, Caller, Outcome};
-pub use command::{Command, Common};
+pub use command::{BatchKey, Command};
 pub use facts::Facts;

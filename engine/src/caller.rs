@@ -9,17 +9,17 @@ use polder_base::time::{coarse_ms, now_ms};
 use polder_base::{Fault, Protocol, Reply};
 use polder_calls::command::{ADMIN, Run};
 use polder_calls::settings::{Id, id};
-use polder_hub::ask;
-use polder_hub::{Delivery, Hearer, track};
+use polder_hub::query;
+use polder_hub::{Delivery, MessageSink, track};
 use polder_runtime::session::{Clock, Identity};
 use polder_runtime::{Host, Progress, Session, blocking, execute};
 use polder_shm::fork;
 
 use crate::answer::{Answer, Item};
 use crate::batch::Batch;
-use crate::home::{self, Ear};
-use crate::presence::{Card, Order, Presence};
-use crate::{Memory, Outlook, PAUSE_NAP};
+use crate::presence::{ClientRecord, Order, Presence};
+use crate::thread_state::{self, Ear};
+use crate::{BatchPlan, Memory, PAUSE_NAP};
 
 /// How long to sleep before a lock that another thread holds is tried again.
 const BUSY_REST: Duration = Duration::from_millis(1);
@@ -53,7 +53,7 @@ pub enum Error {
     /// A blocking call of this caller has not ended yet.
     #[error("ERR a blocking call is pending on this caller; wait for it or cancel it")]
     Waiting,
-    /// Another thread holds a lock that the call needs, and [`Caller::hurry`] or [`Caller::limit_patience`] says not to wait. Nothing has happened.
+    /// Another thread holds a lock that the call needs, and [`Caller::set_lock_timeout`] or [`Caller::limit_patience`] says not to wait. Nothing has happened.
     #[error("ERR another client holds a lock that the call needs, and this caller does not wait: call again")]
     Busy,
 }
@@ -120,7 +120,7 @@ pub struct Caller {
     /// Where it listens or waits.
     thread: Option<u64>,
     generation: u64,
-    card: Arc<Card>,
+    card: Arc<ClientRecord>,
     /// How many more calls take the fast path before the caller checks whether other work is due.
     quick_left: u32,
 }
@@ -217,7 +217,7 @@ impl Caller {
     /// Makes calls fail with [`Error::Busy`] instead of waiting for a lock that another thread
     /// holds, or for the end of a CLIENT PAUSE. Nothing has happened then. For programs that hold a
     /// lock of their own during a call, such as Python's GIL. Batches still wait.
-    pub fn hurry(&mut self, hurries: bool) {
+    pub fn set_lock_timeout(&mut self, hurries: bool) {
         self.limit_patience(hurries.then_some(HURRY));
     }
 
@@ -227,7 +227,7 @@ impl Caller {
         self.session.interrupt = Some(look);
     }
 
-    /// As [`Caller::hurry`], but waits this long first; `None` waits without a limit.
+    /// As [`Caller::set_lock_timeout`], but waits this long first; `None` waits without a limit.
     pub fn limit_patience(&mut self, patience: Option<Duration>) {
         self.session.clock.patience_us = patience.map_or(0, |patience| patience.as_micros().max(1) as u64);
     }
@@ -250,9 +250,9 @@ impl Caller {
             return Err(Error::Waiting);
         }
         let mut answer = Answer::new(self.session.protocol);
-        let mut outlook = Outlook::default();
+        let mut plan = BatchPlan::default();
         let patience_us = std::mem::take(&mut self.session.clock.patience_us);
-        batch.each_chunk(|calls| chunk::run_chunk(self, calls, &mut outlook, &mut answer));
+        batch.each_chunk(|calls| chunk::run_chunk(self, calls, &mut plan, &mut answer));
         self.session.clock.patience_us = patience_us;
         answer.seal();
         Ok(answer)
@@ -330,8 +330,8 @@ impl Caller {
         };
         let memory = self.memory.clone();
         let (table, host) = (memory.table(), &Presence::of(&memory));
-        home::look(&memory);
-        let woken = home::with(table, |home| home.take_woken(self.session.identity.id)).unwrap_or_default();
+        thread_state::look(&memory);
+        let woken = thread_state::with(table, |home| home.take_woken(self.session.identity.id)).unwrap_or_default();
         let mut progress = Progress::Waiting;
         if woken {
             self.session.caller.parks = true;
@@ -340,7 +340,7 @@ impl Caller {
         }
         if progress == Progress::Busy {
             let paused = !crate::waiting::paused_for(&memory, &self.session).is_zero();
-            home::with(table, |home| home.wake_again(self.session.identity.id, paused));
+            thread_state::with(table, |home| home.wake_again(self.session.identity.id, paused));
         }
         if progress != Progress::Answered && self.card.order() == Order::None && until_ms <= now_ms() {
             progress = crate::waiting::end_in_time(table, &mut self.session, host, Some(&self.card), &mut self.answer);
@@ -351,11 +351,11 @@ impl Caller {
             progress = Progress::Answered;
         }
         if progress == Progress::Answered {
-            home::with(table, |home| home.end_wait(self.session.identity.id));
+            thread_state::with(table, |home| home.end_wait(self.session.identity.id));
             self.card.end_wait();
             self.after();
         }
-        home::arm(&memory);
+        thread_state::arm(&memory);
         if progress == Progress::Answered { self.take_answer() } else { Ok(None) }
     }
 
@@ -365,7 +365,7 @@ impl Caller {
     /// call waits.
     pub fn until_ms(&self) -> Option<u64> {
         let waiting = self.session.caller.waiting.as_ref()?;
-        let postponed = home::with(self.memory.table(), |home| home.is_postponed(self.session.identity.id)) == Some(true);
+        let postponed = thread_state::with(self.memory.table(), |home| home.is_postponed(self.session.identity.id)) == Some(true);
         let look_ms = match (postponed, waiting.yields()) {
             (true, _) => PAUSE_NAP.as_millis() as u64,
             (false, true) => YIELD_MS,
@@ -382,7 +382,7 @@ impl Caller {
         self.admit()?;
         let memory = self.memory.clone();
         blocking::leave(memory.table(), &mut self.session);
-        home::with(memory.table(), |home| home.end_wait(self.session.identity.id));
+        thread_state::with(memory.table(), |home| home.end_wait(self.session.identity.id));
         self.card.end_wait();
         self.after();
         Ok(())
@@ -397,7 +397,7 @@ impl Caller {
     /// [`Error::Fault`] where no FIFO can be made beside the segment's name.
     pub fn descriptor(&mut self) -> Result<OwnedFd, Error> {
         self.admit()?;
-        Ok(home::descriptor(&self.memory)?)
+        Ok(thread_state::descriptor(&self.memory)?)
     }
 
     /// Sleeps until something has come for a caller of this thread, at most half a second and `patience`; it may wake for nothing. For loops that
@@ -408,11 +408,11 @@ impl Caller {
     pub fn rest(&mut self, patience: Duration) -> Result<(), Error> {
         self.admit()?;
         let table = self.memory.table();
-        home::look(&self.memory);
-        if !home::has_news(table) {
-            home::nap(table, patience);
+        thread_state::look(&self.memory);
+        if !thread_state::has_news(table) {
+            thread_state::nap(table, patience);
         }
-        home::arm(&self.memory);
+        thread_state::arm(&self.memory);
         Ok(())
     }
 
@@ -431,12 +431,12 @@ impl Caller {
         let table = memory.table();
         let began = Instant::now();
         loop {
-            home::look(&memory);
+            thread_state::look(&memory);
             let heard = self.show_messages(&mut show);
-            home::arm(&memory);
+            thread_state::arm(&memory);
             let left = patience.saturating_sub(began.elapsed());
             match heard {
-                Ok(0) if !left.is_zero() => home::nap(table, left),
+                Ok(0) if !left.is_zero() => thread_state::nap(table, left),
                 heard => return heard,
             }
             memory.maintain();
@@ -445,7 +445,7 @@ impl Caller {
 
     fn show_messages(&mut self, show: &mut impl FnMut(Item<'_>)) -> Result<usize, Error> {
         let table = self.memory.table();
-        let taken = home::with(table, |home| {
+        let taken = thread_state::with(table, |home| {
             let mailbox = home.mailbox(self.session.identity.id)?;
             let fresh = Answer::new(mailbox.protocol);
             let messages = std::mem::replace(&mut mailbox.messages, fresh);
@@ -458,7 +458,7 @@ impl Caller {
             show(message);
             count += 1;
         }
-        home::with(table, |home| {
+        thread_state::with(table, |home| {
             if let Some(mailbox) = home.mailbox(self.session.identity.id) {
                 mailbox.messages.take_memory_of(messages);
                 // What was not lost has been shown; the loss is told next time.
@@ -470,7 +470,7 @@ impl Caller {
             0 if killed => {
                 self.session.closing = true;
                 // It has been told; the other callers of the thread may rest.
-                home::with(table, |home| home.forget_order(self.session.identity.id));
+                thread_state::with(table, |home| home.forget_order(self.session.identity.id));
                 Err(Error::Closed)
             }
             count => Ok(count),
@@ -509,7 +509,7 @@ impl Caller {
             self.card = self.memory.callers().enter(&self.session);
         }
         match self.thread {
-            Some(thread) if thread != home::thread_number() => Err(Error::WrongThread),
+            Some(thread) if thread != thread_state::thread_number() => Err(Error::WrongThread),
             _ => Ok(()),
         }
     }
@@ -548,13 +548,13 @@ impl Caller {
         let began = Instant::now();
         loop {
             // Its questions to other processes leave now, and replies are taken in.
-            ask::send(self.memory.table());
+            query::send(self.memory.table());
             if self.patience_left(began) <= BUSY_REST {
                 return false;
             }
             std::thread::sleep(BUSY_REST);
             let Caller { memory, session, answer, .. } = self;
-            home::take_in(memory.table(), &mut Ear { memory });
+            thread_state::take_in(memory.table(), &mut Ear { memory });
             let out: &mut dyn Reply = match &mut reply {
                 Some(reply) => &mut **reply,
                 None => answer,
@@ -577,7 +577,7 @@ impl Caller {
         self.memory.paused_for(true).is_zero() || self.rest_paused(args)
     }
 
-    /// Waits for the end of a pause, if that holds a call back and the caller does not hurry.
+    /// Waits for the end of a pause, if that holds a call back and the caller does not set_lock_timeout.
     #[cold]
     fn rest_paused(&mut self, args: &[&[u8]]) -> bool {
         let table = self.memory.table();
@@ -589,7 +589,7 @@ impl Caller {
                 return left.is_zero();
             }
             std::thread::sleep(left.min(PAUSE_NAP).min(patience));
-            home::take_in(table, &mut Ear { memory: &self.memory });
+            thread_state::take_in(table, &mut Ear { memory: &self.memory });
         }
     }
 
@@ -640,17 +640,17 @@ impl Caller {
         if !self.is_bound() {
             self.thread = None;
             self.card.settle(None);
-            home::with(table, |home| home.leave(id));
+            thread_state::with(table, |home| home.leave(id));
             return;
         }
-        self.thread = Some(home::thread_number());
+        self.thread = Some(thread_state::thread_number());
         let unsure = std::mem::take(&mut self.session.listening.unsure);
         self.card.settle(table.seat().ok().map(|seat| (seat.index(), seat.life())));
         self.card.show(&self.session);
-        home::with(table, |home| home.enter(id, protocol, self.session.listens(), &self.card));
+        thread_state::with(table, |home| home.enter(id, protocol, self.session.listens(), &self.card));
         if self.session.caller.waiting.is_some() {
             // Before letters are taken in: one that wakes it may have come already.
-            home::with(table, |home| home.begin_wait(id));
+            thread_state::with(table, |home| home.begin_wait(id));
             self.card.begin_wait(&self.session);
         }
         for key in &unsure {
@@ -661,7 +661,7 @@ impl Caller {
         if self.session.listening.tracking.is_some() && most > 0 {
             track::limit(table, &mut Ear { memory: &memory }, most as usize);
         }
-        home::arm(&memory);
+        thread_state::arm(&memory);
     }
 
     fn take_answer(&mut self) -> Result<Option<Answer>, Error> {
@@ -691,8 +691,8 @@ impl Drop for Caller {
         let memory = self.memory.clone();
         let mut session = std::mem::take(&mut self.session);
         match self.thread {
-            Some(thread) if thread != home::thread_number() => home::orphan(memory.table(), thread, session),
-            _ => home::bury(memory.table(), &mut session),
+            Some(thread) if thread != thread_state::thread_number() => thread_state::orphan(memory.table(), thread, session),
+            _ => thread_state::bury(memory.table(), &mut session),
         }
     }
 }

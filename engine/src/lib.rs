@@ -53,10 +53,10 @@ mod batch;
 mod caller;
 mod changes;
 mod database;
-mod home;
 mod listener;
 mod presence;
 mod reply;
+mod thread_state;
 mod typed;
 mod waiting;
 mod wakeup;
@@ -77,10 +77,10 @@ use polder_base::time::{coarse_ms, now_ms};
 #[doc(inline)]
 pub use polder_base::{Fault, Protocol, Reply};
 use polder_calls::command::{ADMIN, BLOCKING, CONTAINER, DANGEROUS, NOSCRIPT, Run, SCRIPTS};
-use polder_calls::{Command, Common};
+use polder_calls::{BatchKey, Command};
 use polder_runtime::debug::inside;
 use polder_runtime::scripting::Scripting;
-use polder_runtime::{Foresight, execute, opened};
+use polder_runtime::{CallHint, execute, opened};
 use polder_table::Db;
 pub use typed::{
     Claimed, End, Extreme, Field, FieldExpiry, Keyed, Lifetime, PendingEntry, PendingSummary, Scored, Side, Step, StreamEntry, StreamId,
@@ -93,7 +93,7 @@ pub use polder_calls::settings;
 pub use polder_runtime::{
     Host, Progress, Session,
     configuration::Configuration,
-    session::{Bare, Clock, Identity},
+    session::{Clock, EmbeddedHost, Identity},
 };
 use polder_shm::fork;
 #[doc(hidden)]
@@ -183,7 +183,7 @@ pub fn natures() -> impl Iterator<Item = Nature> {
 /// a lock.
 struct Hosts {
     generation: u64,
-    host: Bare,
+    host: EmbeddedHost,
     next: OnceLock<Box<Hosts>>,
 }
 
@@ -196,9 +196,9 @@ pub fn scripting(settings: &settings::Settings) -> Scripting {
 
 /// A process without clients or listeners that runs scripts, with settings of its own.
 #[doc(hidden)]
-pub fn embedder(settings: Configuration) -> Bare {
+pub fn embedder(settings: Configuration) -> EmbeddedHost {
     let scripting = scripting(&settings);
-    Bare::with(settings).scripted(scripting)
+    EmbeddedHost::with(settings).scripted(scripting)
 }
 
 /// How to attach: which segment, and with which properties it is made when it does not exist.
@@ -267,13 +267,13 @@ const PREFETCH_KEYS_MAX: usize = 1024;
 /// What is known of many calls before the first is made: their rows, and where their keys belong. Its memory is used again.
 #[doc(hidden)]
 #[derive(Default)]
-pub struct Outlook {
+pub struct BatchPlan {
     /// Each call's row, and which of the locations is that of its only key.
     calls: Vec<(Option<&'static Command>, usize)>,
     locations: Vec<Option<Location>>,
 }
 
-impl Outlook {
+impl BatchPlan {
     /// The row of a call.
     pub fn command(&self, number: usize) -> Option<&'static Command> {
         self.calls.get(number).and_then(|(command, _)| *command)
@@ -414,7 +414,7 @@ impl Memory {
     /// The process around the callers of this memory, where that is no server.
     #[doc(hidden)]
     #[inline]
-    pub fn host(&self) -> &Bare {
+    pub fn host(&self) -> &EmbeddedHost {
         let generation = fork::generation();
         match self.hosts.get() {
             Some(hosts) if hosts.generation == generation => &hosts.host,
@@ -424,7 +424,7 @@ impl Memory {
 
     /// [`Memory::host`] for the first call of a process, and for those of a forked one.
     #[cold]
-    fn host_of(&self, generation: u64) -> &Bare {
+    fn host_of(&self, generation: u64) -> &EmbeddedHost {
         let mut place = &self.hosts;
         loop {
             match place.get() {
@@ -471,8 +471,8 @@ impl Memory {
         // A setting of the segment that cannot be read stays as it was; the call that reads the settings says why.
         let _ = host.settings().join(&self.table);
         host.recorder().sample(&self.table, now_ms);
-        host.keeper().attend(&self.table, host.settings());
-        host.keeper().watch_log(&self.table, host.settings());
+        host.saves().attend(&self.table, host.settings());
+        host.saves().watch_log(&self.table, host.settings());
         self.look_at_writes();
         let maintained_ms = || self.table.segment().load(header::MAINTAINED);
         let others = maintained_ms() != self.tended_ms.load(Ordering::Relaxed);
@@ -521,13 +521,13 @@ impl Memory {
 
     /// How long a CLIENT PAUSE still holds back writes, or reads.
     pub fn paused_for(&self, writes: bool) -> Duration {
-        match polder_hub::ask::paused(&self.table) {
+        match polder_hub::query::paused(&self.table) {
             (0, _) => Duration::ZERO,
             (until_ms, writers_only) if writers_only && !writes && until_ms > now_ms() => Duration::ZERO,
             (until_ms, _) => {
                 let left_ms = until_ms.saturating_sub(now_ms());
                 if left_ms == 0 {
-                    polder_hub::ask::forget_pause(&self.table);
+                    polder_hub::query::forget_pause(&self.table);
                 }
                 Duration::from_millis(left_ms)
             }
@@ -610,12 +610,12 @@ impl Memory {
     }
 
     /// Prefetches what the calls will touch, all at once, and finds out where it is; for callers
-    /// that have many calls to make. `outlook` is for [`Memory::execute_foreseen`], by the number
+    /// that have many calls to make. `plan` is for [`Memory::execute_foreseen`], by the number
     /// of the call. With a pin (`Table::pinned`), what it says of keys stays valid for longer.
     #[doc(hidden)]
-    pub fn prefetch<'c>(&self, calls: impl Iterator<Item = (Db, &'c [&'c [u8]])>, outlook: &mut Outlook) {
-        outlook.calls.clear();
-        outlook.locations.clear();
+    pub fn prefetch<'c>(&self, calls: impl Iterator<Item = (Db, &'c [&'c [u8]])>, plan: &mut BatchPlan) {
+        plan.calls.clear();
+        plan.locations.clear();
         let mut keys: SmallVec<[(Db, &[u8]); 64]> = SmallVec::new();
         for (db, args) in calls {
             let command = args.first().and_then(|name| polder_runtime::find(name));
@@ -632,24 +632,24 @@ impl Memory {
                 (Some(command), _) => command.each_key(args, |at, _| _ = add(args[at], PREFETCH_KEYS_MAX)),
                 (None, _) => {}
             }
-            outlook.calls.push((command, only));
+            plan.calls.push((command, only));
         }
-        self.table.prefetch(keys.iter().copied(), &mut outlook.locations);
+        self.table.prefetch(keys.iter().copied(), &mut plan.locations);
     }
 
-    /// As [`Memory::execute`], for call `number` of those that `outlook` was made for.
+    /// As [`Memory::execute`], for call `number` of those that `plan` was made for.
     #[doc(hidden)]
     pub fn execute_foreseen(
         &self,
         session: &mut Session,
         host: &dyn Host,
-        outlook: &Outlook,
+        plan: &BatchPlan,
         number: usize,
         args: &[&[u8]],
         reply: &mut dyn Reply,
     ) -> Progress {
-        let foresight = outlook.calls.get(number).and_then(|(command, key)| {
-            command.map(|command| Foresight { command, location: outlook.locations.get(*key).and_then(Option::as_ref) })
+        let foresight = plan.calls.get(number).and_then(|(command, key)| {
+            command.map(|command| CallHint { command, location: plan.locations.get(*key).and_then(Option::as_ref) })
         });
         let progress = polder_runtime::execute_foreseen(&self.table, session, host, foresight, args, reply);
         self.see_through(progress, session, host, reply)
@@ -658,14 +658,14 @@ impl Memory {
     /// What a call of a batch has in common with those around it that share its transaction: see [`Memory::execute_together`].
     #[doc(hidden)]
     #[inline]
-    pub fn common<'a>(&self, outlook: &Outlook, number: usize, args: &[&'a [u8]]) -> Option<Common<'a>> {
-        outlook.command(number).and_then(|command| command.common(args))
+    pub fn batch_key<'a>(&self, plan: &BatchPlan, number: usize, args: &[&'a [u8]]) -> Option<BatchKey<'a>> {
+        plan.command(number).and_then(|command| command.batch_key(args))
     }
 
     /// Whether a session's calls that have this in common may share a transaction now.
     #[doc(hidden)]
-    pub fn may_share(&self, session: &Session, host: &dyn Host, common: Common<'_>) -> bool {
-        polder_runtime::may_share(&self.table, session, host, common)
+    pub fn may_share(&self, session: &Session, host: &dyn Host, batch_key: BatchKey<'_>) -> bool {
+        polder_runtime::may_share(&self.table, session, host, batch_key)
     }
 
     /// Runs the first of `calls` and those directly behind it that change the same key, or read it,
@@ -714,16 +714,16 @@ mod tests {
 
     #[test]
     fn a_call_with_very_many_keys_leaves_little_behind() {
-        let segment = format!("shm:polder-outlook-{}", std::process::id());
+        let segment = format!("shm:polder-plan-{}", std::process::id());
         let memory = Memory::attach(&Options { segment: segment.clone(), ceiling: 64 << 20, ..Options::default() }).expect("a segment");
         memory.database(0).set(b"key", b"value").expect("room");
         let names: Vec<String> = (0..100_000).map(|number| format!("key{number}")).collect();
         let many: Vec<&[u8]> = std::iter::once(&b"DEL"[..]).chain(names.iter().map(String::as_bytes)).collect();
-        let mut outlook = Outlook::default();
-        memory.prefetch([(0, &many[..]), (0, &[&b"GET"[..], b"key"])].into_iter(), &mut outlook);
-        assert!(outlook.locations.capacity() <= 2 * PREFETCH_KEYS_MAX, "{}", outlook.locations.capacity());
+        let mut plan = BatchPlan::default();
+        memory.prefetch([(0, &many[..]), (0, &[&b"GET"[..], b"key"])].into_iter(), &mut plan);
+        assert!(plan.locations.capacity() <= 2 * PREFETCH_KEYS_MAX, "{}", plan.locations.capacity());
         // The call after it is prefetched nevertheless.
-        assert_eq!(outlook.locations.len() - 1, outlook.calls[1].1);
+        assert_eq!(plan.locations.len() - 1, plan.calls[1].1);
         Memory::remove(&segment).expect("it is there");
     }
 }

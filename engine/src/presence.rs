@@ -3,7 +3,7 @@
 //! ```text
 //!   CLIENT LIST of a server  --question-->  every thread that rests in Polder at that moment: it waits, hears, or its descriptor is polled
 //!                            <--reply-----  all callers of its process, by their cards
-//!   Caller --- Card --- Callers of the memory         what a caller says of itself, and what others want of it
+//!   Caller --- ClientRecord --- Callers of the memory         what a caller says of itself, and what others want of it
 //! ```
 //!
 //! A process of which no thread rests is not asked, since it is not known when it would reply. Its
@@ -15,13 +15,13 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
 
 use polder_base::time::coarse_ms;
 use polder_calls::Facts;
-use polder_hub::ask::Thread;
 use polder_hub::post;
+use polder_hub::query::Thread;
 use polder_runtime::configuration::Configuration;
 use polder_runtime::metrics::{Recorder, Statistics};
-use polder_runtime::persistence::Keeper;
+use polder_runtime::persistence::Saves;
 use polder_runtime::scripting::Scripting;
-use polder_runtime::session::{Bare, Client};
+use polder_runtime::session::{Client, EmbeddedHost};
 use polder_runtime::{Host, Session};
 use polder_shm::fork::{self, Shelter};
 
@@ -55,7 +55,7 @@ mod wait {
 }
 
 /// What others may know of a caller, and want of it.
-pub(crate) struct Card {
+pub(crate) struct ClientRecord {
     generation: u64,
     created_ms: u64,
     face: Shelter<Client>,
@@ -69,7 +69,7 @@ pub(crate) struct Card {
     order: AtomicU8,
 }
 
-impl Card {
+impl ClientRecord {
     /// What is wanted.
     #[inline]
     pub fn order(&self) -> Order {
@@ -93,7 +93,7 @@ impl Card {
         free
     }
 
-    /// The end of what [`Card::claim_wait`] began, where it goes on waiting.
+    /// The end of what [`ClientRecord::claim_wait`] began, where it goes on waiting.
     pub fn go_on_waiting(&self) {
         self.wait.store(wait::WAITING, Ordering::SeqCst);
     }
@@ -160,11 +160,11 @@ impl Card {
 
 /// The callers that a process has on a memory.
 #[derive(Default)]
-pub(crate) struct Callers(Shelter<BTreeMap<u64, Arc<Card>>>);
+pub(crate) struct Callers(Shelter<BTreeMap<u64, Arc<ClientRecord>>>);
 
 impl Callers {
-    pub fn enter(&self, session: &Session) -> Arc<Card> {
-        let card = Arc::new(Card {
+    pub fn enter(&self, session: &Session) -> Arc<ClientRecord> {
+        let card = Arc::new(ClientRecord {
             generation: fork::generation(),
             created_ms: session.clock.created_ms,
             face: Shelter::new(Client::of(session, session.clock.active_ms)),
@@ -185,13 +185,13 @@ impl Callers {
     }
 
     /// Those of this process: a child's have begun anew.
-    fn all(&self) -> Vec<(u64, Arc<Card>)> {
+    fn all(&self) -> Vec<(u64, Arc<ClientRecord>)> {
         let all: Vec<_> = self.0.lock().iter().map(|(id, card)| (*id, card.clone())).collect();
         let generation = fork::generation();
         all.into_iter().filter(|(_, card)| card.generation == generation).collect()
     }
 
-    pub fn find(&self, id: u64) -> Option<Arc<Card>> {
+    pub fn find(&self, id: u64) -> Option<Arc<ClientRecord>> {
         let card = self.0.lock().get(&id).cloned();
         card.filter(|card| card.generation == fork::generation())
     }
@@ -200,7 +200,7 @@ impl Callers {
 /// The process around its callers, as commands see it.
 pub(crate) struct Presence<'m> {
     memory: &'m Memory,
-    host: &'m Bare,
+    host: &'m EmbeddedHost,
 }
 
 impl<'m> Presence<'m> {
@@ -217,7 +217,7 @@ impl<'m> Presence<'m> {
         Client { address, local_address, descriptor: -1, ..face }
     }
 
-    fn rouse_thread(&self, card: &Card) {
+    fn rouse_thread(&self, card: &ClientRecord) {
         let thread = *card.thread.lock();
         if let Some(thread) = thread {
             // One that cannot be told looks by itself within half a second.
@@ -235,8 +235,8 @@ impl Host for Presence<'_> {
         self.host.recorder()
     }
 
-    fn keeper(&self) -> &Keeper {
-        self.host.keeper()
+    fn saves(&self) -> &Saves {
+        self.host.saves()
     }
 
     fn statistics(&self) -> Statistics {

@@ -3,13 +3,13 @@ use std::time::Duration;
 
 use polder_base::Reply;
 use polder_base::time::now_ms;
-use polder_hub::ask::Asker;
-use polder_hub::{Delivery, Hearer};
+use polder_hub::query::Asker;
+use polder_hub::{Delivery, MessageSink};
 use polder_runtime::{Host, Progress, Session, blocking, give_up, resume, time_out};
 use polder_table::Table;
 
-use crate::home::{self, Ear};
-use crate::presence::{Card, Order};
+use crate::presence::{ClientRecord, Order};
+use crate::thread_state::{self, Ear};
 use crate::{Memory, PAUSE_NAP};
 
 /// How long to sleep before a lock that another thread holds is tried again.
@@ -24,12 +24,12 @@ struct Waiter<'c> {
     session: &'c mut Session,
     host: &'c dyn Host,
     reply: &'c mut dyn Reply,
-    card: Option<&'c Card>,
+    card: Option<&'c ClientRecord>,
     progress: Progress,
     others: Ear<'c>,
 }
 
-impl Hearer for Waiter<'_> {
+impl MessageSink for Waiter<'_> {
     fn deliver(&mut self, clients: &[u64], delivery: Delivery<'_>) {
         self.others.deliver(clients, delivery);
     }
@@ -64,13 +64,19 @@ pub(crate) fn paused_for(memory: &Memory, session: &Session) -> Duration {
 
 /// Runs a waiting call again, unless there is a pause or another client has ended the wait: that
 /// client was told so ([`Progress::Busy`]: to be looked at again).
-pub(crate) fn try_again(memory: &Memory, session: &mut Session, host: &dyn Host, card: Option<&Card>, reply: &mut dyn Reply) -> Progress {
+pub(crate) fn try_again(
+    memory: &Memory,
+    session: &mut Session,
+    host: &dyn Host,
+    card: Option<&ClientRecord>,
+    reply: &mut dyn Reply,
+) -> Progress {
     if paused_for(memory, session).is_zero() { claiming(card, || resume(memory.table(), session, host, reply)) } else { Progress::Busy }
 }
 
 /// Does something with a waiting call, which no other client ends meanwhile; [`Progress::Busy`] if
 /// one has done so.
-fn claiming(card: Option<&Card>, work: impl FnOnce() -> Progress) -> Progress {
+fn claiming(card: Option<&ClientRecord>, work: impl FnOnce() -> Progress) -> Progress {
     if card.is_some_and(|card| !card.claim_wait()) {
         return Progress::Busy;
     }
@@ -82,7 +88,13 @@ fn claiming(card: Option<&Card>, work: impl FnOnce() -> Progress) -> Progress {
 }
 
 /// Ends a waiting call because its time is over; [`Progress::Busy`] if another client has ended it.
-pub(crate) fn end_in_time(table: &Table, session: &mut Session, host: &dyn Host, card: Option<&Card>, reply: &mut dyn Reply) -> Progress {
+pub(crate) fn end_in_time(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    card: Option<&ClientRecord>,
+    reply: &mut dyn Reply,
+) -> Progress {
     claiming(card, || {
         time_out(table, session, host, reply);
         Progress::Answered
@@ -103,7 +115,7 @@ pub(crate) fn wait(memory: &Memory, session: &mut Session, host: &dyn Host, repl
     }
     // This thread may never wait again, and all writers would go on looking for waiting seats.
     polder_hub::rest(table);
-    home::arm(memory);
+    thread_state::arm(memory);
     progress
 }
 
@@ -113,16 +125,16 @@ pub(crate) fn obey(table: &Table, session: &mut Session, host: &dyn Host, order:
     session.closing |= order == Order::Kill;
 }
 
-fn wait_long(memory: &Memory, session: &mut Session, host: &dyn Host, card: Option<&Card>, reply: &mut dyn Reply) -> Progress {
+fn wait_long(memory: &Memory, session: &mut Session, host: &dyn Host, card: Option<&ClientRecord>, reply: &mut dyn Reply) -> Progress {
     let table = memory.table();
     let until_ms = session.caller.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
     let mut waiter = Waiter { memory, session, host, reply, card, progress: Progress::Waiting, others: Ear { memory } };
     loop {
-        home::take_in(table, &mut waiter);
+        thread_state::take_in(table, &mut waiter);
         if waiter.progress == Progress::Answered {
             return Progress::Answered;
         }
-        if let Some(order) = card.map(Card::order).filter(|order| *order != Order::None) {
+        if let Some(order) = card.map(ClientRecord::order).filter(|order| *order != Order::None) {
             obey(table, waiter.session, host, order, waiter.reply);
             return Progress::Answered;
         }
@@ -138,11 +150,11 @@ fn wait_long(memory: &Memory, session: &mut Session, host: &dyn Host, card: Opti
             continue;
         }
         if waiter.session.caller.waiting.as_ref().is_some_and(|waiting| waiting.awaits_disk().is_some()) {
-            home::nap(table, left.min(DISK_NAP));
+            thread_state::nap(table, left.min(DISK_NAP));
             let client = waiter.session.identity.id;
             waiter.retry(client);
             continue;
         }
-        home::nap(table, left);
+        thread_state::nap(table, left);
     }
 }

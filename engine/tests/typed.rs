@@ -138,7 +138,7 @@ fn typed_calls_wait_for_the_end_of_a_pause() {
         let waiter = std::thread::spawn(move || said.send(other.0.database(0).set(b"k", b"v")).expect("the test waits"));
         assert!(heard.recv_timeout(Duration::from_millis(100)).is_err());
         // No waiting thread could end the pause.
-        polder_hub::ask::unpause(memory.table());
+        polder_hub::query::unpause(memory.table());
         assert_eq!(heard.recv_timeout(Duration::from_secs(20)), Ok(Ok(())));
         assert!(begun.elapsed() < Duration::from_secs(20));
         waiter.join().expect("an end");
@@ -167,7 +167,7 @@ fn nothing_expires_or_is_evicted_during_a_pause() {
     (500..4_000u32).for_each(|number| cache.set(number.to_le_bytes(), [1; 1000]).expect("room"));
     let soon = polder_base::time::now_ms() + 100;
     (0..500u32).for_each(|number| set_until(&cache, &number.to_le_bytes(), b"brief", soon).expect("room"));
-    polder_hub::ask::pause(table, soon + 600_000, true);
+    polder_hub::query::pause(table, soon + 600_000, true);
     // None, unless the machine is so slow.
     let expired = table.counter(Counter::Expired);
     table.set_limits(Limits { memory_max: 1 << 20, policy: Policy::AllkeysRandom, ..table.limits() });
@@ -180,7 +180,7 @@ fn nothing_expires_or_is_evicted_during_a_pause() {
         table.run_maintenance(1_000);
     }
     assert_eq!((table.counter(Counter::Expired), table.counter(Counter::Evicted)), (expired, 0));
-    polder_hub::ask::unpause(table);
+    polder_hub::query::unpause(table);
     while table.counter(Counter::Expired) < 500 || table.counter(Counter::Evicted) == 0 {
         assert!(paused.elapsed() < Duration::from_secs(20), "{}", table.counter(Counter::Expired));
         table.run_maintenance(1_000);

@@ -32,13 +32,13 @@
 //!   processes they are in.
 #![forbid(unsafe_code)]
 
-pub mod ask;
 mod hear;
-pub mod letter;
 pub mod listener;
+pub mod message;
 pub mod monitor;
 mod per_thread;
 pub mod post;
+pub mod query;
 pub mod queue;
 pub mod record;
 pub mod sink;
@@ -49,7 +49,7 @@ pub mod sweep;
 pub mod track;
 
 pub use hear::{attend, has_messages, hear, rest, tick};
-pub use listener::{Delivery, Hearer};
+pub use listener::{Delivery, MessageSink};
 pub use sink::SINK;
 pub use subscriptions::note_subscription;
 

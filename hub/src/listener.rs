@@ -43,7 +43,7 @@ pub enum Delivery<'d> {
 }
 
 /// What holds the clients: a server's loop, or a caller in this process.
-pub trait Hearer {
+pub trait MessageSink {
     /// Writes something to each of these clients.
     fn deliver(&mut self, clients: &[u64], delivery: Delivery<'_>);
 
@@ -57,8 +57,8 @@ pub trait Hearer {
     /// they have received all.
     fn missed(&mut self, clients: &[u64]);
 
-    /// Replies to what another process asks about the clients of this one ([`crate::ask::answer`]). Only
-    /// for threads that [`crate::ask::serve`].
+    /// Replies to what another process asks about the clients of this one ([`crate::query::answer`]). Only
+    /// for threads that [`crate::query::serve`].
     fn asked(&mut self, _asker: Asker, _words: &[&[u8]]) {}
 
     /// Looks at what the segment says to all threads that serve clients, before this thread sleeps

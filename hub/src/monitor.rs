@@ -5,7 +5,7 @@ use polder_shm::layout::interest;
 use polder_table::interest::{lose_interest, take_interest};
 use polder_table::{Table, Txn};
 
-use crate::letter::Letter;
+use crate::message::Message;
 use crate::per_thread::{self, PerThread};
 use crate::post::{self, to_all};
 
@@ -50,5 +50,5 @@ pub fn show_call(table: &Table, line: &[u8]) {
 
 /// As [`show_call`], with the commit of a transaction.
 pub fn post_call(txn: &Txn<'_>, line: &[u8]) {
-    to_all(txn, interest::MONITORS, &Letter::Call { line });
+    to_all(txn, interest::MONITORS, &Message::Call { line });
 }

@@ -1,12 +1,12 @@
-//! Transactions of the hub itself, and letters that are more than the word of one change.
+//! Transactions of the hub itself, and messages that are more than the word of one change.
 use std::time::Duration;
 
 use polder_table::interest::interest_at;
 use polder_table::{Mode, Stop, Table, Txn};
 use smallvec::SmallVec;
 
-use crate::letter::Letter;
 use crate::listener::Thread;
+use crate::message::Message;
 
 /// How long to wait for a thread that holds records and may be stopped. After that the work is done
 /// later.
@@ -26,15 +26,15 @@ pub(crate) fn run(table: &Table, work: &mut dyn FnMut(&Txn<'_>) -> Result<(), St
     Err(Stop::Busy)
 }
 
-/// Posts a letter to all seats whose interest has one of these bits.
-pub(crate) fn to_all(txn: &Txn<'_>, bits: u64, letter: &Letter<'_>) {
+/// Posts a message to all seats whose interest has one of these bits.
+pub(crate) fn to_all(txn: &Txn<'_>, bits: u64, message: &Message<'_>) {
     let segment = txn.table().segment();
     let seats: SmallVec<[(u64, u64); 8]> = (0..segment.seats_high())
         .map(|index| (index, interest_at(segment, index)))
         .filter(|(index, (said, life))| said & bits != 0 && segment.lives(*index, *life))
         .map(|(index, (_, life))| (index, life))
         .collect();
-    letter.write(|parts| seats.iter().for_each(|(index, life)| txn.post(*index, *life, parts)));
+    message.write(|parts| seats.iter().for_each(|(index, life)| txn.post(*index, *life, parts)));
 }
 
 /// Wakes a thread, so that it looks at the segment.
@@ -43,7 +43,7 @@ pub(crate) fn to_all(txn: &Txn<'_>, bits: u64, letter: &Letter<'_>) {
 /// As `Table::begin`.
 pub fn rouse(table: &Table, (seat, life): Thread) -> Result<(), Stop> {
     run(table, &mut |txn| {
-        Letter::Rise.write(|parts| txn.post(seat, life, parts));
+        Message::Rise.write(|parts| txn.post(seat, life, parts));
         Ok(())
     })
 }

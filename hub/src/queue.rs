@@ -7,7 +7,7 @@
 //! their thread knows. So ten thousand clients of one thread that wait for one key are one record.
 //!
 //! ```text
-//!   LPUSH k   --commit-->  letter Wake(k) to the seat with the first ticket
+//!   LPUSH k   --commit-->  message Wake(k) to the seat with the first ticket
 //!   that seat              runs its first client's call as a transaction: it pops, or finds nothing and goes on waiting
 //!   served                 its record gets the seat's next ticket; is there still something in k? -> Wake(k) to the seat that is next
 //! ```
@@ -35,12 +35,12 @@
 //! just after it none has had the time to come, so earlier suspicions are dropped.
 //!
 //! ```text
-//!   marked    record: TICKET | LATE, and a letter Wake to its thread             by the transaction of the client that waited for it
-//!   noticed   the thread puts the client behind its own others, too, and runs its call again                      any letter of the key, a tick
+//!   marked    record: TICKET | LATE, and a message Wake to its thread             by the transaction of the client that waited for it
+//!   noticed   the thread puts the client behind its own others, too, and runs its call again                      any message of the key, a tick
 //!   came      the call has been run again: record and client are at their place  by a transaction of the thread
 //! ```
 //!
-//! The letter brings back a thread that only waits for letters: without it no other thread would
+//! The message brings back a thread that only waits for messages: without it no other thread would
 //! write to it as long as others wait. A client has come back when its call has been run again
 //! ([`came`]). Running other code of the thread is not enough: it may do other things, look after
 //! its records among them, and never return to a call that it has begun. So the mark belongs to one
@@ -60,11 +60,11 @@ use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 
-use crate::ask::was_paused;
-use crate::letter::Letter;
-use crate::listener::Hearer;
+use crate::listener::MessageSink;
+use crate::message::Message;
 use crate::per_thread::{self, PerThread};
 use crate::post::run;
+use crate::query::was_paused;
 use crate::record::{self, Record, Records, waiters_key};
 use crate::stopped;
 
@@ -283,7 +283,7 @@ pub fn leave(table: &Table, client: u64) {
 /// stopped, and the record is marked as late. (That the key holds something twice proves nothing,
 /// since elements may come and go all the time, in good order.) It also brings this thread's own
 /// records up to date, since others may have marked them.
-pub(crate) fn look_again(table: &Table, hearer: &mut dyn Hearer) {
+pub(crate) fn look_again(table: &Table, sink: &mut dyn MessageSink) {
     const KEYS_MAX: usize = 500;
     tell_late(table);
     // A client that waits for the end of a pause is not late, nor has it had the time to come right
@@ -314,12 +314,12 @@ pub(crate) fn look_again(table: &Table, hearer: &mut dyn Hearer) {
         })
         .unwrap_or_default();
         let Some((number, client)) = first else { continue };
-        if put_right(table, hearer, (kind, db, &key), &records_key, own) {
+        if put_right(table, sink, (kind, db, &key), &records_key, own) {
             continue;
         }
         let Some(late) = late else { continue };
         if number <= late.number {
-            hearer.retry(client);
+            sink.retry(client);
         } else {
             // If a lock is held: at the next look.
             let _ = pass_over(table, kind, db, &key, late);
@@ -329,14 +329,20 @@ pub(crate) fn look_again(table: &Table, hearer: &mut dyn Hearer) {
 
 /// Runs those calls of this thread again that are marked as late, which removes the mark, and
 /// brings its own record up to date. Returns whether the record was out of date or marked.
-fn put_right(table: &Table, hearer: &mut dyn Hearer, (kind, db, key): (Kind, Db, &[u8]), records_key: &[u8], own: Option<Record>) -> bool {
+fn put_right(
+    table: &Table,
+    sink: &mut dyn MessageSink,
+    (kind, db, key): (Kind, Db, &[u8]),
+    records_key: &[u8],
+    own: Option<Record>,
+) -> bool {
     let number = own.map(|own| own.number);
     let late = with(table, |waiters| {
         number.inspect(|number| waiters.notice(records_key, *number));
         waiters.late(records_key)
     });
     // Calls that are run at once may have removed their marks by now.
-    late.unwrap_or_default().into_iter().for_each(|client| hearer.retry(client));
+    late.unwrap_or_default().into_iter().for_each(|client| sink.retry(client));
     let first = with(table, |waiters| waiters.first(records_key)).flatten();
     let is_right = number == first.map(|(number, _)| number);
     if !is_right {
@@ -346,7 +352,7 @@ fn put_right(table: &Table, hearer: &mut dyn Hearer, (kind, db, key): (Kind, Db,
 }
 
 /// A client's call has been run again and goes on waiting: where it was marked as late, it takes
-/// its place again. A mark that the thread has not noticed stays: the letter that tells of it has
+/// its place again. A mark that the thread has not noticed stays: the message that tells of it has
 /// the call run once more.
 pub fn came(table: &Table, client: u64) {
     let came = with(table, |waiters| {
@@ -441,7 +447,7 @@ fn change_and_tell(table: &Table, (kind, db, key): (Kind, Db, &[u8]), change: &m
     Ok(())
 }
 
-/// Runs `mark` with all letters. If an inbox is locked or there is no room, it runs it with fewer.
+/// Runs `mark` with all messages. If an inbox is locked or there is no room, it runs it with fewer.
 /// Returns with which.
 fn with_fewer_letters(mark: &mut dyn FnMut(Told) -> Result<(), Stop>) -> Result<Told, Stop> {
     for told in [Told::All, Told::Next] {
@@ -583,7 +589,7 @@ fn to_wake(txn: &Txn<'_>, next: Option<Record>, kind: Kind, db: Db, key: &[u8]) 
 }
 
 fn post_wake(txn: &Txn<'_>, record: &Record, kind: Kind, db: Db, key: &[u8]) {
-    Letter::Wake { kind, db, key }.write(|parts| txn.post(record.seat.into(), record.life, parts));
+    Message::Wake { kind, db, key }.write(|parts| txn.post(record.seat.into(), record.life, parts));
 }
 
 /// Whether a key holds a value of a kind.
@@ -611,24 +617,24 @@ pub(crate) fn wake(txn: &Txn<'_>, kinds: &[Kind], db: Db, key: &[u8]) -> Result<
 /// A Wake has come: the thread's record is marked, or is first, or an element has come and gone.
 /// Runs the call of the thread's first client, or of all that wait for a stream, or hands the
 /// wake-up on to the seat that is first.
-pub(crate) fn woken(table: &Table, hearer: &mut dyn Hearer, kind: Kind, db: Db, key: &[u8]) {
+pub(crate) fn woken(table: &Table, sink: &mut dyn MessageSink, kind: Kind, db: Db, key: &[u8]) {
     let records_key = waiters_key(kind, db, key);
     if kind == Kind::Stream {
         for client in with(table, |waiters| waiters.all(&records_key)).unwrap_or_default() {
-            hearer.retry(client);
+            sink.retry(client);
         }
         return;
     }
     let handed_on = |key: &[u8]| notify(table, vec![PendingNotification { kind, db, key: key.to_vec(), came: NO_TICKET }]);
     let Ok((turn, own)) = look(table, kind, db, key, &records_key) else { return handed_on(key) };
     // The transaction that changes a record wakes the seat that is then first.
-    if put_right(table, hearer, (kind, db, key), &records_key, own) {
+    if put_right(table, sink, (kind, db, key), &records_key, own) {
         return;
     }
     let Some(turn) = turn else { return };
     match with(table, |waiters| waiters.first(&records_key)).flatten() {
-        Some((number, client)) if number <= turn.number => hearer.retry(client),
-        // Another seat is first, and gets a letter.
+        Some((number, client)) if number <= turn.number => sink.retry(client),
+        // Another seat is first, and gets a message.
         _ => handed_on(key),
     }
 }
@@ -645,7 +651,7 @@ fn look(table: &Table, kind: Kind, db: Db, key: &[u8], records_key: &[u8]) -> Re
 
 /// Every key of a database (none: of any) has changed: clients that read streams try again, others
 /// where they are first.
-pub(crate) fn woken_all(table: &Table, hearer: &mut dyn Hearer, db: Option<Db>) {
+pub(crate) fn woken_all(table: &Table, sink: &mut dyn MessageSink, db: Option<Db>) {
     let (mut readers, keys) = with(table, |waiters| {
         let (mut readers, mut keys) = (Vec::new(), Vec::new());
         for (client, place) in waiters.places.iter().filter(|(_, place)| db.is_none_or(|db| place.db == db)) {
@@ -658,8 +664,8 @@ pub(crate) fn woken_all(table: &Table, hearer: &mut dyn Hearer, db: Option<Db>) 
     })
     .unwrap_or_default();
     readers.sort_unstable();
-    readers.into_iter().for_each(|(_, client)| hearer.retry(client));
-    keys.into_iter().for_each(|(kind, db, key)| woken(table, hearer, kind, db, &key));
+    readers.into_iter().for_each(|(_, client)| sink.retry(client));
+    keys.into_iter().for_each(|(kind, db, key)| woken(table, sink, kind, db, &key));
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use polder_table::interest::EVENT_CLASSES;
 use polder_table::{Change, ChangeSink, Stop, Txn};
 use polder_values::Kind;
 
-use crate::letter::Letter;
+use crate::message::Message;
 use crate::post::to_all;
 use crate::{queue, record, subject};
 
@@ -75,7 +75,7 @@ fn publish(txn: &Txn<'_>, change: &Change<'_>) -> Result<(), Stop> {
 fn wake(txn: &Txn<'_>, change: &Change<'_>) -> Result<(), Stop> {
     let Some(key) = change.key else {
         let db = Some(change.db).filter(|_| change.event != "flushall");
-        to_all(txn, interest::WAITERS, &Letter::WakeAll { db });
+        to_all(txn, interest::WAITERS, &Message::WakeAll { db });
         return Ok(());
     };
     let kinds: &[Kind] = match change.class {
@@ -93,18 +93,18 @@ fn invalidate(txn: &Txn<'_>, change: &Change<'_>, listeners: u64) -> Result<(), 
     let Some(key) = change.key else {
         // As in Redis, SWAPDB invalidates nothing.
         if change.event != "swapdb" {
-            to_all(txn, interest::TRACKERS | interest::BROADCAST, &Letter::ChangedAll);
+            to_all(txn, interest::TRACKERS | interest::BROADCAST, &Message::ChangedAll);
         }
         return Ok(());
     };
     let origin = txn.origin();
     if listeners & interest::TRACKERS != 0 {
         for record in record::glimpse(txn, &record::readers_key(key))? {
-            Letter::Changed { origin, key }.write(|parts| txn.post(record.seat.into(), record.life, parts));
+            Message::Changed { origin, key }.write(|parts| txn.post(record.seat.into(), record.life, parts));
         }
     }
     if listeners & interest::BROADCAST != 0 {
-        to_all(txn, interest::BROADCAST, &Letter::Broadcast { origin, key });
+        to_all(txn, interest::BROADCAST, &Message::Broadcast { origin, key });
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use polder_values::{Kind, string};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use crate::letter::Letter;
+use crate::message::Message;
 use crate::per_thread::{self, PerThread};
 use crate::post;
 use crate::record::{self, Record, Records};
@@ -247,9 +247,9 @@ impl<'c> Hearers<'c> {
 
     /// Publishes a message with the transaction. Returns how many subscribers it will reach.
     pub fn tell(&self, txn: &Txn<'_>, payload: &[u8]) -> u64 {
-        let letter = Letter::Message { shard: self.shard, channel: self.channel, payload };
+        let message = Message::Published { shard: self.shard, channel: self.channel, payload };
         for record in &self.records {
-            letter.write(|parts| txn.post(record.seat.into(), record.life, parts));
+            message.write(|parts| txn.post(record.seat.into(), record.life, parts));
         }
         self.subscribers
     }

@@ -70,7 +70,7 @@ impl Subscriptions {
     }
 }
 
-/// The clients of a subject that had subscribed before the letter at place `at` of the inbox was
+/// The clients of a subject that had subscribed before the message at place `at` of the inbox was
 /// sent.
 fn there_at(clients: &BTreeMap<u64, u64>, at: u64) -> Vec<u64> {
     clients.iter().filter(|(_, from)| **from <= at).map(|(client, _)| *client).collect()

@@ -2,11 +2,11 @@
 //!
 //! There are two modes. *Default*: before a tracking client reads a key, its thread's seat is
 //! entered among the key's readers (H1), and the thread notes which client it is. A change of the
-//! key sends a letter to these seats. Each of them tells its clients once and forgets the key.
-//! *Broadcast*: nothing is noted. A letter for every change goes to the seats with such clients,
+//! key sends a message to these seats. Each of them tells its clients once and forgets the key.
+//! *Broadcast*: nothing is noted. A message for every change goes to the seats with such clients,
 //! and each client is told of keys with its prefixes.
 //!
-//! A letter may come for a key that no client of the thread has read since. Then the seat's record
+//! A message may come for a key that no client of the thread has read since. Then the seat's record
 //! is removed, and nothing else happens.
 
 use std::collections::BTreeMap;
@@ -17,8 +17,8 @@ use polder_table::interest::take_interest;
 use polder_table::{Stop, Table, Txn};
 use smallvec::SmallVec;
 
-use crate::letter::{self, Letter};
-use crate::listener::{Delivery, Hearer, Thread};
+use crate::listener::{Delivery, MessageSink, Thread};
+use crate::message::{self, Message};
 use crate::per_thread::{self, PerThread};
 use crate::post;
 use crate::record::{self, Record, readers_key};
@@ -186,21 +186,21 @@ pub fn counts(table: &Table) -> (usize, usize, usize) {
 
 /// Forgets keys until no more than `most` are left. Their readers are told as if the keys had
 /// changed.
-pub fn limit(table: &Table, hearer: &mut dyn Hearer, most: usize) {
+pub fn limit(table: &Table, sink: &mut dyn MessageSink, most: usize) {
     loop {
         let over = with(table, |tracking| {
             let keys = &tracking.keys;
             (keys.len() > most).then(|| keys.keys().next().cloned()).flatten()
         });
         match over.flatten() {
-            Some(key) => changed(table, hearer, 0, &key),
+            Some(key) => changed(table, sink, 0, &key),
             None => return,
         }
     }
 }
 
 /// Tells the clients of this thread that have read a key that it has changed.
-pub(crate) fn changed(table: &Table, hearer: &mut dyn Hearer, origin: u64, key: &[u8]) {
+pub(crate) fn changed(table: &Table, sink: &mut dyn MessageSink, origin: u64, key: &[u8]) {
     let told = with(table, |tracking| {
         let clients = tracking.keys.remove(key).unwrap_or_default();
         tracking.items -= clients.len();
@@ -210,7 +210,7 @@ pub(crate) fn changed(table: &Table, hearer: &mut dyn Hearer, origin: u64, key: 
     });
     forget(table, key);
     for (client, terms) in told.unwrap_or_default() {
-        tell(table, hearer, client, terms.redirect, Some(&[key]));
+        tell(table, sink, client, terms.redirect, Some(&[key]));
     }
 }
 
@@ -246,7 +246,7 @@ pub(crate) fn broadcast(table: &Table, origin: u64, key: &[u8]) {
 }
 
 /// Tells of the changes that were kept: each client gets one message for each of its prefixes.
-pub fn close_turn(table: &Table, hearer: &mut dyn Hearer) {
+pub fn close_turn(table: &Table, sink: &mut dyn MessageSink) {
     let kept = with(table, |tracking| {
         if tracking.changes.is_empty() {
             return None;
@@ -267,39 +267,39 @@ pub fn close_turn(table: &Table, hearer: &mut dyn Hearer) {
                 }
             }
             if !keys.is_empty() {
-                tell(table, hearer, *client, terms.redirect, Some(&keys));
+                tell(table, sink, *client, terms.redirect, Some(&keys));
             }
         }
     }
 }
 
 /// Tells every tracking client of this thread that all keys have changed.
-pub(crate) fn changed_all(table: &Table, hearer: &mut dyn Hearer) {
+pub(crate) fn changed_all(table: &Table, sink: &mut dyn MessageSink) {
     let told = with(table, |tracking| {
         tracking.forget_all();
         tracking.clients.iter().map(|(client, terms)| (*client, terms.redirect)).collect::<Vec<_>>()
     });
     for (client, redirect) in told.unwrap_or_default() {
-        tell(table, hearer, client, redirect, None);
+        tell(table, sink, client, redirect, None);
     }
 }
 
-fn tell(table: &Table, hearer: &mut dyn Hearer, client: u64, redirect: Option<Redirect>, keys: Option<&[&[u8]]>) {
+fn tell(table: &Table, sink: &mut dyn MessageSink, client: u64, redirect: Option<Redirect>, keys: Option<&[&[u8]]>) {
     let Some(Redirect { client: target, thread: (seat, life) }) = redirect else {
-        return hearer.deliver(&[client], Delivery::Invalidation { keys, redirected: false });
+        return sink.deliver(&[client], Delivery::Invalidation { keys, redirected: false });
     };
     let Ok(own) = table.seat() else { return };
     let own = (own.index(), own.life());
     // Only its own thread knows whether the client is there.
-    if own == (seat, life) && !hearer.knows(target) || !table.segment().lives(seat, life) {
-        return hearer.deliver(&[client], Delivery::RedirectionBroken { client: target });
+    if own == (seat, life) && !sink.knows(target) || !table.segment().lives(seat, life) {
+        return sink.deliver(&[client], Delivery::RedirectionBroken { client: target });
     }
-    let bytes = letter::pack(keys.unwrap_or_default());
-    // If the letter cannot be posted because a stopped process holds the inbox, it is lost: the
+    let bytes = message::pack(keys.unwrap_or_default());
+    // If the message cannot be posted because a stopped process holds the inbox, it is lost: the
     // client learns of the next change.
     let _ = post::run(table, &mut |txn| {
-        let letter = Letter::Redirected { reader: (own, client), client: target, all: keys.is_none(), keys: &bytes };
-        letter.write(|parts| txn.post(seat, life, parts));
+        let message = Message::Redirected { reader: (own, client), client: target, all: keys.is_none(), keys: &bytes };
+        message.write(|parts| txn.post(seat, life, parts));
         Ok(())
     });
 }

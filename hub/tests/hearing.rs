@@ -9,10 +9,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use polder_base::time::now_ms;
-use polder_hub::ask::{Asker, Replies};
+use polder_hub::query::{Asker, Replies};
 use polder_hub::queue::{self, Place};
 use polder_hub::subject::{self, Subject};
-use polder_hub::{Delivery, Hearer, SINK, ask, attend, hear, monitor, note_subscription, record, tick, track};
+use polder_hub::{Delivery, MessageSink, SINK, attend, hear, monitor, note_subscription, query, record, tick, track};
 use polder_shm::layout::{interest, seat};
 use polder_shm::{Locked, Seat, Segment, SegmentName, SegmentOptions};
 use polder_table::{Change, ChangeSink, Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
@@ -84,7 +84,7 @@ struct Heard {
     asked: Vec<Asker>,
 }
 
-impl Hearer for Heard {
+impl MessageSink for Heard {
     fn deliver(&mut self, clients: &[u64], delivery: Delivery<'_>) {
         if let Delivery::Message { payload, .. } = delivery {
             self.messages.push((clients.to_vec(), payload.to_vec()));
@@ -157,7 +157,7 @@ impl Thread {
         });
     }
 
-    /// Reads all letters, and returns something of what its clients were told.
+    /// Reads all messages, and returns something of what its clients were told.
     fn hear<R: Send + 'static>(&self, take: impl FnOnce(&mut Heard) -> R + Send + 'static) -> R {
         self.run(|table, heard| {
             while hear(table, heard) {}
@@ -255,7 +255,7 @@ fn a_late_client_is_late_until_its_call_is_run_again_whatever_else_its_thread_do
     assert!(other.tick().is_empty());
     other.tick();
     assert_eq!(other.retried(), [2], "the first one does not come");
-    // The marked client's thread looks after its records and gets the letter, but does not run the
+    // The marked client's thread looks after its records and gets the message, but does not run the
     // call again.
     (0..3).for_each(|_| assert!(one.tick().contains(&1)));
     remove_list(&memory.table);
@@ -350,7 +350,7 @@ fn a_client_marked_by_mistake_takes_its_place_again_when_told_of_it() {
     other.wait(3);
     write_list(&memory.table, 0);
     assert_eq!(one.retried(), [1]);
-    // The marked client's thread reads the letter, and runs the call only after another client has
+    // The marked client's thread reads the message, and runs the call only after another client has
     // taken the element.
     (0..2).for_each(|_| drop(other.tick()));
     assert_eq!(other.retried(), [3]);
@@ -413,7 +413,7 @@ fn a_client_suspected_before_a_pause_has_its_time_again_after_it() {
     write_list(&memory.table, 0);
     assert!(other.tick().is_empty());
     let ends_ms = now_ms() + 500;
-    ask::pause(&memory.table, ends_ms, false);
+    query::pause(&memory.table, ends_ms, false);
     assert!(other.tick().is_empty());
     while now_ms() <= ends_ms + 1_000 {
         std::thread::sleep(Duration::from_millis(20));
@@ -433,16 +433,16 @@ fn a_pause_does_not_count_as_time_to_come_even_if_it_is_forgotten() {
     for ends_by_itself in [true, false] {
         assert!(other.tick().is_empty());
         let ends_ms = now_ms() + if ends_by_itself { 20 } else { 60_000 };
-        ask::pause(&memory.table, ends_ms, false);
+        query::pause(&memory.table, ends_ms, false);
         while ends_by_itself && now_ms() <= ends_ms {
             std::thread::sleep(Duration::from_millis(5));
         }
         if ends_by_itself {
-            ask::forget_pause(&memory.table)
+            query::forget_pause(&memory.table)
         } else {
-            ask::unpause(&memory.table)
+            query::unpause(&memory.table)
         }
-        assert_eq!(ask::paused(&memory.table).0, 0);
+        assert_eq!(query::paused(&memory.table).0, 0);
         other.tick();
         assert!(other.retried().is_empty(), "nobody had the time to come");
         std::thread::sleep(Duration::from_millis(1_050));
@@ -587,7 +587,7 @@ fn end(memory: &Memory, waiting: &[(&Thread, u64)]) {
 }
 
 /// A thread, as questions name it.
-fn myself(table: &Table) -> ask::Thread {
+fn myself(table: &Table) -> query::Thread {
     table.seat().map(|seat| (seat.index(), seat.life())).expect("a seat")
 }
 
@@ -600,12 +600,12 @@ fn ask_all(asker: &Thread, meanwhile: impl Fn()) -> (Replies, Duration) {
         let answers = asker.run(|table, heard| {
             attend(table).expect("room");
             while hear(table, heard) {}
-            let answers = ask::ask(table, (1, 0), &[b"INFO"], &[myself(table)]);
-            ask::send(table);
+            let answers = query::ask(table, (1, 0), &[b"INFO"], &[myself(table)]);
+            query::send(table);
             answers
         });
         if let Some(answers) = answers {
-            asker.run(|table, _| ask::forget(table, 1));
+            asker.run(|table, _| query::forget(table, 1));
             return (answers, began.elapsed());
         }
         std::thread::sleep(Duration::from_millis(1));
@@ -619,7 +619,7 @@ fn a_process_that_missed_a_question_is_not_waited_for_until_it_replies_again() {
     let (asker, silent) = (memory.thread(), memory.thread());
     silent.run(|table, _| {
         attend(table).expect("room");
-        ask::serve(table);
+        query::serve(table);
         // As in another PID namespace.
         let seat_at = table.segment().seat_at(myself(table).0);
         table.segment().word(seat_at + seat::OWNER).store(u64::MAX >> 1, Ordering::Relaxed);
@@ -627,7 +627,7 @@ fn a_process_that_missed_a_question_is_not_waited_for_until_it_replies_again() {
     let answer = || {
         silent.run(|table, heard| {
             while hear(table, heard) {}
-            heard.asked.drain(..).for_each(|asker| ask::answer(table, asker, &[myself(table)], b"here"));
+            heard.asked.drain(..).for_each(|asker| query::answer(table, asker, &[myself(table)], b"here"));
         });
     };
     let ask_in_vain = || {

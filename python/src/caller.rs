@@ -39,7 +39,7 @@ fn patiently<R: Send>(
         let done = py.detach(|| {
             caller.limit_patience(Some(SIGNALS_LOOK));
             let done = work(caller);
-            caller.hurry(true);
+            caller.set_lock_timeout(true);
             done
         });
         match done {
@@ -73,7 +73,7 @@ impl Caller {
             other => return Err(PyValueError::new_err(format!("there is no protocol {other}"))),
         };
         let mut caller = polder_engine::Caller::speaking(&memory.memory, protocol);
-        caller.hurry(true);
+        caller.set_lock_timeout(true);
         caller.interrupt_when(interrupt::look);
         Ok(Caller { caller: Mutex::new(caller), generation: AtomicU64::new(generation()), error, decode })
     }

@@ -12,7 +12,7 @@ pub(crate) fn has_place(session: &Session) -> bool {
 
 /// Whether a session's waiting call has left an element to others that have not taken it yet; if
 /// so, its next run takes it.
-pub(crate) fn insist(session: &mut Session) -> bool {
+pub(crate) fn retry_until(session: &mut Session) -> bool {
     let waiting = session.caller.waiting.as_deref_mut().filter(|waiting| waiting.yields);
     waiting.map(|waiting| waiting.insists = true).is_some()
 }

@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 
 use polder_base::number;
-use polder_hub::ask::{self};
+use polder_hub::query::{self};
 use polder_table::Stop;
 
-use crate::elsewhere;
+use crate::cross_process;
 use crate::introspect::help;
 use crate::row::{Row, SessionCall, container, session};
 use crate::session::{Client, Host, Replies, Session};
@@ -194,7 +194,7 @@ fn info(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 fn elsewhere(call: &mut SessionCall<'_>, words: &[&[u8]]) -> Result<Vec<Vec<u8>>, Stop> {
-    elsewhere::ask(call.table, call.session, call.host, words)
+    cross_process::ask(call.table, call.session, call.host, words)
 }
 
 /// Replies to a question of another process about the clients of this one:
@@ -460,13 +460,13 @@ fn pause(call: &mut SessionCall<'_>) -> Outcome {
     let timeout_ms = u64::try_from(timeout_ms).map_err(|_| "ERR timeout is negative")?;
     // Rounded up, and not the turn's, which may have begun a while ago: no pause is shorter than was asked for.
     let until_ms = polder_base::time::now_us().div_ceil(1000).checked_add(timeout_ms).filter(|until| i64::try_from(*until).is_ok());
-    ask::pause(call.table, until_ms.ok_or("ERR timeout is out of range")?, writers_only);
+    query::pause(call.table, until_ms.ok_or("ERR timeout is out of range")?, writers_only);
     call.reply.ok();
     Ok(())
 }
 
 fn unpause(call: &mut SessionCall<'_>) -> Outcome {
-    ask::unpause(call.table);
+    query::unpause(call.table);
     call.host.rouse();
     call.reply.ok();
     Ok(())

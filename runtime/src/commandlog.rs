@@ -12,7 +12,7 @@
 use polder_base::time;
 use polder_table::Stop;
 
-use crate::elsewhere;
+use crate::cross_process;
 use crate::introspect::help;
 use crate::locks::lock;
 use crate::notes::Entry;
@@ -252,7 +252,7 @@ fn show_length(call: &mut SessionCall<'_>, about: Trait) -> Outcome {
 }
 
 fn forget(call: &mut SessionCall<'_>, about: Trait) -> Outcome {
-    elsewhere::ask(call.table, call.session, call.host, &[b"COMMANDLOG", about.row().name.as_bytes(), b"RESET"])?;
+    cross_process::ask(call.table, call.session, call.host, &[b"COMMANDLOG", about.row().name.as_bytes(), b"RESET"])?;
     lock(&call.host.recorder().logs[about as usize]).entries.clear();
     call.reply.ok();
     Ok(())
@@ -260,10 +260,10 @@ fn forget(call: &mut SessionCall<'_>, about: Trait) -> Outcome {
 
 /// The entries of all processes, newest first, no more than one of them may keep.
 fn entries(call: &mut SessionCall<'_>, about: Trait) -> Result<Vec<Entry>, Stop> {
-    let answers = elsewhere::ask(call.table, call.session, call.host, &[b"COMMANDLOG", about.row().name.as_bytes(), b"GET"])?;
+    let answers = cross_process::ask(call.table, call.session, call.host, &[b"COMMANDLOG", about.row().name.as_bytes(), b"GET"])?;
     let mut entries: Vec<Entry> = lock(&call.host.recorder().logs[about as usize]).entries.iter().cloned().collect();
-    let most = elsewhere::entries_max(call.host, about.row().length_max, entries.len());
-    entries.extend(elsewhere::lines(&answers).filter_map(Entry::read));
+    let most = cross_process::entries_max(call.host, about.row().length_max, entries.len());
+    entries.extend(cross_process::lines(&answers).filter_map(Entry::read));
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.id));
     // Two threads of a process may have told of it.
     entries.dedup_by_key(|entry| entry.id);
@@ -274,20 +274,20 @@ fn entries(call: &mut SessionCall<'_>, about: Trait) -> Result<Vec<Entry>, Stop>
 /// The reply to another process: a line for each entry, or nothing.
 pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> String {
     let Some((Ok(about), words)) = words.split_first().map(|(name, words)| (Trait::named(name), words)) else { return String::new() };
-    elsewhere::answer_entries(&mut lock(&host.recorder().logs[about as usize]).entries, words, Entry::line)
+    cross_process::answer_entries(&mut lock(&host.recorder().logs[about as usize]).entries, words, Entry::line)
 }
 
 impl Entry {
     fn line(&self) -> String {
         let texts = [&self.address, &self.name].into_iter().chain(&self.args);
-        let words: Vec<String> = texts.map(|text| elsewhere::word(text)).collect();
+        let words: Vec<String> = texts.map(|text| cross_process::word(text)).collect();
         format!("{} {} {} {}\n", self.id, self.time, self.value, words.join(" "))
     }
 
     fn read(words: Vec<Vec<u8>>) -> Option<Entry> {
         let mut words = words.into_iter();
         let mut next = || words.next();
-        let [id, time, value] = [next()?, next()?, next()?].map(|word| elsewhere::number(&word));
+        let [id, time, value] = [next()?, next()?, next()?].map(|word| cross_process::number(&word));
         let (address, name) = (next()?, next()?);
         Some(Entry { id, time, value, address, name, args: words.collect() })
     }
@@ -301,7 +301,7 @@ mod tests {
     fn an_entry_survives_as_a_line() {
         let args = vec![b"set".to_vec(), Vec::new(), b"a b\n".to_vec()];
         let entry = Entry { id: 3, time: 7, value: 9, args, address: b"127.0.0.1:1".to_vec(), name: Vec::new() };
-        let lines = elsewhere::lines(&[entry.line().into_bytes()]).filter_map(Entry::read).collect::<Vec<_>>();
+        let lines = cross_process::lines(&[entry.line().into_bytes()]).filter_map(Entry::read).collect::<Vec<_>>();
         assert_eq!(lines, [entry]);
     }
 

@@ -12,7 +12,7 @@ use crate::configuration::rewrite::rewrite;
 use crate::introspect::help;
 use crate::row::{Row, SessionCall, TxnCall, container, neutral, session};
 use crate::session::{Host, NewSetting, Session};
-use crate::{configuration, elsewhere};
+use crate::{configuration, cross_process};
 use polder_calls::call::{Outcome, SYNTAX};
 use polder_calls::command::{ADMIN, LOADING, NOSCRIPT, ON_ALL_NODES, STALE};
 use polder_calls::settings::value;
@@ -172,7 +172,7 @@ fn is_local(address: &str) -> bool {
 }
 
 fn reset_statistics(call: &mut SessionCall<'_>) -> Outcome {
-    elsewhere::ask(call.table, call.session, call.host, &[b"RESETSTAT"])?;
+    cross_process::ask(call.table, call.session, call.host, &[b"RESETSTAT"])?;
     call.table.reset_counters();
     call.host.recorder().reset();
     call.reply.ok();

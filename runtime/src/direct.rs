@@ -72,7 +72,7 @@ impl DirectCall<'_> {
         txn.count(Counter::Calls, 1);
         end_transaction(table, txn);
         if command.has(EMPTIES) && outcome.is_ok() {
-            self.host.keeper().begin_scheduled(table, self.host.settings());
+            self.host.saves().begin_scheduled(table, self.host.settings());
         }
         outcome
     }

@@ -31,7 +31,7 @@ use polder_calls::command::{
 
 /// What is known of a call before it is made.
 #[derive(Clone, Copy)]
-pub struct Foresight<'s> {
+pub struct CallHint<'s> {
     /// The row that its first word names.
     pub command: &'static Command,
     /// Where its only key belongs, if that was looked up already.
@@ -41,7 +41,7 @@ pub struct Foresight<'s> {
 /// Runs one call to its end and writes exactly one reply (none where CLIENT REPLY says so).
 pub fn execute(table: &Table, session: &mut Session, host: &dyn Host, args: &[&[u8]], reply: &mut dyn Reply) -> Progress {
     let command = args.first().and_then(|name| find(name));
-    execute_foreseen(table, session, host, command.map(|command| Foresight { command, location: None }), args, reply)
+    execute_foreseen(table, session, host, command.map(|command| CallHint { command, location: None }), args, reply)
 }
 
 /// As [`execute`], for callers that have prefetched the call.
@@ -49,7 +49,7 @@ pub fn execute_foreseen(
     table: &Table,
     session: &mut Session,
     host: &dyn Host,
-    foresight: Option<Foresight<'_>>,
+    foresight: Option<CallHint<'_>>,
     args: &[&[u8]],
     reply: &mut dyn Reply,
 ) -> Progress {
@@ -70,11 +70,11 @@ fn run_quickly(
     table: &Table,
     session: &mut Session,
     host: &dyn Host,
-    foresight: Foresight<'_>,
+    foresight: CallHint<'_>,
     args: &[&[u8]],
     reply: &mut dyn Reply,
 ) -> Option<Progress> {
-    let Foresight { command, location } = foresight;
+    let CallHint { command, location } = foresight;
     if !is_plain(table, session, host) || !command.arity_fits(args.len()) {
         return None;
     }
@@ -100,7 +100,7 @@ fn run_quickly(
     }
     match command.run {
         Run::Table(mode, function) if command.works_alone() => {
-            run_alone(table, session, host, Foresight { command, location }, (mode, function), args, reply)
+            run_alone(table, session, host, CallHint { command, location }, (mode, function), args, reply)
         }
         _ => None,
     }
@@ -143,7 +143,7 @@ fn run_alone(
     table: &Table,
     session: &mut Session,
     host: &dyn Host,
-    Foresight { command, location }: Foresight<'_>,
+    CallHint { command, location }: CallHint<'_>,
     (mode, function): (Mode, fn(&mut Call<'_>) -> Outcome),
     args: &[&[u8]],
     reply: &mut dyn Reply,
@@ -355,8 +355,8 @@ pub fn give_up(table: &Table, session: &mut Session, host: &dyn Host, with_error
 /// Ends a waiting call because its time is over. If it has left an element to others that have not
 /// taken it, since they are stopped, it takes it.
 pub fn time_out(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut dyn Reply) {
-    let paused = polder_hub::ask::paused(table).0 > polder_base::time::now_ms();
-    if !paused && blocking::insist(session) && resume(table, session, host, reply) == Progress::Answered {
+    let paused = polder_hub::query::paused(table).0 > polder_base::time::now_ms();
+    if !paused && blocking::retry_until(session) && resume(table, session, host, reply) == Progress::Answered {
         return;
     }
     give_up(table, session, host, false, reply);
@@ -495,7 +495,7 @@ fn run(table: &Table, session: &mut Session, host: &dyn Host, command: &'static 
                 outcome => outcome,
             };
             if command.has(EMPTIES) && outcome.is_ok() {
-                host.keeper().begin_scheduled(table, host.settings());
+                host.saves().begin_scheduled(table, host.settings());
             }
             outcome
         }

@@ -2,7 +2,7 @@
 use polder_hub::subject;
 use polder_table::{Expiries, Mode, Txn};
 
-use crate::elsewhere;
+use crate::cross_process;
 use crate::metrics::{Database, Facts, SECTIONS, Section, exposition};
 use crate::row::{Row, TxnCall, neutral};
 use crate::session::Host;
@@ -46,7 +46,7 @@ fn info(call: &mut TxnCall<'_>) -> Outcome {
     let wanted: Vec<String> = call.args[1..].iter().map(|arg| String::from_utf8_lossy(arg).to_ascii_lowercase()).collect();
     let shown: Vec<&Section> = SECTIONS.iter().filter(|section| is_wanted(section, &wanted)).collect();
     let answers = match shown.iter().any(|section| section.of_processes) {
-        true => elsewhere::ask_reports(call.table, call.session, call.host)?,
+        true => cross_process::ask_reports(call.table, call.session, call.host)?,
         false => Vec::new(),
     };
     let mut facts = Facts::gather(call.table, call.host, databases(call.txn, call.host));

@@ -6,7 +6,7 @@
 use polder_base::time;
 use polder_table::Stop;
 
-use crate::elsewhere::{self, number};
+use crate::cross_process::{self, number};
 use crate::introspect::help;
 use crate::locks::lock;
 use crate::lookup::{find, subcommands};
@@ -60,9 +60,9 @@ pub const COMMANDS: &[Row] = &[
 
 /// What all processes have sampled.
 fn gathered(call: &mut SessionCall<'_>) -> Result<Events, Stop> {
-    let answers = elsewhere::ask(call.table, call.session, call.host, &[b"LATENCY", b"SAMPLES"])?;
+    let answers = cross_process::ask(call.table, call.session, call.host, &[b"LATENCY", b"SAMPLES"])?;
     let mut events = lock(&call.host.recorder().monitor).events.clone();
-    for words in elsewhere::lines(&answers) {
+    for words in cross_process::lines(&answers) {
         let [name, worst, samples @ ..] = words.as_slice() else { continue };
         let samples = samples.chunks_exact(2).map(|pair| Sample { time: number(&pair[0]), milliseconds: number(&pair[1]) });
         let told = Event { samples: samples.collect(), worst: number(worst) };
@@ -124,9 +124,9 @@ fn history(call: &mut SessionCall<'_>) -> Outcome {
 
 fn reset(call: &mut SessionCall<'_>) -> Outcome {
     let names = &call.args[2..];
-    let answers = elsewhere::ask(call.table, call.session, call.host, &[&[&b"LATENCY"[..], b"RESET"], names].concat())?;
+    let answers = cross_process::ask(call.table, call.session, call.host, &[&[&b"LATENCY"[..], b"RESET"], names].concat())?;
     let mut gone = lock(&call.host.recorder().monitor).forget(names);
-    gone.extend(elsewhere::lines(&answers).flatten().map(|name| String::from_utf8_lossy(&name).into_owned()));
+    gone.extend(cross_process::lines(&answers).flatten().map(|name| String::from_utf8_lossy(&name).into_owned()));
     call.reply.integer(gone.len() as i64);
     Ok(())
 }
@@ -218,7 +218,7 @@ fn doctor(call: &mut SessionCall<'_>) -> Outcome {
 
 fn histogram(call: &mut SessionCall<'_>) -> Outcome {
     let wanted: Vec<&Command> = call.args[2..].iter().filter_map(|name| find(name)).flat_map(with_subcommands).collect();
-    let answers = elsewhere::ask_reports(call.table, call.session, call.host)?;
+    let answers = cross_process::ask_reports(call.table, call.session, call.host)?;
     let mut whole = Whole::of(call.host);
     whole.add(&answers);
     let mut totals = whole.calls;

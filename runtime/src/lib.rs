@@ -8,6 +8,7 @@
 
 pub mod acl;
 pub mod at_start;
+pub mod batching;
 pub mod blocking;
 mod categories;
 pub mod changes;
@@ -17,10 +18,10 @@ pub mod commandlog;
 pub mod config;
 pub mod configuration;
 pub mod connection;
+pub mod cross_process;
 pub mod debug;
 pub mod denials;
 pub mod direct;
-pub mod elsewhere;
 pub mod execute;
 pub mod flushes;
 pub mod helps;
@@ -55,13 +56,13 @@ mod storage_figures;
 pub mod storage_note;
 pub mod storage_process;
 pub mod tickets;
-pub mod together;
 pub mod tracking;
 pub mod transaction;
 pub mod users;
 
+pub use batching::{TOGETHER_MAX, execute_together, may_share};
 pub use direct::DirectCall;
-pub use execute::{Foresight, Progress, execute, execute_foreseen, give_up, resume, time_out};
+pub use execute::{CallHint, Progress, execute, execute_foreseen, give_up, resume, time_out};
 pub use lookup::{all, find, find_subcommand, rename, row_named};
 use polder_calls::Command;
 use polder_commands::{
@@ -71,7 +72,6 @@ use polder_commands::{
 pub use polder_table::{Db, Stop};
 pub use row::{Row, SessionCall, TxnCall};
 pub use session::{Host, Session};
-pub use together::{TOGETHER_MAX, execute_together, may_share};
 
 /// A family: what COMMAND DOCS calls a group, the ACL category of its commands, and their rows.
 pub struct Family {

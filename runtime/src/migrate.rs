@@ -66,20 +66,20 @@ struct Order {
 
 /// A value on its way.
 #[derive(Clone, Debug)]
-struct Parcel {
+struct MigrateBatch {
     key: Vec<u8>,
     version: u64,
     left_ms: u64,
     payload: Vec<u8>,
 }
 
-/// A call's journey, which its session keeps while it waits.
-pub struct Journey {
+/// A call of MIGRATE, which its session keeps while it waits.
+pub struct MigrateJob {
     order: Order,
-    parcels: Vec<Parcel>,
+    batches: Vec<MigrateBatch>,
     attempts: u32,
     is_done: AtomicBool,
-    /// Which parcels have come to their end, and what went wrong first.
+    /// Which batches have come to their end, and what went wrong first.
     outcome: Mutex<(Vec<bool>, Option<String>)>,
 }
 
@@ -87,10 +87,10 @@ fn migrate(call: &mut SessionCall<'_>) -> Outcome {
     if call.session.caller.atomic {
         return Err("ERR MIGRATE waits for another server, which EXEC and scripts cannot".into());
     }
-    let mut journey = match call.session.journey.take().and_then(|journey| journey.downcast::<Journey>().ok()) {
-        Some(journey) => journey,
+    let mut job = match call.session.migration.take().and_then(|job| job.downcast::<MigrateJob>().ok()) {
+        Some(job) => job,
         None => match depart(call, read_order(call)?, 0)? {
-            Some(journey) => journey,
+            Some(job) => job,
             None => {
                 call.reply.status("NOKEY");
                 return Ok(());
@@ -98,34 +98,34 @@ fn migrate(call: &mut SessionCall<'_>) -> Outcome {
         },
     };
     loop {
-        while !journey.is_done.load(Ordering::Acquire) {
+        while !job.is_done.load(Ordering::Acquire) {
             if call.session.clock.patience_us != 0 {
-                call.session.journey = Some(journey);
+                call.session.migration = Some(job);
                 return Err(Stop::Busy);
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        let changed = match arrive(call, &journey) {
+        let changed = match arrive(call, &job) {
             Err(Stop::Busy) => {
-                call.session.journey = Some(journey);
+                call.session.migration = Some(job);
                 return Err(Stop::Busy);
             }
             changed => changed?,
         };
-        if let Some(why) = &journey.outcome.lock().unwrap_or_else(PoisonError::into_inner).1 {
+        if let Some(why) = &job.outcome.lock().unwrap_or_else(PoisonError::into_inner).1 {
             return Err(why.clone().into());
         }
         if changed.is_empty() {
             call.reply.ok();
             return Ok(());
         }
-        if journey.attempts >= ATTEMPTS_MAX {
+        if job.attempts >= ATTEMPTS_MAX {
             return Err("IOERR the keys change faster than they can be sent".into());
         }
         // They are there already, as they were.
-        let order = Order { keys: changed, replaces: true, ..journey.order.clone() };
-        match depart(call, order, journey.attempts + 1)? {
-            Some(again) => journey = again,
+        let order = Order { keys: changed, replaces: true, ..job.order.clone() };
+        match depart(call, order, job.attempts + 1)? {
+            Some(again) => job = again,
             None => {
                 call.reply.ok();
                 return Ok(());
@@ -172,12 +172,12 @@ fn read_order(call: &SessionCall<'_>) -> Result<Order, Stop> {
 }
 
 /// Reads the values and sends them off; `None` where none of the keys is there.
-fn depart(call: &SessionCall<'_>, order: Order, attempts: u32) -> Result<Option<Arc<Journey>>, Stop> {
+fn depart(call: &SessionCall<'_>, order: Order, attempts: u32) -> Result<Option<Arc<MigrateJob>>, Stop> {
     let (db, settings) = (call.session.caller.db, call.host.settings());
     let txn = begin(call.table, call.session, Mode::Read)?;
-    let mut parcels = Vec::new();
+    let mut batches = Vec::new();
     retry(&txn, || {
-        parcels.clear();
+        batches.clear();
         for key in &order.keys {
             let Some(found) = txn.find(db, key)? else { continue };
             let mut writer = writer(settings);
@@ -185,49 +185,49 @@ fn depart(call: &SessionCall<'_>, order: Order, attempts: u32) -> Result<Option<
             let source = Source { nodes: &txn, now_ms: txn.now_ms(), drops_expiries };
             encode(&mut writer, &source, found.kind, &found.value, &mut |_| Ok(()))?;
             let left_ms = found.expiry_ms.map_or(0, |expiry_ms| expiry_ms.saturating_sub(txn.now_ms()).max(1));
-            parcels.push(Parcel { key: key.clone(), version: found.version, left_ms, payload: writer.seal() });
+            batches.push(MigrateBatch { key: key.clone(), version: found.version, left_ms, payload: writer.seal() });
         }
         Ok(())
     })?;
     drop(txn);
-    if parcels.is_empty() {
+    if batches.is_empty() {
         return Ok(None);
     }
-    let outcome = Mutex::new((vec![false; parcels.len()], None));
-    let journey = Arc::new(Journey { order, parcels, attempts, is_done: AtomicBool::new(false), outcome });
-    let traveller = journey.clone();
+    let outcome = Mutex::new((vec![false; batches.len()], None));
+    let job = Arc::new(MigrateJob { order, batches, attempts, is_done: AtomicBool::new(false), outcome });
+    let traveller = job.clone();
     let thread = std::thread::Builder::new().name("polder-migrate".into()).spawn(move || {
         let outcome = travel(&traveller);
         *traveller.outcome.lock().unwrap_or_else(PoisonError::into_inner) = outcome;
         traveller.is_done.store(true, Ordering::Release);
     });
     thread.map_err(|error| Stop::from(format!("IOERR {error}")))?;
-    Ok(Some(journey))
+    Ok(Some(job))
 }
 
 /// Removes the keys that have arrived there. Returns those that have changed since they were read.
-fn arrive(call: &SessionCall<'_>, journey: &Journey) -> Result<Vec<Vec<u8>>, Stop> {
+fn arrive(call: &SessionCall<'_>, job: &MigrateJob) -> Result<Vec<Vec<u8>>, Stop> {
     let mut changed = Vec::new();
-    if journey.order.copies {
+    if job.order.copies {
         return Ok(changed);
     }
     let db = call.session.caller.db;
-    let arrived = journey.outcome.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
-    let parcels: Vec<&Parcel> = journey.parcels.iter().zip(&arrived).filter(|(_, is_there)| **is_there).map(|(parcel, _)| parcel).collect();
+    let arrived = job.outcome.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
+    let batches: Vec<&MigrateBatch> = job.batches.iter().zip(&arrived).filter(|(_, is_there)| **is_there).map(|(batch, _)| batch).collect();
     let txn = begin(call.table, call.session, Mode::Write)?;
-    let declared: Vec<(Db, &[u8])> = parcels.iter().map(|parcel| (db, &parcel.key[..])).collect();
+    let declared: Vec<(Db, &[u8])> = batches.iter().map(|batch| (db, &batch.key[..])).collect();
     retry(&txn, || {
         changed.clear();
         txn.declare(&declared)?;
-        for parcel in &parcels {
-            match txn.peek(db, &parcel.key)? {
-                Some(found) if found.version == parcel.version => {
+        for batch in &batches {
+            match txn.peek(db, &batch.key)? {
+                Some(found) if found.version == batch.version => {
                     let mark = txn.mark();
-                    txn.remove(db, &parcel.key, Replaces::Whole)?;
-                    txn.tell(db, &[b"DEL", &parcel.key]);
+                    txn.remove(db, &batch.key, Replaces::Whole)?;
+                    txn.tell(db, &[b"DEL", &batch.key]);
                     txn.account(mark);
                 }
-                Some(_) => changed.push(parcel.key.clone()),
+                Some(_) => changed.push(batch.key.clone()),
                 None => {}
             }
         }
@@ -236,15 +236,15 @@ fn arrive(call: &SessionCall<'_>, journey: &Journey) -> Result<Vec<Vec<u8>>, Sto
     Ok(changed)
 }
 
-/// Sends all parcels and hears what the other server says: which have arrived, and what went wrong first.
-fn travel(journey: &Journey) -> (Vec<bool>, Option<String>) {
-    let mut arrived = vec![false; journey.parcels.len()];
-    let trouble = go(journey, &mut arrived).err();
+/// Sends all batches and hears what the other server says: which have arrived, and what went wrong first.
+fn travel(job: &MigrateJob) -> (Vec<bool>, Option<String>) {
+    let mut arrived = vec![false; job.batches.len()];
+    let trouble = go(job, &mut arrived).err();
     (arrived, trouble)
 }
 
-fn go(journey: &Journey, arrived: &mut [bool]) -> Result<(), String> {
-    let Order { host, port, db, timeout, replaces, login, .. } = &journey.order;
+fn go(job: &MigrateJob, arrived: &mut [bool]) -> Result<(), String> {
+    let Order { host, port, db, timeout, replaces, login, .. } = &job.order;
     let mut socket = connect(host, *port, *timeout).ok_or(CONNECTING)?;
     let mut request = Vec::new();
     let mut steps = vec![b"SELECT".to_vec(), db.to_string().into_bytes()];
@@ -252,7 +252,7 @@ fn go(journey: &Journey, arrived: &mut [bool]) -> Result<(), String> {
         command(login, &mut request);
     }
     command(&steps, &mut request);
-    for Parcel { key, left_ms, payload, .. } in &journey.parcels {
+    for MigrateBatch { key, left_ms, payload, .. } in &job.batches {
         steps = vec![b"RESTORE".to_vec(), key.clone(), left_ms.to_string().into_bytes(), payload.clone()];
         if *replaces {
             steps.push(b"REPLACE".to_vec());

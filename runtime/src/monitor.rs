@@ -103,12 +103,12 @@ fn quote(bytes: &[u8], line: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::Bare;
+    use crate::session::EmbeddedHost;
     use polder_calls::call::Caller;
 
     #[test]
     fn a_line_shows_arguments_in_quotes_and_no_passwords() {
-        let (session, host) = (Session { caller: Caller { db: 3, ..Caller::default() }, ..Session::default() }, Bare::default());
+        let (session, host) = (Session { caller: Caller { db: 3, ..Caller::default() }, ..Session::default() }, EmbeddedHost::default());
         let shown = |name: &[u8], args: &[&[u8]]| {
             let line = line(&session, &host, crate::find(name).expect("a command"), args);
             String::from_utf8(line).expect("text").split_once("] ").expect("a head").1.to_owned()

@@ -17,7 +17,7 @@ use polder_calls::call::{Outcome, SYNTAX, is};
 use polder_calls::command::{ADMIN, DANGEROUS, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE};
 use polder_calls::settings::Settings;
 
-pub use crate::saves::{Keeper, has_save_points, keeper, load, save};
+pub use crate::saves::{Saves, handle, has_save_points, load, save};
 
 /// The family's rows.
 pub const COMMANDS: &[Row] = &[
@@ -45,22 +45,22 @@ pub const LAST: &[Row] = &[session("LASTSAVE", "", last_save)
 const IN_PROGRESS: &str = "ERR Background save already in progress";
 
 fn save_now(call: &mut SessionCall<'_>) -> Outcome {
-    let keeper = call.host.keeper();
-    if keeper.is_saving() {
+    let saves = call.host.saves();
+    if saves.is_saving() {
         return Err(IN_PROGRESS.into());
     }
-    keeper.save(call.table, call.host.settings()).map_err(|why| format!("ERR the RDB file was not written: {why}"))?;
+    saves.save(call.table, call.host.settings()).map_err(|why| format!("ERR the RDB file was not written: {why}"))?;
     call.reply.ok();
     Ok(())
 }
 
 fn save_meanwhile(call: &mut SessionCall<'_>) -> Outcome {
-    let keeper = call.host.keeper();
+    let saves = call.host.saves();
     match call.args[1..] {
         [] => {}
         [word] if is(word, "SCHEDULE") => {}
         [word] if is(word, "CANCEL") => {
-            if !keeper.cancel() {
+            if !saves.cancel() {
                 return Err("ERR Background saving is currently not in progress or scheduled".into());
             }
             call.reply.status("Background saving cancelled");
@@ -68,13 +68,13 @@ fn save_meanwhile(call: &mut SessionCall<'_>) -> Outcome {
         }
         _ => return Err(SYNTAX.into()),
     }
-    if call.session.caller.atomic && !keeper.is_saving() {
+    if call.session.caller.atomic && !saves.is_saving() {
         // What this transaction writes belongs to it, too.
-        keeper.schedule();
+        saves.schedule();
         call.reply.status("Background saving scheduled");
         return Ok(());
     }
-    if !keeper.save_meanwhile(call.table, call.host.settings()).map_err(|why| format!("ERR {why}"))? {
+    if !saves.save_meanwhile(call.table, call.host.settings()).map_err(|why| format!("ERR {why}"))? {
         return Err(IN_PROGRESS.into());
     }
     call.reply.status("Background saving started");
@@ -82,7 +82,7 @@ fn save_meanwhile(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 fn last_save(call: &mut SessionCall<'_>) -> Outcome {
-    let seconds = call.host.keeper().last_save_seconds(call.host.recorder().started_ms() / 1000);
+    let seconds = call.host.saves().last_save_seconds(call.host.recorder().started_ms() / 1000);
     call.reply.integer(seconds as i64);
     Ok(())
 }
@@ -97,7 +97,7 @@ fn rewrite_log(call: &mut SessionCall<'_>) -> Outcome {
     }
     call.table.segment().storage().ask_rewrite();
     // A transaction that asks for it is not in it before it has committed; a save comes first.
-    let is_scheduled = call.session.caller.atomic || call.host.keeper().is_saving() || report.process == 0;
+    let is_scheduled = call.session.caller.atomic || call.host.saves().is_saving() || report.process == 0;
     call.reply.status(if is_scheduled {
         "Background append only file rewriting scheduled"
     } else {
@@ -132,7 +132,7 @@ pub(crate) fn reload(call: &mut SessionCall<'_>) -> Outcome {
     }
     let settings = call.host.settings();
     if saves {
-        call.host.keeper().save(call.table, settings).map_err(|why| format!("ERR the RDB file was not written: {why}"))?;
+        call.host.saves().save(call.table, settings).map_err(|why| format!("ERR the RDB file was not written: {why}"))?;
     }
     if flushes {
         let txn = begin(call.table, call.session, Mode::Write)?;

@@ -18,7 +18,7 @@ use crate::session::Session;
 pub use crate::session::Subscriptions;
 use crate::session::subscriptions::{CHANNEL, PATTERN, SHARD};
 use polder_calls::call::{Call, Outcome};
-use polder_calls::command::{self, Common, FAST, Flags, LOADING, MAY_WRITE, NOSCRIPT, PUBSUB, STALE, WHILE_LISTENING};
+use polder_calls::command::{self, BatchKey, FAST, Flags, LOADING, MAY_WRITE, NOSCRIPT, PUBSUB, STALE, WHILE_LISTENING};
 use polder_calls::facts::Channels;
 use polder_calls::facts::Tells::Verbatim;
 
@@ -36,7 +36,7 @@ pub const COMMANDS: &[Row] = &[
     Row::own(command::neutral("PUBLISH", "channel message", Mode::Read, publish::<false>).tells(Verbatim).many(publish_many::<false>))
         .with(MAY_WRITE | PUBSUB | LOADING | STALE | FAST)
         .channels(Channels::POSTED)
-        .shares(|_| Some(Common::Messages))
+        .shares(|_| Some(BatchKey::Messages))
         .since("2.0.0")
         .costs("O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total number of subscribed patterns (by any client).")
         .about("Posts a message to a channel."),

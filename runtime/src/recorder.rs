@@ -89,8 +89,8 @@ pub struct Recorder {
     pub denials: Mutex<denials::Log>,
     pub monitor: Mutex<Monitor>,
     track: Mutex<Track>,
-    /// What other processes have told of themselves last, with their threads: see [`crate::elsewhere::ask_reports`].
-    pub reports: Mutex<Vec<(Vec<polder_hub::ask::Thread>, Vec<u8>)>>,
+    /// What other processes have told of themselves last, with their threads: see [`crate::cross_process::ask_reports`].
+    pub reports: Mutex<Vec<(Vec<polder_hub::query::Thread>, Vec<u8>)>>,
     started_ms: u64,
     run_id: String,
     /// The segment whose processes number what they note together; until it is known, this process numbers by itself.

@@ -23,7 +23,7 @@ use polder_wire::Output;
 use crate::configuration::Configuration;
 use crate::execute::{Progress, execute};
 use crate::recorder::Recorder;
-use crate::saves::Keeper;
+use crate::saves::Saves;
 use crate::saves::load::{Expired, Loaded, Present, load_with};
 use crate::scripting::Scripting;
 use crate::session::{Host, Session};
@@ -84,7 +84,7 @@ pub fn replay(
         let path = folder.path_of(entry);
         folder.medium.read(&path).map_err(|error| told(&path, &error.to_string()))?;
     }
-    let host = Loader { settings, recorder: Recorder::default(), keeper: Keeper::resting(), scripting };
+    let host = Loader { settings, recorder: Recorder::default(), saves: Saves::resting(), scripting };
     let _unlimited = Unlimited::begin(table);
     let mut replaying = Replaying {
         table,
@@ -112,7 +112,7 @@ fn told(path: &Path, why: &str) -> String {
 struct Loader<'s> {
     settings: &'s Configuration,
     recorder: Recorder,
-    keeper: Keeper,
+    saves: Saves,
     scripting: Scripting,
 }
 
@@ -123,8 +123,8 @@ impl Host for Loader<'_> {
     fn recorder(&self) -> &Recorder {
         &self.recorder
     }
-    fn keeper(&self) -> &Keeper {
-        &self.keeper
+    fn saves(&self) -> &Saves {
+        &self.saves
     }
     fn scripting(&self) -> Option<&Scripting> {
         Some(&self.scripting)

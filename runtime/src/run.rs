@@ -79,7 +79,7 @@ pub(crate) fn settle(host: &dyn Host, session: &Session, command: &'static Comma
 /// Whether writes may have to be refused, which [`permit_writes`] finds out.
 #[inline]
 pub fn writes_restricted(host: &dyn Host) -> bool {
-    host.keeper().is_failing() || host.keeper().lacks_log() || lacks_replicas(host.settings())
+    host.saves().is_failing() || host.saves().lacks_log() || lacks_replicas(host.settings())
 }
 
 /// Whether writes want replicas, of which there are none.
@@ -90,7 +90,7 @@ fn lacks_replicas(settings: &Settings) -> bool {
 /// Whether the last save failed and writes are to stop then.
 pub(crate) fn is_unsaved(host: &dyn Host) -> bool {
     let settings = host.settings();
-    host.keeper().is_failing() && settings.is_on(const { id("stop-writes-on-bgsave-error") }) && has_save_points(settings)
+    host.saves().is_failing() && settings.is_on(const { id("stop-writes-on-bgsave-error") }) && has_save_points(settings)
 }
 
 /// Refuses writes that the disk would not get.
@@ -98,7 +98,7 @@ fn permit_by_disk(host: &dyn Host) -> Outcome {
     if is_unsaved(host) {
         return Err(UNSAVED.into());
     }
-    host.keeper().log_trouble().map_or(Ok(()), |why| Err(why.into()))
+    host.saves().log_trouble().map_or(Ok(()), |why| Err(why.into()))
 }
 
 /// Refuses writes that no client is allowed now.
@@ -166,7 +166,7 @@ fn run_function(call: &mut TxnCall<'_>) -> Outcome {
 /// script the save begins after that.
 pub(crate) fn note_emptied(host: &dyn Host, command: &Command, outcome: &Outcome) {
     if command.has(EMPTIES) && outcome.is_ok() && has_save_points(host.settings()) {
-        host.keeper().schedule_anew();
+        host.saves().schedule_anew();
     }
 }
 

@@ -1,11 +1,11 @@
 //! How the memory becomes a file that Redis understands, and a file the memory. The commands over it are in `persistence`.
 use polder_calls::settings::{Settings, id};
 
-pub mod keeper;
+pub mod handle;
 pub mod load;
 pub mod save;
 
-pub use keeper::Keeper;
+pub use handle::Saves;
 
 /// The auxiliary field of an RDB file that stands in front of a string with flags or what else items have: the flags (4, little-endian), then the
 /// bytes of `polder_table::ItemExtras`. Redis skips fields that it does not know.

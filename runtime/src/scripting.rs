@@ -1,9 +1,9 @@
 //! EVAL, SCRIPT, FUNCTION, FCALL: programs that run inside one transaction.
 //!
 //! ```text
-//!   EVAL body      -> shelf.rs: this process's programs by their SHA1; those of SCRIPT LOAD also lie in the segment
-//!   FCALL function -> library.rs: what this process knows of the libraries -> depot.rs: where they lie in the segment
-//!        both      -> stage.rs: what the program may do, and how its calls are run in the transaction
+//!   EVAL body      -> script_cache.rs: this process's programs by their SHA1; those of SCRIPT LOAD also lie in the segment
+//!   FCALL function -> library.rs: what this process knows of the libraries -> library_store.rs: where they lie in the segment
+//!        both      -> script_context.rs: what the program may do, and how its calls are run in the transaction
 //!                  -> base::script::Scripts, implemented by the crate `script`
 //! ```
 //!
@@ -23,14 +23,15 @@ use crate::run::{Keys, begin};
 use crate::session::{Host, Session};
 use polder_calls::call::{NOT_AN_INTEGER, Outcome};
 use polder_calls::command::{
-    ALLOW_BUSY, Command, Common, Flags, GROWS, MAY_WRITE, NO_MANDATORY_KEYS, NOSCRIPT, ON_ALL_NODES, READONLY, SCRIPTS, SKIP_MONITOR, STALE,
+    ALLOW_BUSY, BatchKey, Command, Flags, GROWS, MAY_WRITE, NO_MANDATORY_KEYS, NOSCRIPT, ON_ALL_NODES, READONLY, SCRIPTS, SKIP_MONITOR,
+    STALE,
 };
 use polder_calls::facts::Tells::{Own, Verbatim};
 use polder_calls::settings::id;
 
 mod function;
 mod script;
-mod stage;
+mod script_context;
 
 use crate::scripts::shebang;
 pub use crate::scripts::{Figures, Kind, Memo, Running, Scripting};
@@ -42,18 +43,18 @@ fn at_first(_: &[&[u8]]) -> bool {
 }
 
 /// What calls of EVAL have in common that share a transaction.
-fn by_body<'a>(args: &[&'a [u8]]) -> Option<Common<'a>> {
+fn by_body<'a>(args: &[&'a [u8]]) -> Option<BatchKey<'a>> {
     shared(args, false)
 }
 
-fn by_sha<'a>(args: &[&'a [u8]]) -> Option<Common<'a>> {
+fn by_sha<'a>(args: &[&'a [u8]]) -> Option<BatchKey<'a>> {
     shared(args, true)
 }
 
-fn shared<'a>(args: &[&'a [u8]], by_sha: bool) -> Option<Common<'a>> {
+fn shared<'a>(args: &[&'a [u8]], by_sha: bool) -> Option<BatchKey<'a>> {
     match *args {
-        [_, program, b"0", ..] => Some(Common::Program { by_sha, program, key: None }),
-        [_, program, b"1", key, ..] => Some(Common::Program { by_sha, program, key: Some(key) }),
+        [_, program, b"0", ..] => Some(BatchKey::Program { by_sha, program, key: None }),
+        [_, program, b"1", key, ..] => Some(BatchKey::Program { by_sha, program, key: Some(key) }),
         _ => None,
     }
 }
@@ -201,7 +202,7 @@ pub(crate) fn only_reads(table: &Table, session: &Session, host: &dyn Host, comm
     let (Some(scripting), Some(name)) = (host.scripting(), args.get(1)) else { return false };
     let flags = match (command.name, begin(table, session, Mode::Read)) {
         ("EVAL", _) => shebang::of_script(name).ok().and_then(|(flags, _)| flags),
-        ("EVALSHA", Ok(txn)) => scripting.shelf.find(table, &txn, name).ok().flatten().and_then(|program| program.flags),
+        ("EVALSHA", Ok(txn)) => scripting.script_cache.find(table, &txn, name).ok().flatten().and_then(|program| program.flags),
         (_, Ok(txn)) => {
             let found = scripting.libraries.function(scripting.look(table, &txn), name).ok().flatten();
             found.map(|(library, number)| library.functions[number].flags)
@@ -248,7 +249,7 @@ fn eval(call: &mut TxnCall<'_>) -> Outcome {
     let (keys, args) = input(call.args, NOT_AN_INTEGER)?;
     let program = match call.session.script.program.take() {
         Some(program) => program,
-        None => scripting.shelf.get(call.table, call.txn, &*scripting.lua, call.args[1])?,
+        None => scripting.script_cache.get(call.table, call.txn, &*scripting.lua, call.args[1])?,
     };
     run_program(call, scripting, program, keys, args)
 }
@@ -258,7 +259,7 @@ fn eval_sha(call: &mut TxnCall<'_>) -> Outcome {
     let (keys, args) = input(call.args, NOT_AN_INTEGER)?;
     let program = match call.session.script.program.take() {
         Some(program) => program,
-        None => scripting.shelf.find(call.table, call.txn, call.args[1])?.ok_or(script::ABSENT)?,
+        None => scripting.script_cache.find(call.table, call.txn, call.args[1])?.ok_or(script::ABSENT)?,
     };
     run_program(call, scripting, program, keys, args)
 }
@@ -270,7 +271,7 @@ fn run_program(call: &mut TxnCall<'_>, scripting: &Scripting, program: Arc<Progr
         call.txn.become_writer();
         call.txn.declare(&keys)?;
     }
-    let run = |input: &Input<'_>, stage: &mut stage::Stage<'_, '_>, reply: &mut dyn polder_base::Reply| {
+    let run = |input: &Input<'_>, stage: &mut script_context::ScriptContext<'_, '_>, reply: &mut dyn polder_base::Reply| {
         scripting.lua.run(&program, input, stage, reply)
     };
     let (outcome, only_read) = perform(call, scripting, Kind::Script, &program.sha, program.flags, keys, args, run)?;
@@ -286,7 +287,7 @@ fn run_program(call: &mut TxnCall<'_>, scripting: &Scripting, program: Arc<Progr
 ///
 /// # Errors
 /// It may not run at all.
-#[allow(clippy::too_many_arguments, reason = "what the two kinds of programs have in common")]
+#[allow(clippy::too_many_arguments, reason = "what the two kinds of programs have in batch_key")]
 fn perform(
     call: &mut TxnCall<'_>,
     scripting: &Scripting,
@@ -295,17 +296,17 @@ fn perform(
     flags: Option<polder_base::script::Flags>,
     keys: &[&[u8]],
     args: &[&[u8]],
-    run: impl FnOnce(&Input<'_>, &mut stage::Stage<'_, '_>, &mut dyn polder_base::Reply) -> Ended,
+    run: impl FnOnce(&Input<'_>, &mut script_context::ScriptContext<'_, '_>, &mut dyn polder_base::Reply) -> Ended,
 ) -> Result<(Outcome, bool), Stop> {
     // That of an attempt which came to nothing.
     call.session.script.failure = None;
-    let limits = stage::Limits::of(call, flags)?;
+    let limits = script_context::Limits::of(call, flags)?;
     let now_us = call.txn.now_us();
     // Runs that share a transaction, and so the clock, do not draw the same random numbers.
     let input = Input { keys, args, seed: now_us.wrapping_add(call.session.script.number << 8) };
     let TxnCall { table, txn, session, host, args: command, .. } = call;
-    let actors = stage::Actors { table, txn, session, host: *host, scripting, command };
-    let mut stage = stage::Stage::new(actors, kind, name, limits, now_us);
+    let actors = script_context::Actors { table, txn, session, host: *host, scripting, command };
+    let mut stage = script_context::ScriptContext::new(actors, kind, name, limits, now_us);
     let ended = run(&input, &mut stage, &mut *call.reply);
     let (stop, only_read) = stage.leave();
     let outcome = match ended {

@@ -5,21 +5,21 @@ use polder_base::script::{Program, Scripts};
 use polder_table::{Table, Txn};
 
 pub(crate) mod board;
-pub(crate) mod depot;
 pub(crate) mod library;
+pub(crate) mod library_store;
 pub(crate) mod payload;
+pub(crate) mod script_cache;
 pub(crate) mod shebang;
-pub(crate) mod shelf;
 
 pub use board::{Kind, Running};
-use depot::Totals;
-pub(crate) use depot::{add_codes, clear_codes, codes_at};
 use library::Look;
+use library_store::Totals;
+pub(crate) use library_store::{add_codes, clear_codes, codes_at};
 
 /// What a process knows of scripts, and what runs them.
 pub struct Scripting {
     pub(crate) lua: Box<dyn Scripts>,
-    pub(crate) shelf: shelf::Shelf,
+    pub(crate) script_cache: script_cache::ScriptCache,
     pub(crate) libraries: library::Libraries,
     pub(crate) board: board::Board,
 }
@@ -27,7 +27,12 @@ pub struct Scripting {
 impl Scripting {
     /// A process that runs scripts by `lua` and has seen none yet.
     pub fn new(lua: Box<dyn Scripts>) -> Scripting {
-        Scripting { lua, shelf: shelf::Shelf::default(), libraries: library::Libraries::default(), board: board::Board::default() }
+        Scripting {
+            lua,
+            script_cache: script_cache::ScriptCache::default(),
+            libraries: library::Libraries::default(),
+            board: board::Board::default(),
+        }
     }
 
     /// What INFO tells.
@@ -35,9 +40,9 @@ impl Scripting {
         let Totals { libraries, functions, bytes } = self.libraries.totals_now(table);
         Figures {
             lua_bytes: self.lua.memory(),
-            cached: self.shelf.figures().0,
-            cached_bytes: self.shelf.figures().1,
-            evicted: self.shelf.figures().2,
+            cached: self.script_cache.figures().0,
+            cached_bytes: self.script_cache.figures().1,
+            evicted: self.script_cache.figures().2,
             libraries,
             functions,
             library_bytes: bytes,

@@ -64,9 +64,9 @@ fn guard(call: &SessionCall<'_>) -> Outcome {
 /// There is no reply when the process ends: its connections close.
 fn shutdown(call: &mut SessionCall<'_>) -> Outcome {
     let how = read_options(&call.args[1..])?;
-    let (settings, keeper) = (call.host.settings(), call.host.keeper());
-    let saves = how.save.unwrap_or_else(|| has_save_points(settings)) && !how.abort;
-    if saves && keeper.save_at_end(call.table, settings).is_err() && !how.force {
+    let (settings, saves) = (call.host.settings(), call.host.saves());
+    let is_wanted = how.save.unwrap_or_else(|| has_save_points(settings)) && !how.abort;
+    if is_wanted && saves.save_at_end(call.table, settings).is_err() && !how.force {
         return Err("ERR Errors trying to SHUTDOWN. Check logs.".into());
     }
     call.host.shutdown(how)?;

@@ -2,17 +2,17 @@
 //!
 //! A [`Session`] is owned by the code that reads the client's bytes; commands change it, and only
 //! theirs. What concerns other clients or the process (the connected clients, shutting down, the
-//! configuration file) is asked of the [`Host`]: the server implements it, an embedder is [`Bare`].
+//! configuration file) is asked of the [`Host`]: the server implements it, an embedder is [`EmbeddedHost`].
 use std::any::Any;
 use std::sync::Arc;
 
 use polder_base::Protocol;
-use polder_hub::ask::Thread;
+use polder_hub::query::Thread;
 use polder_table::{Db, Watch};
 
 use crate::configuration::Configuration;
 use crate::recorder::Recorder;
-use crate::saves::Keeper;
+use crate::saves::Saves;
 use crate::scripts::{Memo, Running, Scripting};
 use crate::statistics::Statistics;
 use crate::users::Rights;
@@ -21,13 +21,13 @@ use polder_calls::command::Command;
 use polder_calls::settings::value::Parsed;
 use polder_calls::settings::{Id, id};
 
-pub mod counted;
 pub mod parts;
+pub mod retry_ledger;
 pub mod subscriptions;
 pub mod tracked;
 
-pub use counted::Counted;
-pub use parts::{Clock, Identity, Listening, Tally};
+pub use parts::{CallTally, Clock, Identity, Listening};
+pub use retry_ledger::RetryLedger;
 pub use subscriptions::Subscriptions;
 pub use tracked::{Read, Tracking};
 
@@ -147,7 +147,7 @@ pub struct Multi {
     /// A command was refused while queueing: EXEC will abort.
     pub broken: bool,
     /// What has been counted of the queue, by attempts of EXEC that came to nothing: it runs again, and counts once.
-    pub counted: Counted,
+    pub counted: RetryLedger,
 }
 
 /// One client's state.
@@ -159,7 +159,7 @@ pub struct Session {
     pub identity: Identity,
     pub clock: Clock,
     pub listening: Listening,
-    pub tally: Tally,
+    pub tally: CallTally,
     pub replies: Replies,
     pub no_evict: bool,
     /// It imports data (CLIENT IMPORT-SOURCE): while the server does as well, it sees keys that have expired.
@@ -171,7 +171,7 @@ pub struct Session {
     /// What its scripts ask now and then whether the program that runs them wants them to end.
     pub interrupt: Option<fn() -> bool>,
     /// What its MIGRATE has sent off, while it waits for the other server.
-    pub journey: Option<Arc<dyn Any + Send + Sync>>,
+    pub migration: Option<Arc<dyn Any + Send + Sync>>,
     /// Of the script that runs, or ran last.
     pub script: Memo,
 }
@@ -369,7 +369,7 @@ pub trait Host: Send + Sync {
     fn recorder(&self) -> &Recorder;
 
     /// The saves of this process.
-    fn keeper(&self) -> &Keeper;
+    fn saves(&self) -> &Saves;
 
     /// The figures that INFO has from the host.
     fn statistics(&self) -> Statistics {
@@ -473,34 +473,34 @@ pub trait Host: Send + Sync {
 
 /// A process without clients or listeners, such as an embedder: one for each segment that it has attached.
 #[derive(Default)]
-pub struct Bare {
+pub struct EmbeddedHost {
     settings: Configuration,
     recorder: Recorder,
-    keeper: Keeper,
+    saves: Saves,
     scripting: Option<Scripting>,
 }
 
-impl Bare {
+impl EmbeddedHost {
     /// A process with settings of its own.
-    pub fn with(settings: Configuration) -> Bare {
-        Bare { settings, ..Bare::default() }
+    pub fn with(settings: Configuration) -> EmbeddedHost {
+        EmbeddedHost { settings, ..EmbeddedHost::default() }
     }
 
     /// The same, with something that runs scripts.
-    pub fn scripted(self, scripting: Scripting) -> Bare {
-        Bare { scripting: Some(scripting), ..self }
+    pub fn scripted(self, scripting: Scripting) -> EmbeddedHost {
+        EmbeddedHost { scripting: Some(scripting), ..self }
     }
 }
 
-impl Host for Bare {
+impl Host for EmbeddedHost {
     fn settings(&self) -> &Configuration {
         &self.settings
     }
     fn recorder(&self) -> &Recorder {
         &self.recorder
     }
-    fn keeper(&self) -> &Keeper {
-        &self.keeper
+    fn saves(&self) -> &Saves {
+        &self.saves
     }
     fn scripting(&self) -> Option<&Scripting> {
         self.scripting.as_ref()

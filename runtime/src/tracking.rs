@@ -5,7 +5,7 @@ use polder_base::number;
 use polder_hub::track::{self, Redirect, Terms};
 use polder_table::{Stop, Table, Txn};
 
-use crate::elsewhere;
+use crate::cross_process;
 use crate::row::SessionCall;
 use crate::session::Session;
 pub use crate::session::tracked::{Choice, Read, Tracking};
@@ -87,7 +87,7 @@ fn redirect_to(call: &mut SessionCall<'_>, id: u64) -> Result<Option<Redirect>, 
         if id == call.session.identity.id { call.table.seat().ok().map(|seat| (seat.index(), seat.life())) } else { call.host.home(id) };
     let thread = match own {
         Some(thread) => Some(thread),
-        None => elsewhere::home_of(call, id)?,
+        None => cross_process::home_of(call, id)?,
     };
     Ok(thread.map(|thread| Redirect { client: id, thread }))
 }

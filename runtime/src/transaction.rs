@@ -215,10 +215,10 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     } else {
         txn.count(Counter::Calls, many as u64);
         call.session.tally.counted_queued = counted.behind(many).calls;
-        polder_hub::ask::forget(call.table, call.session.identity.id);
+        polder_hub::query::forget(call.table, call.session.identity.id);
     }
     end_transaction(call.table, txn);
-    call.host.keeper().begin_scheduled(call.table, call.host.settings());
+    call.host.saves().begin_scheduled(call.table, call.host.settings());
     outcome
 }
 

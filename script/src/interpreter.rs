@@ -12,9 +12,9 @@ use polder_base::script::{Ended, Function, Input, Library, Program, Trust, World
 use polder_base::{Protocol, Reply};
 
 use crate::args::pushable;
-use crate::desk::{Desk, Ending, Limit, WORLD, limit_memory, watch};
 use crate::drand::Drand;
-use crate::straight::Straight;
+use crate::lua_state::{Ending, Limit, LuaState, WORLD, limit_memory, watch};
+use crate::simple_script::Straight;
 use crate::thrown::message;
 use crate::{Shared, answer, json, native, register};
 
@@ -40,7 +40,7 @@ struct Compiled {
 pub struct Interpreter {
     pub shared: Arc<Shared>,
     lua: Lua,
-    desk: Rc<Desk>,
+    lua_state: Rc<LuaState>,
     /// What is compiled and loaded; the functions themselves are in tables of the prelude, since Lua bounds how many can be held.
     programs: RefCell<HashMap<u64, Compiled>>,
     libraries: RefCell<HashMap<u64, Weak<Library>>>,
@@ -80,8 +80,8 @@ impl Interpreter {
     pub fn new(shared: Arc<Shared>) -> Interpreter {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::OS;
         let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(true)).expect("these libraries are safe");
-        let desk = Rc::new(Desk::default());
-        let made = Interpreter::furnish(&lua, &desk, &shared.version).expect("the prelude is ours");
+        let lua_state = Rc::new(LuaState::default());
+        let made = Interpreter::furnish(&lua, &lua_state, &shared.version).expect("the prelude is ours");
         let part = |name: &str| made.get::<mlua::Function>(name).expect("the prelude has it");
         let face = |name: &str| made.get::<Table>(name).expect("the prelude has it");
         let prelude = Prelude {
@@ -96,15 +96,15 @@ impl Interpreter {
             keep_function: part("keep_function"),
             forget_library: part("forget_library"),
         };
-        assert!(desk.okay.set(face("okay")).is_ok(), "the desk is new");
-        watch(&lua, &desk, TICK).expect("a hook can be set");
+        assert!(lua_state.okay.set(face("okay")).is_ok(), "the lua_state is new");
+        watch(&lua, &lua_state, TICK).expect("a hook can be set");
         let (programs, libraries) = (RefCell::default(), RefCell::default());
-        Interpreter { shared, lua, desk, programs, libraries, prelude, wild: Cell::new(true), counted: Cell::new(0) }
+        Interpreter { shared, lua, lua_state, programs, libraries, prelude, wild: Cell::new(true), counted: Cell::new(0) }
     }
 
     /// Runs the prelude.
-    fn furnish(lua: &Lua, desk: &Rc<Desk>, version: &str) -> mlua::Result<Table> {
-        let natives = native::table(lua, desk)?;
+    fn furnish(lua: &Lua, lua_state: &Rc<LuaState>, version: &str) -> mlua::Result<Table> {
+        let natives = native::table(lua, lua_state)?;
         let parts = version.split('.').map(|part| part.parse::<i64>().unwrap_or(0)).chain([0, 0, 0]);
         let version_number = parts.take(3).fold(0, |sum, part| (sum << 8) | (part & 0xff));
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=polder").set_mode(ChunkMode::Text);
@@ -148,7 +148,7 @@ impl Interpreter {
         self.make_room();
         let face = faces[usize::from(text.contains_str("unpack"))].clone();
         let chunk = self.lua.load(text).set_name(name).set_mode(ChunkMode::Text).set_environment(face);
-        limit_memory(&self.lua, self.desk.memory_limit());
+        limit_memory(&self.lua, self.lua_state.memory_limit());
         let function = chunk.into_function();
         limit_memory(&self.lua, 0);
         function.map_err(|error| match error {
@@ -167,7 +167,7 @@ impl Interpreter {
             let room = if limit == 0 { usize::MAX } else { limit as usize };
             return straight.run(input, (&program.sha, room), world, reply);
         }
-        self.desk.is_blind.set(manners == Manners::Blind);
+        self.lua_state.is_blind.set(manners == Manners::Blind);
         self.within(world, input.seed, &program.sha, reply, || {
             if input.keys.len() <= FEW_KEYS && input.args.len() <= FEW_ARGS {
                 let mut args = input.args.iter().map(|text| pushable(text));
@@ -183,7 +183,7 @@ impl Interpreter {
 
     /// The last argument of a call into Lua code.
     fn limit(&self) -> Limit {
-        Limit(self.desk.memory_limit())
+        Limit(self.lua_state.memory_limit())
     }
 
     fn sequence(&self, texts: &[&[u8]]) -> mlua::Result<Table> {
@@ -196,7 +196,7 @@ impl Interpreter {
         {
             return Ended::Failed { text, counted: false };
         }
-        self.desk.is_blind.set(false);
+        self.lua_state.is_blind.set(false);
         self.within(world, input.seed, name, reply, || {
             self.prelude.call.call((library.number, name, self.sequence(input.keys)?, self.sequence(input.args)?, self.limit()))
         })
@@ -229,12 +229,12 @@ impl Interpreter {
             .compile_text(code, "@user_function", &self.prelude.function_faces)
             .map_err(|text| format!("ERR Error compiling function: {text}"))?;
         self.begin(0);
-        self.desk.registering.replace(Some(register::Register::default()));
+        self.lua_state.registering.replace(Some(register::Register::default()));
         let patience = if trust == Trust::Accepted { ACCEPTED_PATIENCE } else { LOAD_PATIENCE };
-        self.desk.loading_until.set(Some(Instant::now() + patience));
+        self.lua_state.loading_until.set(Some(Instant::now() + patience));
         let outcome: Outcome = self.prelude.load.call((function, self.limit()));
-        self.desk.loading_until.set(None);
-        let registered = self.desk.registering.take().unwrap_or_default();
+        self.lua_state.loading_until.set(None);
+        let registered = self.lua_state.registering.take().unwrap_or_default();
         let ending = self.end();
         match (ending, outcome) {
             (Some(Ending::Killed(text, _)), _) => Err(format!("ERR Error registering functions: {text}")),
@@ -253,17 +253,17 @@ impl Interpreter {
 
     /// A run begins.
     fn begin(&self, seed: u64) {
-        self.desk.ending.replace(None);
-        self.desk.protocol.set(Protocol::Resp2);
-        self.desk.json.set(json::Choices::default());
-        self.desk.random.set(Some(Drand::seeded((seed ^ (seed >> 32)) as u32)));
+        self.lua_state.ending.replace(None);
+        self.lua_state.protocol.set(Protocol::Resp2);
+        self.lua_state.json.set(json::Choices::default());
+        self.lua_state.random.set(Some(Drand::seeded((seed ^ (seed >> 32)) as u32)));
         self.make_room();
     }
 
     /// Sees to it that what the last runs have left does not count for the next.
     fn make_room(&self) {
         let limit = self.shared.memory_max.load(Ordering::Relaxed);
-        self.desk.memory_max.set(limit);
+        self.lua_state.memory_max.set(limit);
         if limit > 0 {
             self.collect_above(limit / 4);
         }
@@ -288,10 +288,10 @@ impl Interpreter {
     fn end(&self) -> Option<Ending> {
         limit_memory(&self.lua, 0);
         self.count_memory();
-        let ending = self.desk.ending.take();
+        let ending = self.lua_state.ending.take();
         if ending.is_some() {
             // The triggers that made it end are not the next run's.
-            watch(&self.lua, &self.desk, TICK).expect("a hook can be set");
+            watch(&self.lua, &self.lua_state, TICK).expect("a hook can be set");
         }
         ending
     }
@@ -332,7 +332,7 @@ impl Interpreter {
             (None, Ok((_, _, value))) => match answer::error_of(&value) {
                 Some((text, counted)) => Ended::Failed { text, counted },
                 None => {
-                    answer::write(&value, self.desk.protocol.get(), reply);
+                    answer::write(&value, self.lua_state.protocol.get(), reply);
                     Ended::Answered
                 }
             },

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! What scripts see is `prelude.lua`, over natives of this crate: `json.rs`, `msgpack.rs`, `pack.rs` (struct), `bits.rs`,
-//! `pattern.rs` (what `string` finds and replaces). The simplest scripts need none of it (`straight.rs`).
+//! `pattern.rs` (what `string` finds and replaces). The simplest scripts need none of it (`simple_script.rs`).
 //! A reply of a called command becomes Lua values as it is written, without RESP in between.
 //!
 //! **Invariant:** nothing that a script does outlives its run but what the command says that it called, and the upvalues of a
@@ -21,18 +21,18 @@ mod args;
 mod bits;
 mod buffer;
 mod complaint;
-mod desk;
 mod drand;
 mod interpreter;
 mod json;
+mod lua_state;
 mod msgpack;
 mod native;
 mod number;
 mod pack;
 mod pattern;
 mod register;
+mod simple_script;
 mod sink;
-mod straight;
 mod thrown;
 
 use std::cell::RefCell;

@@ -7,8 +7,8 @@ use sha1::{Digest, Sha1};
 
 use crate::args::{Args, as_number, function, functions, text};
 use crate::complaint::Complaint;
-use crate::desk::{Desk, gate, gate_of_many, goes_on, may};
 use crate::drand::Drand;
+use crate::lua_state::{LuaState, gate, gate_of_many, goes_on, may};
 use crate::thrown::{complain, raise, translate, whereabouts};
 use crate::{bits, json, msgpack, number, pack, pattern};
 
@@ -60,7 +60,7 @@ fn reply(lua: &Lua, args: &MultiValue, field: &str, make: fn(&[u8]) -> Vec<u8>) 
 }
 
 /// What scripts find in `redis`, but for what concerns the world.
-fn redis(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Table> {
+fn redis(lua: &Lua, lua_state: &Rc<LuaState>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     table.set("log", lua.create_function(|_, args: MultiValue| log(&args))?)?;
     table.set("error_reply", lua.create_function(|lua, args: MultiValue| reply(lua, &args, "err", error_text))?)?;
@@ -80,7 +80,7 @@ fn redis(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Table> {
         }
     };
     table.set("set_repl", lua.create_function(set_repl)?)?;
-    let clerk = desk.clone();
+    let clerk = lua_state.clone();
     let setresp = move |_: &Lua, args: MultiValue| {
         if args.len() != 1 {
             return raise("ERR redis.setresp() requires one argument.", false);
@@ -97,10 +97,10 @@ fn redis(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Table> {
     Ok(table)
 }
 
-fn random(desk: &Desk, args: &Args) -> Result<f64, Complaint> {
-    let mut drand = desk.random.get().unwrap_or(Drand::seeded(0));
+fn random(lua_state: &LuaState, args: &Args) -> Result<f64, Complaint> {
+    let mut drand = lua_state.random.get().unwrap_or(Drand::seeded(0));
     let drawn = drand.draw();
-    desk.random.set(Some(drand));
+    lua_state.random.set(Some(drand));
     let (low, high) = match args.count() {
         0 => return Ok(drawn),
         1 => (1, args.whole(1, "random")? as i32),
@@ -114,18 +114,18 @@ fn random(desk: &Desk, args: &Args) -> Result<f64, Complaint> {
 }
 
 /// All of them, by name.
-pub fn table(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Table> {
+pub fn table(lua: &Lua, lua_state: &Rc<LuaState>) -> mlua::Result<Table> {
     let natives = lua.create_table()?;
     let unwind = lua.create_table()?;
     natives.set("unwind", &unwind)?;
     natives.set("null", Value::NULL)?;
     natives.set("where", lua.create_function(|lua, ()| Ok(whereabouts(lua, 2).unzip()))?)?;
     natives.set("translate", lua.create_function(move |lua, value: Value| translate(lua, value, &unwind))?)?;
-    natives.set("redis", redis(lua, desk)?)?;
-    let clerk = desk.clone();
+    natives.set("redis", redis(lua, lua_state)?)?;
+    let clerk = lua_state.clone();
     natives
         .set("random", lua.create_function(move |lua, args: MultiValue| random(&clerk, &Args(args)).or_else(|why| complain(lua, why)))?)?;
-    let clerk = desk.clone();
+    let clerk = lua_state.clone();
     let seed = move |lua: &Lua, args: MultiValue| match Args(args).whole(1, "randomseed") {
         Ok(seed) => {
             clerk.random.set(Some(Drand::seeded(seed as u32)));
@@ -134,7 +134,7 @@ pub fn table(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Table> {
         Err(why) => complain(lua, why),
     };
     natives.set("randomseed", lua.create_function(seed)?)?;
-    let clerk = desk.clone();
+    let clerk = lua_state.clone();
     let register = move |_: &Lua, args: MultiValue| {
         let mut registering = clerk.registering.borrow_mut();
         let Some(register) = registering.as_mut() else {
@@ -143,17 +143,17 @@ pub fn table(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Table> {
         register.add(&args).or_else(|text| raise(text, false))
     };
     natives.set("register", lua.create_function(register)?)?;
-    natives.set("call", gate(lua, desk)?)?;
-    natives.set("call_many", gate_of_many(lua, desk)?)?;
+    natives.set("call", gate(lua, lua_state)?)?;
+    natives.set("call_many", gate_of_many(lua, lua_state)?)?;
     natives.set("may", lua.create_function(may)?)?;
-    natives.set("cjson", json::library(lua, &desk.json)?)?;
+    natives.set("cjson", json::library(lua, &lua_state.json)?)?;
     natives.set("new_cjson", lua.create_function(|lua, ()| json::library(lua, &Rc::default()))?)?;
     natives.set("bit", bits::library(lua)?)?;
     natives.set("cmsgpack", functions(lua, msgpack::FUNCTIONS)?)?;
     natives.set("struct", functions(lua, pack::FUNCTIONS)?)?;
     let patterns = lua.create_table()?;
     for (name, native) in pattern::FUNCTIONS {
-        let clerk = desk.clone();
+        let clerk = lua_state.clone();
         let watch = move |lua: &Lua| goes_on(lua, &clerk).unwrap_or(false);
         patterns.set(*name, function(lua, move |args, results| native(args, results, &watch))?)?;
     }

@@ -279,7 +279,7 @@ impl Record {
         }
     }
 
-    /// Keeps other threads from ending its wait. Returns false if another thread has ended it; that thread sends a letter.
+    /// Keeps other threads from ending its wait. Returns false if another thread has ended it; that thread sends a message.
     pub fn claim_wait(&self) -> bool {
         self.wait.compare_exchange(wait::WAITING, wait::CLAIMED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }

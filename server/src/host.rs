@@ -7,12 +7,12 @@ use mio::Waker;
 use polder_base::time::now_ms;
 use polder_calls::settings::{Id, id};
 use polder_engine::Memory;
-use polder_hub::ask::{self, Asker, Thread};
+use polder_hub::query::{self, Asker, Thread};
 use polder_runtime::configuration::Configuration;
 use polder_runtime::flushes::run_due;
 use polder_runtime::metrics::{Recorder, Statistics};
 use polder_runtime::persistence::load::Loaded;
-use polder_runtime::persistence::{Keeper, has_save_points};
+use polder_runtime::persistence::{Saves, has_save_points};
 use polder_runtime::scripting::Scripting;
 use polder_runtime::session::{Client, NewSetting, Shutdown};
 use polder_runtime::storage_process::check_folder;
@@ -31,8 +31,8 @@ const MAXCLIENTS: Id = id("maxclients");
 const FLUSH_AGAIN_MS: u64 = 100;
 const APPENDONLY: Id = id("appendonly");
 
-/// A letter from one thread of the process to another.
-pub enum Letter {
+/// A message from one thread of the process to another.
+pub enum ThreadMessage {
     /// Serve this client.
     Adopt(Arrival),
     /// Close the connection of the client with this number, which is marked already.
@@ -41,9 +41,9 @@ pub enum Letter {
     Unblock(u64, bool),
 }
 
-/// Where a thread gets its letters, and what other threads see of it.
+/// Where a thread gets its messages, and what other threads see of it.
 pub struct Mailbox {
-    letters: Mutex<Vec<Letter>>,
+    messages: Mutex<Vec<ThreadMessage>>,
     waker: Waker,
     /// Clients that the thread serves or has been given.
     load: AtomicUsize,
@@ -55,12 +55,12 @@ pub struct Mailbox {
 impl Mailbox {
     /// A mailbox whose thread sleeps where `waker` wakes it.
     pub fn new(waker: Waker) -> Mailbox {
-        Mailbox { letters: Mutex::default(), waker, load: AtomicUsize::new(0), stats: ThreadStats::default(), thread: OnceLock::new() }
+        Mailbox { messages: Mutex::default(), waker, load: AtomicUsize::new(0), stats: ThreadStats::default(), thread: OnceLock::new() }
     }
 
-    /// Leaves a letter and wakes the thread.
-    pub fn post(&self, letter: Letter) {
-        self.letters.lock().unwrap_or_else(PoisonError::into_inner).push(letter);
+    /// Leaves a message and wakes the thread.
+    pub fn post(&self, message: ThreadMessage) {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner).push(message);
         self.wake();
     }
 
@@ -71,9 +71,9 @@ impl Mailbox {
         }
     }
 
-    /// Takes the letters out.
-    pub fn open(&self) -> Vec<Letter> {
-        std::mem::take(&mut *self.letters.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Takes the messages out.
+    pub fn open(&self) -> Vec<ThreadMessage> {
+        std::mem::take(&mut *self.messages.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Counts a client that the thread is given.
@@ -92,7 +92,7 @@ pub struct Process {
     pub memory: Arc<Memory>,
     pub settings: Arc<Configuration>,
     recorder: Recorder,
-    keeper: Keeper,
+    saves: Saves,
     watch: Watch,
     scripting: Scripting,
     pub clients: Clients,
@@ -138,8 +138,8 @@ impl Process {
     /// A process with one mailbox for each of its threads, and its listeners.
     pub fn new(memory: Arc<Memory>, settings: Arc<Configuration>, mailboxes: Vec<Mailbox>, listeners: ListenerSet, tls: Tls) -> Process {
         // A pause outlives the server that began it, but not all servers, because then nothing could end it.
-        if ask::others(memory.table(), &[]).is_empty() {
-            ask::unpause(memory.table());
+        if query::others(memory.table(), &[]).is_empty() {
+            query::unpause(memory.table());
         }
         let recorder = Recorder::default();
         recorder.belong(memory.table());
@@ -148,7 +148,7 @@ impl Process {
             scripting: polder_engine::scripting(&settings),
             settings,
             recorder,
-            keeper: Keeper::default(),
+            saves: Saves::default(),
             watch: Watch::default(),
             clients: Clients::default(),
             mailboxes,
@@ -177,7 +177,7 @@ impl Process {
     pub fn hand_over(&self, arrival: Arrival) {
         let thread = self.least_loaded();
         self.mailboxes[thread].burden();
-        self.mailboxes[thread].post(Letter::Adopt(arrival));
+        self.mailboxes[thread].post(ThreadMessage::Adopt(arrival));
     }
 
     /// What decides whether one more client may come in.
@@ -201,7 +201,7 @@ impl Process {
             if record.doom() {
                 tracing::warn!(client = record.id, bytes, "closed: all clients together reached maxmemory-clients, and it took the most");
                 self.clients.weigh(&record, 0);
-                self.mailboxes[record.thread].post(Letter::Close(record.id));
+                self.mailboxes[record.thread].post(ThreadMessage::Close(record.id));
                 evicted += 1;
             }
         }
@@ -210,7 +210,7 @@ impl Process {
 
     /// The pause that holds at `now_ms`. A process that ends does not wait for its end.
     pub fn pause_at(&self, now_ms: u64) -> Option<Pause> {
-        let (until_ms, writers_only) = ask::paused(self.memory.table());
+        let (until_ms, writers_only) = query::paused(self.memory.table());
         (until_ms > now_ms && !self.lifecycle.heedless.load(Ordering::Relaxed)).then_some(Pause { until_ms, writers_only })
     }
 
@@ -234,7 +234,7 @@ impl Process {
     pub fn save_and_stop(&self) {
         if has_save_points(&self.settings)
             && !self.is_stopping()
-            && let Err(why) = self.keeper.save_at_end(self.memory.table(), &self.settings)
+            && let Err(why) = self.saves.save_at_end(self.memory.table(), &self.settings)
         {
             tracing::error!(why, "the RDB file was not written");
         }
@@ -287,7 +287,7 @@ impl Process {
 
     /// The data is there.
     pub fn open(&self, loaded: Loaded) {
-        self.keeper.loaded(loaded);
+        self.saves.loaded(loaded);
         self.storage.attend(&self.memory, &self.settings);
         // What was read may name a moment.
         self.learn_flushes(now_ms());
@@ -305,7 +305,7 @@ impl Process {
         self.lifecycle.closed_doors.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether no thread accepts any more, so that no letters come.
+    /// Whether no thread accepts any more, so that no messages come.
     pub fn all_doors_closed(&self) -> bool {
         self.lifecycle.closed_doors.load(Ordering::Acquire) >= self.mailboxes.len()
     }
@@ -380,8 +380,8 @@ impl Host for Process {
         &self.recorder
     }
 
-    fn keeper(&self) -> &Keeper {
-        &self.keeper
+    fn saves(&self) -> &Saves {
+        &self.saves
     }
 
     fn statistics(&self) -> Statistics {
@@ -441,7 +441,7 @@ impl Host for Process {
         let Some(record) = self.clients.find(id) else { return false };
         let first = record.doom();
         if first {
-            self.mailboxes[record.thread].post(Letter::Close(id));
+            self.mailboxes[record.thread].post(ThreadMessage::Close(id));
         }
         first
     }
@@ -466,7 +466,7 @@ impl Host for Process {
         let Some(record) = self.clients.find(id) else { return Some(false) };
         let unblocked = record.unblock(|| self.pause_at(now_ms()).is_some());
         if unblocked == Some(true) {
-            self.mailboxes[record.thread].post(Letter::Unblock(id, with_error));
+            self.mailboxes[record.thread].post(ThreadMessage::Unblock(id, with_error));
         }
         unblocked
     }

@@ -196,10 +196,10 @@ impl Protocol {
 
     /// What is due on a connection that waits for nothing; asked once a second.
     #[inline]
-    pub fn tick(&mut self, limits: &ServerLimits, pulse: Pulse) -> Option<Due> {
+    pub fn tick(&mut self, limits: &ServerLimits, inputs: TickInputs) -> Option<Due> {
         match self {
             Protocol::Resp(_) | Protocol::Memcached(_) | Protocol::Messages(_) => None,
-            Protocol::Http(http) => http.tick(limits, pulse),
+            Protocol::Http(http) => http.tick(limits, inputs),
         }
     }
 
@@ -302,7 +302,7 @@ impl WebSocket {
 
 /// What a connection looks like once a second.
 #[derive(Clone, Copy, Debug)]
-pub struct Pulse {
+pub struct TickInputs {
     pub now_ms: u64,
     /// When the client's last call was executed.
     pub active_ms: u64,

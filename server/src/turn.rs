@@ -1,7 +1,7 @@
 //! The loop of one thread, and the order of things in a turn.
 //!
 //! ```text
-//!   poll -> letters, arrivals -> read every ready socket once -> parse up to 64 requests, prefetch, execute; again,
+//!   poll -> messages, arrivals -> read every ready socket once -> parse up to 64 requests, prefetch, execute; again,
 //!   until all inputs are done -> one write per connection -> timers
 //! ```
 //!

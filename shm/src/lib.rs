@@ -105,7 +105,7 @@ pub use renew::Check;
 pub use seat::Seat;
 #[cfg(feature = "schedules")]
 pub use seating::end_schedules;
-pub use segment::{Lens, Segment, offset_of, ref_to};
+pub use segment::{RawView, Segment, offset_of, ref_to};
 pub use storage::StorageWords;
 pub use swap_barrier::Changes;
 

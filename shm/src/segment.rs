@@ -20,7 +20,7 @@ use crate::mapping::Mapping;
 use crate::slab::slab_class;
 use crate::sync::{Half, Word};
 
-/// The bytes of a node for which [`Lens::node`] checks that they lie in backed memory. A slab is larger, and there are several.
+/// The bytes of a node for which [`RawView::node`] checks that they lie in backed memory. A slab is larger, and there are several.
 pub const ANY_NODE: u64 = 8 << 10;
 const _: () = assert!(ANY_NODE < SLAB_BYTES);
 
@@ -177,8 +177,8 @@ impl Segment {
 
     /// A small view of the mapping for the fast paths.
     #[inline(always)]
-    pub fn lens(&self) -> Lens<'_> {
-        Lens { base: self.base, first: self.first, reach: self.reach.load(Ordering::Relaxed), segment: PhantomData }
+    pub fn raw_view(&self) -> RawView<'_> {
+        RawView { base: self.base, first: self.first, reach: self.reach.load(Ordering::Relaxed), segment: PhantomData }
     }
 
     /// The address of `length` bytes at a checked offset.
@@ -201,16 +201,16 @@ impl Segment {
         if offset >= self.geometry.ceiling || lines > (self.geometry.ceiling - offset).div_ceil(64) {
             return;
         }
-        let (lens, fours, ones) = (self.lens(), lines / 4, lines % 4);
-        (0..fours).for_each(|four| (0..4).for_each(|line| lens.fetch(offset + (four * 4 + line) * 64)));
-        (0..ones).for_each(|line| lens.fetch(offset + (fours * 4 + line) * 64));
+        let (raw, fours, ones) = (self.raw_view(), lines / 4, lines % 4);
+        (0..fours).for_each(|four| (0..4).for_each(|line| raw.fetch(offset + (four * 4 + line) * 64)));
+        (0..ones).for_each(|line| raw.fetch(offset + (fours * 4 + line) * 64));
     }
 
-    /// As [`Lens::prefetch_to_write`]. A wrong offset does no harm.
+    /// As [`RawView::prefetch_to_write`]. A wrong offset does no harm.
     #[inline(always)]
     pub fn prefetch_to_write(&self, offset: u64) {
         if offset < self.geometry.ceiling {
-            self.lens().prefetch_to_write(offset);
+            self.raw_view().prefetch_to_write(offset);
         }
     }
 
@@ -333,7 +333,7 @@ impl Segment {
 /// A segment's words, for ways of some hundred instructions: after each acquire, the compiler would read the fields of a [`Segment`] again,
 /// and this it keeps in registers.
 #[derive(Clone, Copy)]
-pub struct Lens<'s> {
+pub struct RawView<'s> {
     base: *mut u8,
     /// The first node that there can be, and in how many granules of references behind it one of [`ANY_NODE`] bytes may begin.
     first: u64,
@@ -341,7 +341,7 @@ pub struct Lens<'s> {
     segment: PhantomData<&'s Segment>,
 }
 
-impl Lens<'_> {
+impl RawView<'_> {
     /// Brings the cache line at an offset in a node, and the next one, near.
     #[inline(always)]
     pub fn prefetch_two_lines(&self, offset: u64) {
@@ -397,7 +397,7 @@ impl Lens<'_> {
     #[inline(always)]
     fn word(&self, offset: u64) -> &Word {
         debug_assert!(offset.is_multiple_of(8));
-        // SAFETY: S5, as in `Segment::word`; a lens does not outlive its segment.
+        // SAFETY: S5, as in `Segment::word`; a view does not outlive its segment.
         unsafe { &*(self.address(offset) as *const Word) }
     }
 
@@ -447,14 +447,14 @@ mod tests {
         let is_node = |offset: u64| {
             let answer = segment.has_node(offset, 64);
             assert_eq!(segment.check(offset, 64), answer);
-            // The lens may refuse more, and must not accept more.
-            assert!(answer || segment.lens().node(ref_to(offset)).is_none(), "{offset:#x}");
+            // The view may refuse more, and must not accept more.
+            assert!(answer || segment.raw_view().node(ref_to(offset)).is_none(), "{offset:#x}");
             answer
         };
         for _ in 0..3 {
             segment.grow().expect("there is room");
             let end = segment.slab_at(segment.slabs_ready());
-            assert!(is_node(segment.slab_at(0)) && is_node(end - 64) && segment.lens().node(ref_to(end - ANY_NODE - 64)).is_some());
+            assert!(is_node(segment.slab_at(0)) && is_node(end - 64) && segment.raw_view().node(ref_to(end - ANY_NODE - 64)).is_some());
             assert!(!segment.has_node(end - 64, 72) && !segment.check(end - 60, 8) && !segment.has_node(end - SLAB_BYTES, SLAB_BYTES + 8));
             assert!(!is_node(end) && !is_node(segment.slab_at(0) - 64) && !is_node(segment.geometry.ceiling - 64));
             assert!(!is_node(0) && !is_node(!63) && !is_node(!7));

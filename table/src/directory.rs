@@ -22,7 +22,7 @@ use polder_shm::layout::ROOTS_AT;
 use polder_shm::layout::seat::TALLY_SLOTS;
 use polder_shm::node::HEADER_BYTES;
 use polder_shm::segment::ANY_NODE;
-use polder_shm::{Lens, Segment, offset_of, ref_to};
+use polder_shm::{RawView, Segment, offset_of, ref_to};
 
 use crate::api::{DATABASES, Db};
 use crate::bucket::{BUCKET_BYTES, LINES_AT, PIECE_BUCKETS, PIECE_BYTES, UNITS_AT};
@@ -301,7 +301,7 @@ pub struct Near {
 /// The home bucket of a position, judging nothing but that all that is read lies among the nodes (S5). `None`: it is not found so, nor
 /// perhaps there.
 #[inline(always)]
-pub fn nearly_home(lens: Lens<'_>, root: u64, position: u64) -> Option<Near> {
+pub fn nearly_home(lens: RawView<'_>, root: u64, position: u64) -> Option<Near> {
     /// Enough for two thousand million keys.
     const LEVELS: u32 = 3;
     const HOMES: u64 = 0x7f;

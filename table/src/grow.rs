@@ -445,7 +445,7 @@ impl Txn<'_> {
     /// where it lies to where it is going to lie.
     fn move_entries(&self, old: &Extent, buildings: &mut [Building]) -> Result<bool, Stop> {
         let segment = self.segment();
-        let lens = segment.lens();
+        let lens = segment.raw_view();
         for index in 0..old.buckets() {
             let Some(bucket) = old.bucket(segment, index) else { return Err(Fault::Damaged { what: "an extent" }.into()) };
             let live = Live { segment, bucket };

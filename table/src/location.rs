@@ -63,7 +63,7 @@ impl Location {
     #[inline(always)]
     pub(crate) fn at(segment: &Segment, db: Db, hash: Hash) -> Option<Location> {
         let root = segment.observe(map_at(db) + 8);
-        let Some(near) = directory::nearly_home(segment.lens(), root, hash.position) else {
+        let Some(near) = directory::nearly_home(segment.raw_view(), root, hash.position) else {
             return Location::from_afar(segment, db, hash, root);
         };
         let Near { slot_at, slot, extent, shape, home, piece, number } = near;

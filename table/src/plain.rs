@@ -20,7 +20,7 @@
 
 use polder_shm::layout::{interest, seat as at};
 use polder_shm::staged_journal::StagedJournal;
-use polder_shm::{Lens, Seat, Segment, coarse_seconds, lock, offset_of};
+use polder_shm::{RawView, Seat, Segment, coarse_seconds, lock, offset_of};
 use polder_values::Kind;
 use smallvec::SmallVec;
 
@@ -65,7 +65,7 @@ enum Missed {
 impl Seen {
     /// Finds the entry of a key, [`entry::RAW`] or not: to write it, at home; else also in the next bucket.
     #[inline(always)]
-    fn find<const TO_WRITE: bool>(lens: Lens<'_>, db: Db, hash: Hash, key: &[u8]) -> Result<Seen, Missed> {
+    fn find<const TO_WRITE: bool>(lens: RawView<'_>, db: Db, hash: Hash, key: &[u8]) -> Result<Seen, Missed> {
         let root = lens.observe(map_at(db) + 8);
         let Some(near) = directory::nearly_home(lens, root, hash.position) else { return Err(Missed::Unclear) };
         let Near { slot_at, slot, piece, mut number, .. } = near;
@@ -99,7 +99,7 @@ impl Seen {
     /// Finds the entry of a key that is to be written, from where it was seen to belong; and the home, where that is another bucket.
     #[inline(always)]
     fn find_located(segment: &Segment, location: &Location, key: &[u8]) -> Option<(Seen, Option<Home>)> {
-        let (lens, Bucket { line, units }) = (segment.lens(), location.bucket);
+        let (lens, Bucket { line, units }) = (segment.raw_view(), location.bucket);
         let word = lens.observe(line);
         if word & BUSY != 0 {
             return None;
@@ -121,7 +121,7 @@ impl Seen {
     #[cold]
     #[inline(never)]
     fn find_displaced(segment: &Segment, location: &Location, key: &[u8]) -> Option<(Seen, Home)> {
-        let lens = segment.lens();
+        let lens = segment.raw_view();
         let home = Home { line: location.bucket.line, word: lens.observe(location.bucket.line) };
         if home.word & BUSY != 0 {
             return None;
@@ -155,7 +155,7 @@ impl Seen {
 
     /// As `Location::is_current`.
     #[inline(always)]
-    fn is_current(&self, lens: Lens<'_>, db: Db) -> bool {
+    fn is_current(&self, lens: RawView<'_>, db: Db) -> bool {
         lens.observe(self.slot_at) == self.slot && lens.observe(MAP_LOCK) & lock::OWNER == 0 && lens.observe(map_at(db) + 8) == self.root
     }
 }
@@ -168,7 +168,7 @@ struct Home {
 
 /// The plain entry of a key among those that begin at the units that `found` has bits of: where, its first two words, its value's length.
 #[inline(always)]
-fn pick(lens: Lens<'_>, units: u64, mut found: u64, key: &[u8]) -> Option<(u64, u64, u64, usize)> {
+fn pick(lens: RawView<'_>, units: u64, mut found: u64, key: &[u8]) -> Option<(u64, u64, u64, usize)> {
     while found != 0 {
         let at = units + found.trailing_zeros() as u64 * UNIT_BYTES as u64;
         let (first, second) = (lens.load(at), lens.load(at + 8));
@@ -225,7 +225,7 @@ impl Table {
     #[inline]
     pub fn foresee(&self, db: Db, keys: &[&[u8]], foreseen: &mut [Foreseen]) {
         let segment = &**self.segment();
-        let lens = segment.lens();
+        let lens = segment.raw_view();
         let root = lens.observe(map_at(db) + 8);
         let count = keys.len().min(foreseen.len());
         let foreseen = &mut foreseen[..count];
@@ -257,7 +257,7 @@ impl Table {
     #[inline(always)]
     pub fn read_plain<R>(&self, db: Db, hash: Hash, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let segment = &**self.segment();
-        let lens = segment.lens();
+        let lens = segment.raw_view();
         let seen = match Seen::find::<false>(lens, db, hash, key) {
             Ok(seen) => seen,
             Err(Missed::NotHere) => Seen::find_displaced(segment, &Location::at(segment, db, hash)?, key)?.0,
@@ -329,7 +329,7 @@ fn is_watched(segment: &Segment) -> bool {
 #[inline(always)]
 fn write(seat: &Seat, db: Db, hash: Hash, clock: Clock<'_>, (key, value): (&[u8], &[u8])) -> Option<()> {
     let segment = &**seat.segment();
-    let seen = match Seen::find::<true>(segment.lens(), db, hash, key) {
+    let seen = match Seen::find::<true>(segment.raw_view(), db, hash, key) {
         Ok(seen) => seen,
         Err(Missed::NotHere) => return write_displaced(seat, &Location::at(segment, db, hash)?, clock, (key, value)),
         Err(Missed::Unclear) => return None,
@@ -357,7 +357,7 @@ fn edit_located<'v, R>(
     }
     let (seen, home) = Seen::find_located(segment, location, key)?;
     let mut copy = raw::Short::EMPTY;
-    let old = copy.take(segment.lens(), seen.at + (INLINE_HEAD + key.len()) as u64, seen.value_len);
+    let old = copy.take(segment.raw_view(), seen.at + (INLINE_HEAD + key.len()) as u64, seen.value_len);
     let (value, answer) = edit(old)?;
     if !seen.takes(key, value) {
         return None;
@@ -410,7 +410,7 @@ fn may_lock(seat: &Seat) -> bool {
 /// The same for several keys: see `several.rs`.
 pub(crate) fn write_all(seat: &Seat, db: Db, clock: Clock<'_>, pairs: &[[&[u8]; 2]]) -> Option<()> {
     let segment = &**seat.segment();
-    let lens = segment.lens();
+    let lens = segment.raw_view();
     let root = lens.observe(map_at(db) + 8);
     let mut hashes = SmallVec::<[Hash; SEVERAL_MAX]>::new();
     for [key, _] in pairs {
@@ -493,7 +493,7 @@ fn lock_among(seat: &Seat, lines: &mut Lines, (line, word): (u64, u64)) -> Optio
 fn replace(seat: &Seat, db: Db, (seen, lock): (&Seen, u64), clock: Clock<'_>, (key, value): (&[u8], &[u8])) -> Option<()> {
     let segment = &**seat.segment();
     // The check for listeners must come under the lock, see `Table::interest`.
-    if !seen.is_current(segment.lens(), db) || is_watched(segment) {
+    if !seen.is_current(segment.raw_view(), db) || is_watched(segment) {
         return None;
     }
     let mut notes = seat.stage();

@@ -42,7 +42,7 @@ pub(crate) enum BucketProbe {
 /// Looks for `key` in a bucket.
 #[inline(always)]
 pub(crate) fn probe_bucket(live: &Live<'_>, hash: &Hash, key: &[u8]) -> BucketProbe {
-    let mut candidates = raw::units_tagged(live.segment.lens(), live.bucket.line, hash.tag);
+    let mut candidates = raw::units_tagged(live.segment.raw_view(), live.bucket.line, hash.tag);
     while candidates != 0 {
         let unit = candidates.trailing_zeros() as usize;
         candidates &= candidates - 1;

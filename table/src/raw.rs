@@ -10,7 +10,7 @@ use polder_base::bytes::short_word;
 use polder_base::{Fault, Ref};
 use polder_shm::node::{HEADER_BYTES, NodeHeader, NodeKind};
 use polder_shm::segment::ANY_NODE;
-use polder_shm::{Lens, Segment, offset_of};
+use polder_shm::{RawView, Segment, offset_of};
 
 const DAMAGED: Fault = Fault::Damaged { what: "a node" };
 
@@ -19,7 +19,7 @@ const DAMAGED: Fault = Fault::Damaged { what: "a node" };
 #[inline]
 pub fn header(segment: &Segment, node: Ref) -> Result<(NodeHeader, NodeKind), Fault> {
     // Mostly it is short enough that one comparison says of all of it that it lies there.
-    if let Some(offset) = segment.lens().node(node) {
+    if let Some(offset) = segment.raw_view().node(node) {
         let header = NodeHeader(segment.load(offset));
         if let Some(kind) = header.kind()
             && header.length() as u64 <= ANY_NODE - HEADER_BYTES
@@ -189,7 +189,7 @@ pub(crate) fn same_bytes_portable(words: &[u64; 7], byte: u8) -> u64 {
 
 /// A bit for each unit of the bucket whose line this is whose tag is `tag`. Others may write the line meanwhile.
 #[inline(always)]
-pub fn units_tagged(lens: Lens<'_>, line: u64, tag: u8) -> u64 {
+pub fn units_tagged(lens: RawView<'_>, line: u64, tag: u8) -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
         if std::is_x86_feature_detected!("avx2") { wide::units_tagged(lens, line, tag) } else { narrow::units_tagged(lens, line, tag) }
@@ -206,7 +206,7 @@ mod wide {
     use super::*;
 
     #[inline(always)]
-    pub fn units_tagged(lens: Lens<'_>, line: u64, tag: u8) -> u64 {
+    pub fn units_tagged(lens: RawView<'_>, line: u64, tag: u8) -> u64 {
         const { assert!(UNITS == 54, "the last 32 tags begin at 30") };
         let (low, high): (u64, u64);
         // SAFETY: S5, the line lies in the mapping, and this CPU has AVX2. The loads are the machine's, not the language's: what they say of
@@ -234,7 +234,7 @@ mod narrow {
     use std::arch::x86_64::{__m128i, _mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set1_epi8};
 
     #[inline(always)]
-    pub fn units_tagged(lens: Lens<'_>, line: u64, tag: u8) -> u64 {
+    pub fn units_tagged(lens: RawView<'_>, line: u64, tag: u8) -> u64 {
         const { assert!(UNITS == 54, "the last sixteen tags begin at 46") };
         let (one, two, three, four): (__m128i, __m128i, __m128i, __m128i);
         // SAFETY: S5, the line lies in the mapping. The loads are as above.
@@ -254,7 +254,7 @@ mod narrow {
 
 /// Eight bytes of the mapping, `BEHIND` behind `at`. Others may write them meanwhile.
 #[inline(always)]
-fn eight<const BEHIND: usize>(lens: Lens<'_>, at: u64) -> u64 {
+fn eight<const BEHIND: usize>(lens: RawView<'_>, at: u64) -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
         let word: u64;
@@ -273,14 +273,14 @@ fn eight<const BEHIND: usize>(lens: Lens<'_>, at: u64) -> u64 {
 
 /// The same on any CPU, for a place that is not the mapping's last word.
 #[cfg(any(test, not(target_arch = "x86_64")))]
-fn eight_portable(lens: Lens<'_>, at: u64) -> u64 {
+fn eight_portable(lens: RawView<'_>, at: u64) -> u64 {
     let (low, shift) = (lens.load(at & !7), at % 8 * 8);
     if shift == 0 { low } else { low >> shift | lens.load((at & !7) + 8) << (64 - shift) }
 }
 
 /// Whether these bytes are `BEHIND` behind `at`, with 64 more behind them. Others may write there meanwhile.
 #[inline(always)]
-pub fn bytes_are<const BEHIND: usize>(lens: Lens<'_>, at: u64, bytes: &[u8]) -> bool {
+pub fn bytes_are<const BEHIND: usize>(lens: RawView<'_>, at: u64, bytes: &[u8]) -> bool {
     let (Some(first), Some(last)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) else {
         let mask = !(u64::MAX << (bytes.len() * 8));
         return (eight::<BEHIND>(lens, at) ^ short_word(bytes)) & mask == 0;
@@ -312,7 +312,7 @@ impl Short {
 
     /// Copies `len` bytes from `at`, which has 64 more behind it. Others may write there meanwhile.
     #[inline(always)]
-    pub fn take(&mut self, lens: Lens<'_>, at: u64, len: usize) -> &[u8] {
+    pub fn take(&mut self, lens: RawView<'_>, at: u64, len: usize) -> &[u8] {
         assert!(len <= SHORT_MAX);
         // Sixteen at a time: a load right after this must find its bytes in one store, or the processor waits until they are written.
         self.take_sixteen::<0>(lens, at);
@@ -328,7 +328,7 @@ impl Short {
     }
 
     #[inline(always)]
-    fn take_sixteen<const BEHIND: usize>(&mut self, lens: Lens<'_>, at: u64) {
+    fn take_sixteen<const BEHIND: usize>(&mut self, lens: RawView<'_>, at: u64) {
         #[cfg(target_arch = "x86_64")]
         let bytes: Sixteen = {
             let bytes;
@@ -360,7 +360,7 @@ mod tests {
         let name: SegmentName = format!("shm:polder-test-raw-{}", std::process::id()).parse().expect("a name");
         let segment = Segment::create(&name, &SegmentOptions { ceiling: 64 << 20, ..SegmentOptions::default() }).expect("a segment");
         let mut word = 88_172_645_463_325_252u64;
-        let lens = segment.lens();
+        let lens = segment.raw_view();
         let begin = polder_shm::layout::header::LIMITS;
         for _ in 0..500 {
             for number in 0..16 {

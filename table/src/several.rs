@@ -73,7 +73,7 @@ impl Table {
         }
         // All at once, before the first lock, behind which nothing is brought near.
         for location in &locations {
-            let found = raw::units_tagged(segment.lens(), location.bucket.line, location.hash.tag);
+            let found = raw::units_tagged(segment.raw_view(), location.bucket.line, location.hash.tag);
             let nearly = found.trailing_zeros() as u64 * UNIT_BYTES as u64;
             segment.prefetch_to_write(location.bucket.units + nearly);
         }

@@ -184,7 +184,7 @@ impl Table {
         for locations in locations.chunks(PREFETCH_KEYS) {
             let mut entries: SmallVec<[u64; PREFETCH_KEYS]> = SmallVec::new();
             for location @ Location { bucket, hash, .. } in locations.iter().flatten() {
-                let found = raw::units_tagged(segment.lens(), bucket.line, hash.tag);
+                let found = raw::units_tagged(segment.raw_view(), bucket.line, hash.tag);
                 if found != 0 {
                     let entry = bucket.word_at(LINE_WORDS + found.trailing_zeros() as usize * 2);
                     segment.prefetch(entry);
@@ -436,7 +436,7 @@ impl Table {
 /// Brings near what a key that does not lie at home may need: the units where a new entry would go, the lines of the other buckets where
 /// an old one may lie or a new one must go.
 fn prefetch_elsewhere(segment: &Segment, location: &Location) {
-    let free = raw::units_tagged(segment.lens(), location.bucket.line, FREE);
+    let free = raw::units_tagged(segment.raw_view(), location.bucket.line, FREE);
     if free != 0 {
         let place = location.bucket.word_at(LINE_WORDS + free.trailing_zeros() as usize * 2);
         segment.prefetch(place);

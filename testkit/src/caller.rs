@@ -2,7 +2,7 @@
 use polder_base::Protocol;
 use polder_engine::Configuration;
 use polder_engine::settings::file;
-use polder_engine::{Bare, Fault, Identity, Memory, Options, Session, embedder};
+use polder_engine::{EmbeddedHost, Fault, Identity, Memory, Options, Session, embedder};
 
 use crate::answer::Answer;
 use crate::gather::Gather;
@@ -10,7 +10,7 @@ use crate::gather::Gather;
 /// A process that has attached a memory: what all its clients share.
 pub struct Embedder {
     pub memory: Memory,
-    pub host: Bare,
+    pub host: EmbeddedHost,
 }
 
 impl Embedder {
@@ -24,7 +24,7 @@ impl Embedder {
 }
 
 /// A process in which DEBUG is allowed, as redis-server is started for the same transcripts.
-fn host() -> Bare {
+fn host() -> EmbeddedHost {
     let allowed = ["--enable-debug-command", "yes", "--enable-module-command", "yes"].map(String::from);
     let (_, flags) = file::flags(&allowed).expect("both are settings");
     embedder(Configuration::begin(None, &[], &flags).expect("both take a yes"))

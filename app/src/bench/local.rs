@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use polder_engine::{Bare, Memory, Options, Outlook, Protocol, Session};
+use polder_engine::{BatchPlan, EmbeddedHost, Memory, Options, Protocol, Session};
 use polder_wire::Output;
 use smallvec::SmallVec;
 
@@ -206,13 +206,13 @@ struct Worker<'m> {
     memory: &'m Memory,
     op: Op,
     session: Session,
-    host: Bare,
+    host: EmbeddedHost,
     picks: Picks,
     value: Vec<u8>,
     /// Calls that are made together.
     batch: u64,
     reply: Output,
-    outlook: Outlook,
+    plan: BatchPlan,
     turn: u32,
     errors: u64,
     misses: u64,
@@ -224,12 +224,12 @@ impl<'m> Worker<'m> {
             memory,
             op,
             session: Session::default(),
-            host: Bare::default(),
+            host: EmbeddedHost::default(),
             picks,
             value: vec![b'x'; arguments.value_size],
             batch: u64::from(arguments.batch),
             reply: Output::new(Protocol::Resp2),
-            outlook: Outlook::default(),
+            plan: BatchPlan::default(),
             turn: 0,
             errors: 0,
             misses: 0,
@@ -247,15 +247,15 @@ impl<'m> Worker<'m> {
         }
         // What the server does for the calls of a turn: their cache misses together, and one pin for all of them. Without
         // a seat the calls say why themselves.
-        let mut outlook = std::mem::take(&mut self.outlook);
+        let mut plan = std::mem::take(&mut self.plan);
         let _pinned = (count > 1).then(|| {
             let pinned = self.memory.table().pinned();
-            self.memory.prefetch(calls.iter().map(|call| (self.session.caller.db, call.args())), &mut outlook);
+            self.memory.prefetch(calls.iter().map(|call| (self.session.caller.db, call.args())), &mut plan);
             pinned
         });
         for (number, call) in calls.iter().enumerate() {
             if count > 1 {
-                self.memory.execute_foreseen(&mut self.session, &self.host, &outlook, number, call.args(), &mut self.reply);
+                self.memory.execute_foreseen(&mut self.session, &self.host, &plan, number, call.args(), &mut self.reply);
             } else {
                 self.memory.execute(&mut self.session, &self.host, call.args(), &mut self.reply);
             }
@@ -267,7 +267,7 @@ impl<'m> Worker<'m> {
             let waiting = self.reply.waiting();
             self.reply.consume(waiting);
         }
-        self.outlook = outlook;
+        self.plan = plan;
     }
 
     /// Calls in groups.

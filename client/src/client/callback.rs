@@ -4,7 +4,7 @@
 //!
 //! Invariants:
 //! 1. **B1** The function runs once: one thread at a time looks (the one that raised `wakes` from 0), and it takes the function out.
-//! 2. **B2** No wake-up is lost: whoever comes while another thread looks only raises `wakes`, and that thread looks again.
+//! 2. **B2** No wake-up is lost: a thread that comes while another looks only raises `wakes`, and the other looks again.
 //! 3. **B3** No lock of the client is held while the function runs. Wakers are woken without one anyway, since any program's may come.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,7 +29,7 @@ where
     F: FnOnce(Result<T, Error>) + Send + 'static,
 {
     fn look(self: Arc<Self>) {
-        // SYNC: whoever raises it from 0 has the call for itself until it is 0 again; Release and Acquire hand the call on.
+        // SYNC: the thread that raises it from 0 has the call for itself until it is 0 again; Release and Acquire hand the call on.
         if self.wakes.fetch_add(1, Ordering::AcqRel) > 0 {
             return;
         }
@@ -44,7 +44,7 @@ where
                 if catch_unwind(AssertUnwindSafe(move || function(outcome))).is_err() {
                     tracing::error!("the callback of a call panicked");
                 }
-                // From here on `wakes` stays above 0: nobody looks again.
+                // From here on `wakes` stays above 0: no thread looks again.
                 return;
             }
             *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some((call, function));

@@ -14,7 +14,7 @@ use super::group::{Measure, tell_group};
 use super::pending::tell_pending;
 use super::{find, find_group, id, publish, reply_entry, reply_id, reply_range, shown};
 use polder_calls::call::{Call, Outcome, SYNTAX, integer, is, is_whole};
-use polder_calls::command::Common;
+use polder_calls::command::BatchKey;
 use polder_calls::waiting::{Otherwise, Wait, milliseconds};
 
 /// What a call asks for.
@@ -178,9 +178,11 @@ pub(super) fn keys(args: &[&[u8]], visit: &mut dyn FnMut(usize, usize)) {
 }
 
 /// A call that reads one stream and does not wait may share a transaction.
-pub(super) fn shares<'a>(args: &[&'a [u8]]) -> Option<Common<'a>> {
+pub(super) fn shares<'a>(args: &[&'a [u8]]) -> Option<BatchKey<'a>> {
     match args {
-        [options @ .., streams, key, _] if is(streams, "STREAMS") && !options.iter().any(|arg| is(arg, "BLOCK")) => Some(Common::Key(key)),
+        [options @ .., streams, key, _] if is(streams, "STREAMS") && !options.iter().any(|arg| is(arg, "BLOCK")) => {
+            Some(BatchKey::Key(key))
+        }
         _ => None,
     }
 }

@@ -6,21 +6,21 @@ use smallvec::SmallVec;
 use super::Caller;
 use crate::answer::Answer;
 use crate::presence::Presence;
-use crate::{Memory, Outlook};
+use crate::{BatchPlan, Memory};
 
 /// Runs some calls of a batch.
-pub(super) fn run_chunk(caller: &mut Caller, calls: &[&[&[u8]]], outlook: &mut Outlook, answer: &mut Answer) {
+pub(super) fn run_chunk(caller: &mut Caller, calls: &[&[&[u8]]], plan: &mut BatchPlan, answer: &mut Answer) {
     let db = caller.database();
-    caller.memory().prefetch(calls.iter().map(|args| (db, *args)), outlook);
+    caller.memory().prefetch(calls.iter().map(|args| (db, *args)), plan);
     let mut at = 0;
     while at < calls.len() {
-        let company = company(caller.memory(), outlook, &calls[at..], at);
+        let company = company(caller.memory(), plan, &calls[at..], at);
         caller.wait_for_pause(calls[at]);
         let (memory, session) = caller.parts();
         let host = &Presence::of(memory);
         let (done, progress) = match company.len() {
             0 | 1 => {
-                let progress = memory.execute_foreseen(session, host, outlook, at, calls[at], answer);
+                let progress = memory.execute_foreseen(session, host, plan, at, calls[at], answer);
                 (usize::from(progress == Progress::Answered), progress)
             }
             _ => memory.execute_together(session, host, &company, answer),
@@ -43,13 +43,13 @@ pub(super) fn run_chunk(caller: &mut Caller, calls: &[&[&[u8]]], outlook: &mut O
 /// The first of the calls and those behind it that may share its transaction.
 fn company<'c, 'a>(
     memory: &Memory,
-    outlook: &Outlook,
+    plan: &BatchPlan,
     calls: &'c [&'c [&'a [u8]]],
     number: usize,
 ) -> SmallVec<[&'c [&'a [u8]]; TOGETHER_MAX]> {
     let (mut together, mut common) = (SmallVec::new(), None);
     for (at, call) in calls.iter().take(TOGETHER_MAX).enumerate() {
-        match memory.common(outlook, number + at, call) {
+        match memory.batch_key(plan, number + at, call) {
             Some(own) if *common.get_or_insert(own) == own => together.push(*call),
             _ => break,
         }

@@ -8,7 +8,7 @@ use crate::locks::lock;
 use crate::recorder::Note;
 use crate::row::SessionCall;
 use crate::session::{Host, Session};
-use crate::{client, elsewhere};
+use crate::{client, cross_process};
 use polder_calls::call::Outcome;
 use polder_calls::command::Command;
 use polder_calls::settings::id;
@@ -69,14 +69,14 @@ impl Entry {
     }
 
     fn line(&self) -> String {
-        let texts = [&self.denied.object, &self.user, &self.client].map(|text| elsewhere::word(text)).join(" ");
+        let texts = [&self.denied.object, &self.user, &self.client].map(|text| cross_process::word(text)).join(" ");
         let (reason, context) = (self.denied.reason as usize, self.context as usize);
         format!("{} {} {reason} {context} {} {} {texts}\n", self.id, self.count, self.created_ms, self.updated_ms)
     }
 
     fn read(words: Vec<Vec<u8>>) -> Option<Entry> {
         let words: [Vec<u8>; 9] = words.try_into().ok()?;
-        let [id, count, reason, context, created_ms, updated_ms] = [0, 1, 2, 3, 4, 5].map(|at| elsewhere::number(&words[at]));
+        let [id, count, reason, context, created_ms, updated_ms] = [0, 1, 2, 3, 4, 5].map(|at| cross_process::number(&words[at]));
         let [.., object, user, client] = words;
         let denied = Denied { reason: *Reason::ALL.get(reason as usize)?, object };
         let context = *Context::ALL.get(context as usize)?;
@@ -89,7 +89,7 @@ impl Entry {
 /// # Errors
 /// As [`show`].
 pub fn reset(call: &mut SessionCall<'_>) -> Outcome {
-    elsewhere::ask(call.table, call.session, call.host, &[b"DENIALS", b"RESET"])?;
+    cross_process::ask(call.table, call.session, call.host, &[b"DENIALS", b"RESET"])?;
     lock(&call.host.recorder().denials).entries.clear();
     call.reply.ok();
     Ok(())
@@ -97,7 +97,7 @@ pub fn reset(call: &mut SessionCall<'_>) -> Outcome {
 
 /// The reply to another process: a line for each entry, or nothing.
 pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> String {
-    elsewhere::answer_entries(&mut lock(&host.recorder().denials).entries, words, Entry::line)
+    cross_process::answer_entries(&mut lock(&host.recorder().denials).entries, words, Entry::line)
 }
 
 /// The entries of several processes as one log, newest first: those that would be one entry in one process are one.
@@ -125,11 +125,11 @@ fn joined(mut entries: Vec<Entry>) -> Vec<Entry> {
 /// [`polder_table::Stop::Busy`] while the others have not answered.
 pub fn show(call: &mut SessionCall<'_>, count: usize) -> Outcome {
     let now_ms = time::now_ms();
-    let answers = elsewhere::ask(call.table, call.session, call.host, &[b"DENIALS", b"GET"])?;
+    let answers = cross_process::ask(call.table, call.session, call.host, &[b"DENIALS", b"GET"])?;
     let mut entries: Vec<Entry> = lock(&call.host.recorder().denials).entries.iter().cloned().collect();
     if !answers.is_empty() {
-        let most = elsewhere::entries_max(call.host, const { id("acllog-max-len") }, entries.len());
-        entries.extend(elsewhere::lines(&answers).filter_map(Entry::read));
+        let most = cross_process::entries_max(call.host, const { id("acllog-max-len") }, entries.len());
+        entries.extend(cross_process::lines(&answers).filter_map(Entry::read));
         entries = joined(entries);
         entries.truncate(most);
     }
@@ -180,7 +180,7 @@ mod tests {
             updated_ms,
         };
         let told = [entry(4, 200_000, b"ann"), entry(2, 190_000, b"bob")].map(|entry| entry.line()).concat();
-        let mut entries: Vec<Entry> = elsewhere::lines(&[told.into_bytes()]).filter_map(Entry::read).collect();
+        let mut entries: Vec<Entry> = cross_process::lines(&[told.into_bytes()]).filter_map(Entry::read).collect();
         assert_eq!(entries[0], entry(4, 200_000, b"ann"));
         entries.extend([entry(3, 180_000, b"ann"), entry(1, 100_000, b"ann")]);
         let joined = joined(entries);

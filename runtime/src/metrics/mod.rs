@@ -20,7 +20,7 @@ pub use rows::SECTIONS;
 
 use polder_table::{Counter, Db, Expiries, Limits, Table, Usage};
 
-use crate::saves::keeper::Report;
+use crate::saves::handle::Report;
 use crate::session::Host;
 pub use crate::statistics::Statistics;
 use crate::storage_figures::LogReport;
@@ -75,7 +75,7 @@ impl<'c> Facts<'c> {
             usage: table.usage(),
             limits: table.limits(),
             whole: Whole::of(host),
-            saves: host.keeper().report(table),
+            saves: host.saves().report(table),
             log: LogReport::of(table, host.settings()),
             machine: Machine::look(),
             rates: recorder.rates(),

@@ -12,8 +12,8 @@ use std::fmt::Write;
 
 use super::Statistics;
 use super::machine::Machine;
+use crate::cross_process::{lines, number, word};
 use crate::denials::REASONS;
-use crate::elsewhere::{lines, number, word};
 use crate::locks::lock;
 use crate::recorder::Totals;
 use crate::session::Host;
@@ -142,11 +142,11 @@ fn process(host: &dyn Host, statistics: &Statistics) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::Bare;
+    use crate::session::EmbeddedHost;
 
     #[test]
     fn two_processes_that_tell_the_same_count_twice_as_much() {
-        let (host, settings) = (Bare::default(), polder_calls::settings::Settings::default());
+        let (host, settings) = (EmbeddedHost::default(), polder_calls::settings::Settings::default());
         let get = crate::lookup::find(b"GET").unwrap();
         for failed in [false, true] {
             host.recorder().end(&settings, host.recorder().begin(&settings, get), failed);

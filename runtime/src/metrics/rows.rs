@@ -115,7 +115,7 @@ const CLIENTS: &[Metric] = &[
 
 /// How much longer clients are held back, and whether it is only those that write.
 fn pause(facts: &Facts<'_>) -> Option<(u64, bool)> {
-    let (until_ms, writes_only) = polder_hub::ask::paused(facts.table);
+    let (until_ms, writes_only) = polder_hub::query::paused(facts.table);
     until_ms.checked_sub(facts.now_us / 1000).filter(|left_ms| *left_ms > 0).map(|left_ms| (left_ms, writes_only))
 }
 

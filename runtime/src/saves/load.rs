@@ -10,7 +10,7 @@ use polder_wire::rdb::{Begin, Item, Malformed, Mark, Reader};
 use super::{FLUSHES, ITEM};
 use crate::retry::retry;
 use crate::scripts::add_codes;
-pub use crate::scripts::depot::Present;
+pub use crate::scripts::library_store::Present;
 use polder_calls::settings::{Settings, id};
 use polder_commands::dump::checksums_rest;
 use polder_commands::dump::{Builder, Problem, set_clock};

@@ -3,7 +3,7 @@ use polder_base::script::{FLAG_NAMES, Function, Input, Library, Trust};
 use polder_base::{Reply, glob};
 use polder_table::{Counter, Mode, Stop};
 
-use super::stage::Stage;
+use super::script_context::ScriptContext;
 use super::{Kind, Scripting, input, perform, scripting};
 use crate::row::{SessionCall, TxnCall};
 use crate::run::begin;
@@ -17,7 +17,7 @@ pub fn call(call: &mut TxnCall<'_>) -> Outcome {
     let (library, number) = found.ok_or("ERR Function not found")?;
     let function = &library.functions[number];
     let (keys, args) = input(call.args, "ERR Bad number of keys provided")?;
-    let run = |input: &Input<'_>, stage: &mut Stage<'_, '_>, reply: &mut dyn Reply| {
+    let run = |input: &Input<'_>, stage: &mut ScriptContext<'_, '_>, reply: &mut dyn Reply| {
         scripting.lua.call(&library, &function.name, input, stage, reply)
     };
     perform(call, scripting, Kind::Function, &function.name, Some(function.flags), keys, args, run)?.0

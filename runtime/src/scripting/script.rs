@@ -10,14 +10,14 @@ pub const ABSENT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 
 pub fn load(call: &mut TxnCall<'_>) -> Outcome {
     let scripting = scripting(call.host)?;
-    let program = scripting.shelf.load(call.table, call.txn, &*scripting.lua, call.args[2])?;
+    let program = scripting.script_cache.load(call.table, call.txn, &*scripting.lua, call.args[2])?;
     call.reply.bulk(program.sha.as_bytes());
     Ok(())
 }
 
 pub fn exists(call: &mut TxnCall<'_>) -> Outcome {
     let scripting = scripting(call.host)?;
-    let known = call.args[2..].iter().map(|sha| Ok(scripting.shelf.find(call.table, call.txn, sha)?.is_some()));
+    let known = call.args[2..].iter().map(|sha| Ok(scripting.script_cache.find(call.table, call.txn, sha)?.is_some()));
     let known = known.collect::<Result<Vec<bool>, Stop>>()?;
     call.reply.array(known.len());
     known.iter().for_each(|known| call.reply.integer((*known).into()));
@@ -26,7 +26,7 @@ pub fn exists(call: &mut TxnCall<'_>) -> Outcome {
 
 pub fn show(call: &mut TxnCall<'_>) -> Outcome {
     let scripting = scripting(call.host)?;
-    let program = scripting.shelf.find(call.table, call.txn, call.args[2])?.ok_or("NOSCRIPT No matching script.")?;
+    let program = scripting.script_cache.find(call.table, call.txn, call.args[2])?.ok_or("NOSCRIPT No matching script.")?;
     call.reply.bulk(&program.body);
     Ok(())
 }
@@ -35,7 +35,7 @@ pub fn flush(call: &mut TxnCall<'_>) -> Outcome {
     if call.args.len() > 3 || call.args.get(2).is_some_and(|mode| !is(mode, "SYNC") && !is(mode, "ASYNC")) {
         return Err("ERR SCRIPT FLUSH only support SYNC|ASYNC option".into());
     }
-    scripting(call.host)?.shelf.flush(call.txn)?;
+    scripting(call.host)?.script_cache.flush(call.txn)?;
     call.reply.ok();
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What a process knows of the libraries of functions, which lie in the segment (`depot.rs`).
+//! What a process knows of the libraries of functions, which lie in the segment (`library_store.rs`).
 //!
 //! ```text
 //!   thread's front (by function) -> process's libraries (by name, with their marks) -> segment
@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use polder_base::script::{Library, Scripts, Trust};
 use polder_table::{Counter, SYSTEM, Stop, Table, Txn};
 
-use super::depot::{self, Edit, TOKEN, Totals, View};
+use super::library_store::{self, Edit, TOKEN, Totals, View};
+use super::script_cache::{Token, open_token, token};
 use super::shebang;
-use super::shelf::{Token, open_token, token};
 use crate::locks::lock;
 
 /// A thread's front is emptied when it holds more than this.
@@ -227,10 +227,10 @@ impl Libraries {
         let waiting = lock(&self.waiting).clone();
         let waiting = match open_token(table, TOKEN) {
             Some(token) if token == waiting.token => Some(Totals::of(waiting.all.iter().map(|library| &**library))),
-            _ => depot::waiting_now(table),
+            _ => library_store::waiting_now(table),
         };
         let mut seen = lock(&self.seen);
-        if let (Some(known), Some(waiting)) = (depot::totals_now(table), waiting) {
+        if let (Some(known), Some(waiting)) = (library_store::totals_now(table), waiting) {
             *seen = known.and(waiting);
         }
         *seen

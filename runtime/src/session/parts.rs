@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polder_calls::command::Command;
 
-use super::{Counted, Read, Subscriptions, Tracking};
+use super::{Read, RetryLedger, Subscriptions, Tracking};
 use crate::users::Rights;
 
 /// How a client is known, and what it may do.
@@ -88,12 +88,12 @@ pub struct Listening {
 
 /// What is counted of a client's calls.
 #[derive(Clone, Default)]
-pub struct Tally {
+pub struct CallTally {
     pub last: Option<&'static Command>,
     pub calls: u64,
     /// Questions to other processes ([`polder_hub::ask`]) that its transactions have had answered.
     pub questions: usize,
     /// What has been counted of its next calls, and of what the EXECs among them will run.
-    pub counted: Counted,
+    pub counted: RetryLedger,
     pub counted_queued: usize,
 }

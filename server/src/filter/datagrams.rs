@@ -53,7 +53,7 @@ struct Guest {
 }
 
 /// A reply of which some datagrams have been sent.
-struct Letter {
+struct Unsent {
     peer: SocketAddr,
     id: u16,
     bytes: Vec<u8>,
@@ -63,7 +63,7 @@ struct Letter {
 /// The datagrams of one port.
 pub struct Datagrams {
     guests: VecDeque<Guest>,
-    letters: VecDeque<Letter>,
+    unsent: VecDeque<Unsent>,
     pub rules: GuestRules,
     /// Where the socket is watched. Its listener has it, too, so closing it here would not end the watching.
     registry: Registry,
@@ -76,17 +76,17 @@ thread_local! {
 
 impl Datagrams {
     pub fn new(registry: Registry) -> Datagrams {
-        Datagrams { guests: VecDeque::new(), letters: VecDeque::new(), rules: GuestRules::default(), registry }
+        Datagrams { guests: VecDeque::new(), unsent: VecDeque::new(), rules: GuestRules::default(), registry }
     }
 
     /// Whether datagrams may be read (U1).
     pub fn may_receive(&self) -> bool {
-        self.guests.is_empty() && self.letters.is_empty()
+        self.guests.is_empty() && self.unsent.is_empty()
     }
 
     /// Whether a reply waits to be sent.
     pub fn has_letters(&self) -> bool {
-        !self.letters.is_empty()
+        !self.unsent.is_empty()
     }
 
     /// Where the requests that have not been executed end in an input of this length.
@@ -150,15 +150,15 @@ impl Datagrams {
         }
         output.consume(output.waiting());
         if !bytes.is_empty() && fits(bytes.len()) {
-            self.letters.push_back(Letter { peer: guest.peer, id: guest.id, bytes, sent: 0 });
+            self.unsent.push_back(Unsent { peer: guest.peer, id: guest.id, bytes, sent: 0 });
         }
     }
 
     /// Sends once, up to 32 datagrams. A peer that cannot be reached loses its reply.
     pub fn send(&mut self, socket: &Socket) -> Flow {
-        let unsent = self.letters.iter().flat_map(|letter| {
-            let pieces = (letter.sent..pieces(letter.bytes.len())).map(|number| piece(letter.id, number, &letter.bytes));
-            pieces.map(|piece| (SockaddrStorage::from(letter.peer), piece))
+        let unsent = self.unsent.iter().flat_map(|reply| {
+            let pieces = (reply.sent..pieces(reply.bytes.len())).map(|number| piece(reply.id, number, &reply.bytes));
+            pieces.map(|piece| (SockaddrStorage::from(reply.peer), piece))
         });
         let (addresses, parts): (Vec<_>, Vec<_>) = unsent.take(BATCH).map(|(peer, piece)| (Some(peer), piece)).unzip();
         let slices: Vec<[IoSlice<'_>; 2]> = parts.iter().map(|(header, part)| [IoSlice::new(header), IoSlice::new(part)]).collect();
@@ -171,7 +171,7 @@ impl Datagrams {
             Err(Errno::EINTR) => return Flow::Some(0),
             Err(error) => {
                 tracing::debug!(%error, "a reply is lost: its datagram cannot be sent");
-                self.letters.pop_front();
+                self.unsent.pop_front();
                 return Flow::Some(0);
             }
         };
@@ -180,14 +180,14 @@ impl Datagrams {
     }
 
     fn note_sent(&mut self, mut count: usize) {
-        while let Some(letter) = self.letters.front_mut() {
-            let left = pieces(letter.bytes.len()) - letter.sent;
+        while let Some(reply) = self.unsent.front_mut() {
+            let left = pieces(reply.bytes.len()) - reply.sent;
             if count < left {
-                letter.sent += count;
+                reply.sent += count;
                 return;
             }
             count -= left;
-            self.letters.pop_front();
+            self.unsent.pop_front();
         }
     }
 
@@ -230,7 +230,7 @@ mod tests {
         (0..reply_bytes).for_each(|_| output.raw(b"x"));
         datagrams.end_guest(&mut output);
         assert!(output.is_empty() && !output.is_overfull());
-        datagrams.letters.pop_front().map(|letter| letter.bytes)
+        datagrams.unsent.pop_front().map(|reply| reply.bytes)
     }
 
     #[test]
@@ -268,12 +268,12 @@ mod tests {
     #[test]
     fn what_was_sent_is_not_sent_again() {
         let mut datagrams = datagrams(OPEN);
-        let letter = |bytes: usize| Letter { peer: NEAR.parse().expect("an address"), id: 1, bytes: vec![b'x'; bytes], sent: 0 };
-        datagrams.letters.extend([letter(3000), letter(1), letter(1400)]);
+        let reply = |bytes: usize| Unsent { peer: NEAR.parse().expect("an address"), id: 1, bytes: vec![b'x'; bytes], sent: 0 };
+        datagrams.unsent.extend([reply(3000), reply(1), reply(1400)]);
         datagrams.note_sent(2);
-        assert_eq!((datagrams.letters.len(), datagrams.letters[0].sent), (3, 2));
+        assert_eq!((datagrams.unsent.len(), datagrams.unsent[0].sent), (3, 2));
         datagrams.note_sent(3);
-        assert_eq!((datagrams.letters.len(), datagrams.letters[0].sent), (1, 1));
+        assert_eq!((datagrams.unsent.len(), datagrams.unsent[0].sent), (1, 1));
         datagrams.note_sent(1);
         assert!(!datagrams.has_letters());
     }

@@ -51,7 +51,7 @@ use self::conditions::Conditions;
 use self::note::{Note, Verb};
 use self::sink::Sink;
 use self::work::{Next, Work};
-use super::{Change, Due, Pulse};
+use super::{Change, Due, TickInputs};
 use crate::batch::{BATCH, Batch, Content, Frame, Left, Odd, Rejection};
 use crate::doors::Refusal;
 use crate::limits::ServerLimits;
@@ -180,24 +180,24 @@ impl Http {
 
     /// As [`Protocol::tick`](super::Protocol::tick). A client that sends its request byte by byte would hold a connection for
     /// ever (slow loris), so a request has a time to come, which grows with its bytes.
-    pub fn tick(&mut self, limits: &ServerLimits, pulse: Pulse) -> Option<Due> {
+    pub fn tick(&mut self, limits: &ServerLimits, inputs: TickInputs) -> Option<Due> {
         if self.streams {
-            return self.tick_stream(pulse);
+            return self.tick_stream(inputs);
         }
-        self.tick_requests(limits, pulse).map(Due::End)
+        self.tick_requests(limits, inputs).map(Due::End)
     }
 
     /// Asks for a comment at times. A client that reads too slowly is closed by the limits of subscribers.
-    fn tick_stream(&mut self, pulse: Pulse) -> Option<Due> {
-        let is_due = pulse.waiting == 0 && pulse.now_ms.saturating_sub(self.signed_ms.max(pulse.active_ms)) >= events::SIGN_MS;
+    fn tick_stream(&mut self, inputs: TickInputs) -> Option<Due> {
+        let is_due = inputs.waiting == 0 && inputs.now_ms.saturating_sub(self.signed_ms.max(inputs.active_ms)) >= events::SIGN_MS;
         is_due.then(|| {
-            self.signed_ms = pulse.now_ms;
+            self.signed_ms = inputs.now_ms;
             Due::Sign
         })
     }
 
-    fn tick_requests(&mut self, limits: &ServerLimits, pulse: Pulse) -> Option<Rejection> {
-        let Pulse { now_ms, active_ms, pending, waiting } = pulse;
+    fn tick_requests(&mut self, limits: &ServerLimits, inputs: TickInputs) -> Option<Rejection> {
+        let TickInputs { now_ms, active_ms, pending, waiting } = inputs;
         let idle_ms = limits.http.idle_seconds * 1000;
         let is_over = |since_ms: u64, span_ms: u64| span_ms != 0 && now_ms.saturating_sub(since_ms) > span_ms;
         if waiting > 0 {

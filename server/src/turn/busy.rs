@@ -14,11 +14,11 @@ use mio::Events;
 use polder_base::time::now_ms;
 use polder_calls::command::{LOADING, RUNS_QUEUE, SCRIPTS};
 use polder_calls::settings::Id;
-use polder_engine::Outlook;
-use polder_hub::ask::Thread;
+use polder_engine::BatchPlan;
+use polder_hub::query::Thread;
 use polder_runtime::configuration::Configuration;
 use polder_runtime::metrics::{Recorder, Statistics};
-use polder_runtime::persistence::Keeper;
+use polder_runtime::persistence::Saves;
 use polder_runtime::scripting::{Kind, Running, Scripting};
 use polder_runtime::session::{Client, NewSetting, Shutdown};
 use polder_runtime::{Host, Progress, Session, execute};
@@ -55,8 +55,8 @@ impl Host for ScriptHost<'_> {
     fn recorder(&self) -> &Recorder {
         self.process.recorder()
     }
-    fn keeper(&self) -> &Keeper {
-        self.process.keeper()
+    fn saves(&self) -> &Saves {
+        self.process.saves()
     }
     fn statistics(&self) -> Statistics {
         self.process.statistics()
@@ -116,7 +116,7 @@ impl Host for ScriptHost<'_> {
 
 impl Service {
     /// Whether a request runs scripts: by itself, or by an EXEC of commands that do.
-    pub fn runs_scripts(&self, slot: usize, hint: (&Outlook, usize)) -> bool {
+    pub fn runs_scripts(&self, slot: usize, hint: (&BatchPlan, usize)) -> bool {
         match hint.0.command(hint.1) {
             Some(command) if command.has(SCRIPTS) => true,
             Some(command) if command.has(RUNS_QUEUE) => self.has_queued_scripts(slot),

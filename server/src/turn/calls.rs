@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use polder_calls::command::{Command, MAY_WRITE, OWN_CONNECTION, PUBSUB, RUNS_QUEUE, Run, SCRIPTS};
-use polder_engine::Outlook;
+use polder_engine::BatchPlan;
 use polder_hub::has_messages;
 use polder_runtime::{Host, Progress};
 
@@ -25,7 +25,7 @@ const ROOM: Duration = Duration::from_micros(500);
 pub struct Calls {
     spare: Spare,
     /// What the prefetch has found out about the calls of a batch.
-    outlook: Outlook,
+    plan: BatchPlan,
     inputs: Vec<Vec<u8>>,
     /// When room is made again before a call of a client that tracks keys.
     room_due_ms: u64,
@@ -72,7 +72,7 @@ impl Calls {
         let ready = turn.0;
         // One pin for all calls, which makes their own cost nothing. Without a seat the calls themselves fail with the reason.
         let _pinned = service.connections.process.memory.table().pinned();
-        let Calls { outlook, room_due_ms, .. } = self;
+        let Calls { plan, room_due_ms, .. } = self;
         let calls = batch.frames.iter().map(|frame| match frame.content {
             Content::Args { from, to } => {
                 let connection = service.connections.slots[ready[frame.place as usize]].as_ref();
@@ -80,7 +80,7 @@ impl Calls {
             }
             Content::Odd(_) => (0, &batch.args[..0]),
         });
-        service.connections.process.memory.prefetch(calls, outlook);
+        service.connections.process.memory.prefetch(calls, plan);
         let (mut last, mut number) = (None, 0);
         let seat = service.connections.process.memory.table().seat();
         // Messages that the thread itself has sent between batches are no client's.
@@ -99,7 +99,7 @@ impl Calls {
                 number += 1;
                 continue;
             }
-            number += service.run_frame(slot, number, batch, outlook, turn);
+            number += service.run_frame(slot, number, batch, plan, turn);
             if let Some(pressed) = seat.as_ref().ok().and_then(|seat| seat.take_pressed()) {
                 service.connections.hold(slot, pressed);
             }
@@ -136,9 +136,9 @@ fn may_write(command: &Command) -> bool {
 impl Service {
     /// Runs the request `number` of the batch, and those behind it that share its transaction; returns how many are done.
     #[inline(always)]
-    fn run_frame(&mut self, slot: usize, number: usize, batch: &Batch<'_>, outlook: &Outlook, turn: TurnInputs<'_>) -> usize {
+    fn run_frame(&mut self, slot: usize, number: usize, batch: &Batch<'_>, plan: &BatchPlan, turn: TurnInputs<'_>) -> usize {
         let Batch { args, frames, odds } = batch;
-        let (frames, hint) = (&frames[number..], (outlook, number));
+        let (frames, hint) = (&frames[number..], (plan, number));
         let frame = &frames[0];
         if !self.connections.may_run(slot, frame, batch) {
             return 1;
@@ -154,7 +154,7 @@ impl Service {
         output.lend(|| connections.pool.take());
         output.limit(connections.limits.hard_output_of(door, session) as usize);
         session.clock.begin_call(connections.now_ms, connections.waiters.patience_us);
-        if outlook.command(number).is_some_and(|command| command.has(OWN_CONNECTION)) {
+        if plan.command(number).is_some_and(|command| command.has(OWN_CONNECTION)) {
             let last = frames.iter().take_while(|other| other.place == frame.place).last().unwrap_or(frame);
             connection.show_call(last.end - connection.taken);
         }
@@ -167,12 +167,12 @@ impl Service {
                 let groups = protocol.groups_replies();
                 protocol.reply(output, frame.note, |reply| match group(candidates, args, (&*session, host, memory), hint) {
                     many @ 2.. if groups => memory.execute_together(session, host, &calls_of(&frames[..many], args), reply),
-                    _ => answered(memory.execute_foreseen(session, host, outlook, number, &args[from..to], reply)),
+                    _ => answered(memory.execute_foreseen(session, host, plan, number, &args[from..to], reply)),
                 })
             }
             Content::Odd(number) => answered(connection.run_odd(&odds[number], frame.note, (host, memory))),
         };
-        let may_write = connections.disk.is_on && (0..done.max(1)).any(|at| outlook.command(number + at).is_none_or(may_write));
+        let may_write = connections.disk.is_on && (0..done.max(1)).any(|at| plan.command(number + at).is_none_or(may_write));
         connections.after_frame(slot, frames, (done, may_write), progress)
     }
 
@@ -184,7 +184,7 @@ impl Service {
         slot: usize,
         frames: &[Frame],
         batch: &Batch<'_>,
-        hint: (&Outlook, usize),
+        hint: (&BatchPlan, usize),
         turn: TurnInputs<'_>,
     ) -> Option<usize> {
         let Batch { args, odds, .. } = batch;
@@ -245,7 +245,7 @@ impl Connections {
         // A call may have begun or ended a pause, also for the requests behind it in the same pipeline.
         self.waiters.pause = self.process.pause_at(self.now_ms);
         if progress == Progress::Busy {
-            polder_hub::ask::send(self.process.memory.table());
+            polder_hub::query::send(self.process.memory.table());
             self.wait_for_lock(slot);
             return done.max(1);
         }

@@ -80,9 +80,9 @@ fn maintain(process: &Process, now_ms_of_turn: u64) {
     process.learn_flushes(now_ms_of_turn);
     process.recorder().sample(table, now_ms_of_turn);
     if !process.is_loading() {
-        process.keeper().attend(table, &process.settings);
+        process.saves().attend(table, &process.settings);
         process.storage.attend(&process.memory, &process.settings);
-        process.keeper().watch_log(table, &process.settings);
+        process.saves().watch_log(table, &process.settings);
     }
     process.stop_if_removed();
     process.maintenance_done(now_ms() + pause_ms);

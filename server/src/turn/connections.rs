@@ -10,7 +10,7 @@ use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use polder_engine::Counter;
-use polder_hub::ask;
+use polder_hub::query;
 use polder_runtime::{Session, acl, blocking};
 use polder_wire::Output;
 
@@ -24,7 +24,7 @@ use crate::guest_rules::GuestRules;
 use crate::host::Process;
 use crate::limits::ServerLimits;
 use crate::listener::{Arrival, PROTECTED, prepare};
-use crate::sessions::{Due, Form, Pulse};
+use crate::sessions::{Due, Form, TickInputs};
 use crate::tls;
 use crate::transfer::{Flow, Pool};
 
@@ -408,7 +408,7 @@ impl Connections {
         let table = self.process.memory.table();
         blocking::leave(table, session);
         session.end_listening(table);
-        ask::forget(table, session.identity.id);
+        query::forget(table, session.identity.id);
     }
 
     /// Closes connections that have been idle, have read too slowly, or are not done with their handshake for too long.
@@ -437,10 +437,10 @@ impl Connections {
         let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.is_halted()) else { return };
         let Connection { protocol, filter, session, output, input, taken, .. } = &mut **connection;
         let pending = input.len().saturating_sub(*taken);
-        let pulse = Pulse { now_ms: self.now_ms, active_ms: session.clock.active_ms, pending, waiting: output.waiting() };
+        let inputs = TickInputs { now_ms: self.now_ms, active_ms: session.clock.active_ms, pending, waiting: output.waiting() };
         let due = match filter {
             Some(filter) if filter.is_framed() => filter.tick(self.now_ms),
-            _ => protocol.tick(&self.limits, pulse),
+            _ => protocol.tick(&self.limits, inputs),
         };
         let rejection = match due {
             None => return,

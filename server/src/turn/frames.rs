@@ -1,6 +1,6 @@
 //! Which requests of a batch share a transaction, and which must wait for the end of a pause.
 use polder_calls::command::{QUEUES, RUNS_QUEUE};
-use polder_engine::{Memory, Outlook};
+use polder_engine::{BatchPlan, Memory};
 use polder_runtime::{Host, Session, TOGETHER_MAX, execute};
 use smallvec::SmallVec;
 
@@ -12,15 +12,15 @@ pub fn group(
     frames: &[Frame],
     args: &[&[u8]],
     (session, host, memory): (&Session, &dyn Host, &Memory),
-    (outlook, number): (&Outlook, usize),
+    (plan, number): (&BatchPlan, usize),
 ) -> usize {
     if session.multi.is_some() {
-        return exec_group(frames, outlook, number);
+        return exec_group(frames, plan, number);
     }
     let (mut many, mut common) = (0, None);
     for (at, frame) in frames.iter().take(TOGETHER_MAX).enumerate() {
         let Content::Args { from, to } = frame.content else { break };
-        match memory.common(outlook, number + at, &args[from..to]) {
+        match memory.batch_key(plan, number + at, &args[from..to]) {
             Some(own) if frame.place == frames[0].place && *common.get_or_insert(own) == own => many += 1,
             _ => break,
         }
@@ -33,8 +33,8 @@ pub fn group(
 }
 
 /// If the first of `frames` is an EXEC: how many requests it is, with the complete transactions (MULTI to EXEC) behind it.
-fn exec_group(frames: &[Frame], outlook: &Outlook, number: usize) -> usize {
-    let has = |at: usize, flag| outlook.command(number + at).is_some_and(|command| command.has(flag));
+fn exec_group(frames: &[Frame], plan: &BatchPlan, number: usize) -> usize {
+    let has = |at: usize, flag| plan.command(number + at).is_some_and(|command| command.has(flag));
     let (mut many, mut is_inside) = (1, false);
     if !has(0, RUNS_QUEUE) {
         return many;
@@ -44,7 +44,7 @@ fn exec_group(frames: &[Frame], outlook: &Outlook, number: usize) -> usize {
             is_inside = true;
         } else if has(at, RUNS_QUEUE) && is_inside {
             (many, is_inside) = (at + 1, false);
-        } else if !is_inside || has(at, QUEUES) || outlook.command(number + at).is_none() {
+        } else if !is_inside || has(at, QUEUES) || plan.command(number + at).is_none() {
             break;
         }
     }

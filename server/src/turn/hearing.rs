@@ -1,7 +1,7 @@
 //! Reading the thread's inbox: messages for its clients, keys that became ready, and questions of other processes.
-use polder_hub::ask::{self, Asker};
+use polder_hub::query::{self, Asker};
 use polder_hub::track::{close_turn, counts, limit};
-use polder_hub::{Delivery, Hearer, hear};
+use polder_hub::{Delivery, MessageSink, hear};
 use polder_runtime::{Host, peer_replies};
 
 use super::connections::Connections;
@@ -52,7 +52,7 @@ impl Connections {
     }
 }
 
-impl Hearer for Connections {
+impl MessageSink for Connections {
     fn deliver(&mut self, clients: &[u64], delivery: Delivery<'_>) {
         self.deliver_to(clients, &delivery);
     }
@@ -73,7 +73,7 @@ impl Hearer for Connections {
         self.end_broadcast();
         let process = self.process.clone();
         if process.claim(asker) {
-            ask::answer(process.memory.table(), asker, &process.threads(), &peer_replies::answer(&*process, words));
+            query::answer(process.memory.table(), asker, &process.threads(), &peer_replies::answer(&*process, words));
         }
     }
 

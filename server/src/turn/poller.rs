@@ -9,10 +9,10 @@ use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use polder_engine::Fault;
-use polder_hub::{ask, attend};
+use polder_hub::{attend, query};
 
 use super::connections::{Connections, FIRST_TOKEN};
-use crate::host::{Letter, Process};
+use crate::host::{Process, ThreadMessage};
 use crate::listener::Listener;
 
 /// The token of the waker, by which other threads of the process wake this one.
@@ -117,7 +117,7 @@ impl Poller {
             if thread == connections.number || process.is_stopping() {
                 connections.adopt(arrival, thread, self.poll.registry());
             } else {
-                process.mailboxes[thread].post(Letter::Adopt(arrival));
+                process.mailboxes[thread].post(ThreadMessage::Adopt(arrival));
             }
         }
     }
@@ -145,15 +145,15 @@ impl Poller {
     #[inline]
     pub fn read_letters(&mut self, connections: &mut Connections) {
         let (process, number) = (connections.process.clone(), connections.number);
-        for letter in process.mailboxes[number].open() {
-            match letter {
-                Letter::Adopt(arrival) => connections.adopt(arrival, number, self.poll.registry()),
-                Letter::Close(id) => {
+        for message in process.mailboxes[number].open() {
+            match message {
+                ThreadMessage::Adopt(arrival) => connections.adopt(arrival, number, self.poll.registry()),
+                ThreadMessage::Close(id) => {
                     if let Some(slot) = connections.slot_of(id) {
                         connections.close(slot);
                     }
                 }
-                Letter::Unblock(id, with_error) => connections.give_up(id, with_error),
+                ThreadMessage::Unblock(id, with_error) => connections.give_up(id, with_error),
             }
         }
     }
@@ -178,7 +178,7 @@ impl Poller {
                     // Set once: a thread has one seat.
                     let _ = process.mailboxes[number].thread.set((seat.index(), seat.life()));
                 }
-                ask::serve(table);
+                query::serve(table);
             }
             Err(fault) => {
                 if std::mem::replace(&mut self.wakeup_due_ms, now_ms + WAKEUP_REST_MS) == 0 {

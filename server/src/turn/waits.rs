@@ -146,7 +146,7 @@ impl Connections {
     #[inline]
     pub fn end_waits(&mut self) {
         while let Some(client) = self.waiters.take_expired(self.now_ms) {
-            // If another thread has unblocked the client, its letter ends the wait.
+            // If another thread has unblocked the client, its message ends the wait.
             if self.process.clients.find(client).is_some_and(|record| record.claim_wait()) {
                 self.end_wait_by(client, |table, session, host, reply| time_out(table, session, host, reply));
             }

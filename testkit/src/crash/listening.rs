@@ -1,7 +1,7 @@
 //! Clients that hear and wait in one thread, without a server: what they have been told can be asked for.
 use polder_base::Protocol;
 use polder_engine::Table;
-use polder_hub::{Delivery, Hearer, hear, tick};
+use polder_hub::{Delivery, MessageSink, hear, tick};
 use polder_runtime::{Progress, Session, give_up, resume};
 
 use crate::answer::Answer;
@@ -87,7 +87,7 @@ impl Ear<'_> {
     }
 }
 
-impl Hearer for Ear<'_> {
+impl MessageSink for Ear<'_> {
     fn deliver(&mut self, clients: &[u64], delivery: Delivery<'_>) {
         if !clients.contains(&self.client.session.identity.id) {
             return;

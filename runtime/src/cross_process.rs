@@ -10,7 +10,7 @@
 //! rests in Polder.
 use std::collections::VecDeque;
 
-use polder_hub::ask::{self, Replies, Thread};
+use polder_hub::query::{self, Replies, Thread};
 use polder_table::{Stop, Table};
 
 use crate::locks::lock;
@@ -55,12 +55,12 @@ fn ask_all(table: &Table, session: &mut Session, host: &dyn Host, words: &[&[u8]
     if own.is_empty() {
         return Ok(Replies::default());
     }
-    let answers = ask::ask(table, (session.identity.id, session.tally.questions), words, &own).ok_or(Stop::Busy)?;
+    let answers = query::ask(table, (session.identity.id, session.tally.questions), words, &own).ok_or(Stop::Busy)?;
     if session.caller.atomic {
         // Should the transaction run again, they are there already.
         session.tally.questions += 1;
     } else {
-        ask::forget(table, session.identity.id);
+        query::forget(table, session.identity.id);
     }
     Ok(answers)
 }

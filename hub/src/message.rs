@@ -1,7 +1,7 @@
-//! What an inbox holds: letters, as bytes.
+//! What an inbox holds: messages, as bytes.
 //!
 //! ```text
-//! letter = mark (1) | fields; a field of variable length: length (4) | bytes; the last field goes to the end
+//! message = mark (1) | fields; a field of variable length: length (4) | bytes; the last field goes to the end
 //! ```
 
 use polder_table::{Db, Table};
@@ -14,11 +14,11 @@ use crate::listener::{Asker, Thread};
 const INBOX_BYTES: u64 = 64 << 20;
 const INBOX_PART: u64 = 16;
 
-/// A letter from one seat to another.
+/// A message from one seat to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Letter<'l> {
+pub enum Message<'l> {
     /// Something was published.
-    Message { shard: bool, channel: &'l [u8], payload: &'l [u8] },
+    Published { shard: bool, channel: &'l [u8], payload: &'l [u8] },
     /// A key has changed that a client of the receiving thread waits for.
     Wake { kind: Kind, db: Db, key: &'l [u8] },
     /// A whole database has changed (none: all of them).
@@ -63,37 +63,37 @@ const RISE: u8 = 15;
 /// A database number that stands for all.
 const EVERY: u16 = u16::MAX;
 
-impl<'l> Letter<'l> {
-    /// Shows the letter's bytes, in pieces, to `send`.
+impl<'l> Message<'l> {
+    /// Shows the message's bytes, in pieces, to `send`.
     pub fn write(&self, send: impl FnOnce(&[&[u8]])) {
         match self {
-            Letter::Message { shard, channel, payload } => {
+            Message::Published { shard, channel, payload } => {
                 let mark = [if *shard { SHARD_MESSAGE } else { MESSAGE }];
                 send(&[&mark, &(channel.len() as u32).to_le_bytes(), channel, payload]);
             }
-            Letter::Wake { kind, db, key } => send(&[&[WAKE, *kind as u8], &db.to_le_bytes(), key]),
-            Letter::WakeAll { db } => send(&[&[WAKE_ALL], &db.unwrap_or(EVERY).to_le_bytes()]),
-            Letter::Changed { origin, key } => send(&[&[CHANGED], &origin.to_le_bytes(), key]),
-            Letter::Broadcast { origin, key } => send(&[&[BROADCAST], &origin.to_le_bytes(), key]),
-            Letter::ChangedAll => send(&[&[CHANGED_ALL]]),
-            Letter::Call { line } => send(&[&[CALL], line]),
-            Letter::Redirected { reader: ((seat, life), reader), client, all, keys } => {
+            Message::Wake { kind, db, key } => send(&[&[WAKE, *kind as u8], &db.to_le_bytes(), key]),
+            Message::WakeAll { db } => send(&[&[WAKE_ALL], &db.unwrap_or(EVERY).to_le_bytes()]),
+            Message::Changed { origin, key } => send(&[&[CHANGED], &origin.to_le_bytes(), key]),
+            Message::Broadcast { origin, key } => send(&[&[BROADCAST], &origin.to_le_bytes(), key]),
+            Message::ChangedAll => send(&[&[CHANGED_ALL]]),
+            Message::Call { line } => send(&[&[CALL], line]),
+            Message::Redirected { reader: ((seat, life), reader), client, all, keys } => {
                 send(&[&[REDIRECTED, (*all).into()], &words([*seat, *life, *reader, *client]), keys]);
             }
-            Letter::Unredirected { client, redirect } => send(&[&[UNREDIRECTED], &words([*client, *redirect])]),
-            Letter::Question { asker: Asker { thread: (seat, life), number }, words: asked } => {
+            Message::Unredirected { client, redirect } => send(&[&[UNREDIRECTED], &words([*client, *redirect])]),
+            Message::Question { asker: Asker { thread: (seat, life), number }, words: asked } => {
                 send(&[&[QUESTION], &words([*seat, *life, *number]), asked]);
             }
-            Letter::Answer { number, threads, text } => {
+            Message::Answer { number, threads, text } => {
                 send(&[&[ANSWER], &number.to_le_bytes(), &(threads.len() as u32).to_le_bytes(), threads, text]);
             }
-            Letter::Rise => send(&[&[RISE]]),
+            Message::Rise => send(&[&[RISE]]),
         }
     }
 
-    /// Takes a letter apart. Returns none for bytes that no version of this program has written
+    /// Takes a message apart. Returns none for bytes that no version of this program has written
     /// (S5).
-    pub fn read(bytes: &'l [u8]) -> Option<Letter<'l>> {
+    pub fn read(bytes: &'l [u8]) -> Option<Message<'l>> {
         let (mark, rest) = bytes.split_first()?;
         let word = |rest: &'l [u8]| rest.split_first_chunk::<8>().map(|(word, rest)| (u64::from_le_bytes(*word), rest));
         let piece = |rest: &'l [u8]| {
@@ -104,43 +104,43 @@ impl<'l> Letter<'l> {
         Some(match *mark {
             MESSAGE | SHARD_MESSAGE => {
                 let (channel, payload) = piece(rest)?;
-                Letter::Message { shard: *mark == SHARD_MESSAGE, channel, payload }
+                Message::Published { shard: *mark == SHARD_MESSAGE, channel, payload }
             }
             WAKE => {
                 let (kind, rest) = rest.split_first()?;
                 let (db, key) = short(rest)?;
-                Letter::Wake { kind: Kind::from_stored(*kind)?, db, key }
+                Message::Wake { kind: Kind::from_stored(*kind)?, db, key }
             }
-            WAKE_ALL => Letter::WakeAll { db: Some(short(rest)?.0).filter(|db| *db != EVERY) },
+            WAKE_ALL => Message::WakeAll { db: Some(short(rest)?.0).filter(|db| *db != EVERY) },
             CHANGED => {
                 let (origin, key) = word(rest)?;
-                Letter::Changed { origin, key }
+                Message::Changed { origin, key }
             }
             BROADCAST => {
                 let (origin, key) = word(rest)?;
-                Letter::Broadcast { origin, key }
+                Message::Broadcast { origin, key }
             }
-            CHANGED_ALL => Letter::ChangedAll,
-            CALL => Letter::Call { line: rest },
+            CHANGED_ALL => Message::ChangedAll,
+            CALL => Message::Call { line: rest },
             REDIRECTED => {
                 let (all, rest) = rest.split_first()?;
                 let ([seat, life, reader, client], keys) = read_words(rest)?;
-                Letter::Redirected { reader: ((seat, life), reader), client, all: *all != 0, keys }
+                Message::Redirected { reader: ((seat, life), reader), client, all: *all != 0, keys }
             }
             UNREDIRECTED => {
                 let ([client, redirect], _) = read_words(rest)?;
-                Letter::Unredirected { client, redirect }
+                Message::Unredirected { client, redirect }
             }
             QUESTION => {
                 let ([seat, life, number], words) = read_words(rest)?;
-                Letter::Question { asker: Asker { thread: (seat, life), number }, words }
+                Message::Question { asker: Asker { thread: (seat, life), number }, words }
             }
             ANSWER => {
                 let (number, rest) = word(rest)?;
                 let (threads, text) = piece(rest)?;
-                Letter::Answer { number, threads, text }
+                Message::Answer { number, threads, text }
             }
-            RISE => Letter::Rise,
+            RISE => Message::Rise,
             _ => return None,
         })
     }
@@ -187,30 +187,30 @@ mod tests {
 
     #[test]
     fn letters_read_as_they_are_written_and_cut_ones_do_not_panic() {
-        let letters = [
-            Letter::Message { shard: false, channel: b"news", payload: b"hello" },
-            Letter::Message { shard: true, channel: b"", payload: b"" },
-            Letter::Wake { kind: Kind::List, db: 3, key: b"key" },
-            Letter::WakeAll { db: None },
-            Letter::WakeAll { db: Some(0) },
-            Letter::Changed { origin: 7, key: b"key" },
-            Letter::Broadcast { origin: u64::MAX, key: b"" },
-            Letter::ChangedAll,
-            Letter::Call { line: b"1.2 [0 lua] \"get\"" },
-            Letter::Redirected { reader: ((3, 4), 5), client: 1, all: true, keys: b"" },
-            Letter::Unredirected { client: 9, redirect: u64::MAX },
-            Letter::Question { asker: Asker { thread: (1, 2), number: 3 }, words: b"LIST" },
-            Letter::Answer { number: 3, threads: &[7; 16], text: b"id=1\n" },
-            Letter::Rise,
+        let messages = [
+            Message::Published { shard: false, channel: b"news", payload: b"hello" },
+            Message::Published { shard: true, channel: b"", payload: b"" },
+            Message::Wake { kind: Kind::List, db: 3, key: b"key" },
+            Message::WakeAll { db: None },
+            Message::WakeAll { db: Some(0) },
+            Message::Changed { origin: 7, key: b"key" },
+            Message::Broadcast { origin: u64::MAX, key: b"" },
+            Message::ChangedAll,
+            Message::Call { line: b"1.2 [0 lua] \"get\"" },
+            Message::Redirected { reader: ((3, 4), 5), client: 1, all: true, keys: b"" },
+            Message::Unredirected { client: 9, redirect: u64::MAX },
+            Message::Question { asker: Asker { thread: (1, 2), number: 3 }, words: b"LIST" },
+            Message::Answer { number: 3, threads: &[7; 16], text: b"id=1\n" },
+            Message::Rise,
         ];
-        for letter in letters {
+        for message in messages {
             let mut bytes = Vec::new();
-            letter.write(|parts| bytes = parts.concat());
-            assert_eq!(Letter::read(&bytes), Some(letter));
+            message.write(|parts| bytes = parts.concat());
+            assert_eq!(Message::read(&bytes), Some(message));
             for end in 0..bytes.len() {
-                let _ = Letter::read(&bytes[..end]);
+                let _ = Message::read(&bytes[..end]);
             }
         }
-        assert_eq!(Letter::read(&[200, 1, 2]), None);
+        assert_eq!(Message::read(&[200, 1, 2]), None);
     }
 }

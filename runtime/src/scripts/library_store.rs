@@ -20,8 +20,8 @@ use polder_table::{Found, New, Replaces, SYSTEM, Snapshot, Stop, Table, Txn};
 use polder_values::hash::{Draft, Expiry, Hash, Thresholds};
 use polder_values::{Kind, Nodes, Value, string};
 
+use super::script_cache::{Token, fresh_token, read_token, store};
 use super::shebang;
-use super::shelf::{Token, fresh_token, read_token, store};
 
 const WAITING: &[u8] = b"libraries";
 const KNOWN: &[u8] = b"libraries:known";

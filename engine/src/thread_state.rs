@@ -1,7 +1,7 @@
 //! What one thread's callers of a memory share: the messages in its seat's inbox, and the seat's wakeup descriptor, which says that some have come.
 //!
 //! ```text
-//!   inbox of the thread's seat --hear()--> Home --> mailbox of each caller that listens     (bounded: H3)
+//!   inbox of the thread's seat --hear()--> ThreadState --> mailbox of each caller that listens     (bounded: H3)
 //!                                               `-> callers whose call waits: look again
 //! ```
 //!
@@ -21,14 +21,14 @@ use std::time::Duration;
 use hashbrown::{HashMap, HashSet};
 use polder_base::time::{coarse_ms, now_ms};
 use polder_base::{Fault, Protocol, Reply};
-use polder_hub::ask::{self, Asker};
-use polder_hub::{Delivery, Hearer, queue};
+use polder_hub::query::{self, Asker};
+use polder_hub::{Delivery, MessageSink, queue};
 use polder_runtime::{Session, blocking, peer_replies, pubsub};
 use polder_shm::fork::{self, Shelter};
 use polder_table::Table;
 
 use crate::answer::Answer;
-use crate::presence::{Card, Order, Presence};
+use crate::presence::{ClientRecord, Order, Presence};
 use crate::wakeup::Wakeup;
 use crate::{Memory, PAUSE_NAP};
 
@@ -58,7 +58,7 @@ impl Mailbox {
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Home {
+pub(crate) struct ThreadState {
     boxes: HashMap<u64, Mailbox>,
     /// Callers whose call waits, and does not keep the thread, and those of them that are to look again.
     waiting: HashSet<u64>,
@@ -66,7 +66,7 @@ pub(crate) struct Home {
     /// Those that a CLIENT PAUSE holds back.
     postponed: HashSet<u64>,
     /// Of the callers that listen or wait.
-    cards: HashMap<u64, Arc<Card>>,
+    cards: HashMap<u64, Arc<ClientRecord>>,
     wakeup: Option<Wakeup>,
     ticked_ms: u64,
 }
@@ -75,18 +75,20 @@ pub(crate) struct Home {
 type Key = (u64, u64);
 
 thread_local! {
-    static HOMES: RefCell<HashMap<Key, (Tenancy, Home)>> = RefCell::default();
+    static HOMES: RefCell<HashMap<Key, (ThreadGuard, ThreadState)>> = RefCell::default();
 }
 
 /// Uses the thread's home in a memory; `None` at the thread's end.
-pub(crate) fn with<R>(table: &Table, work: impl FnOnce(&mut Home) -> R) -> Option<R> {
+pub(crate) fn with<R>(table: &Table, work: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
     let key = (table.segment().id(), fork::generation());
-    HOMES.try_with(|homes| work(&mut homes.borrow_mut().entry(key).or_insert_with(|| (Tenancy::begin(key), Home::default())).1)).ok()
+    HOMES
+        .try_with(|homes| work(&mut homes.borrow_mut().entry(key).or_insert_with(|| (ThreadGuard::begin(key), ThreadState::default())).1))
+        .ok()
 }
 
-impl Home {
+impl ThreadState {
     /// Makes or renews the mailbox of a caller that listens or waits.
-    pub fn enter(&mut self, client: u64, protocol: Protocol, listens: bool, card: &Arc<Card>) {
+    pub fn enter(&mut self, client: u64, protocol: Protocol, listens: bool, card: &Arc<ClientRecord>) {
         self.cards.entry(client).or_insert_with(|| card.clone());
         let mailbox = self.boxes.entry(client).or_default();
         mailbox.messages.speak(protocol);
@@ -160,11 +162,11 @@ impl Home {
 }
 
 /// Sessions of callers that were dropped elsewhere than where they listened, by where that was. Threads that have ended are not among them.
-static ORPHANS: Shelter<BTreeMap<Tenant, Vec<Session>>> = Shelter::new(BTreeMap::new());
+static ORPHANS: Shelter<BTreeMap<ThreadEntry, Vec<Session>>> = Shelter::new(BTreeMap::new());
 static ORPHANS_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// A thread's home: its segment and the process's generation, and the thread by a number of ours.
-type Tenant = (Key, u64);
+type ThreadEntry = (Key, u64);
 
 /// The number of the calling thread: never used twice in a process.
 pub(crate) fn thread_number() -> u64 {
@@ -176,21 +178,21 @@ pub(crate) fn thread_number() -> u64 {
 }
 
 /// Says that a thread has a home, as long as it lives.
-struct Tenancy(Tenant);
+struct ThreadGuard(ThreadEntry);
 
-impl Tenancy {
-    fn begin(key: Key) -> Tenancy {
-        let tenant = (key, thread_number());
+impl ThreadGuard {
+    fn begin(key: Key) -> ThreadGuard {
+        let entry = (key, thread_number());
         let mut orphans = ORPHANS.lock();
         // A child of fork has no thread of its parent's.
         orphans.retain(|((_, generation), _), _| *generation == key.1);
-        orphans.insert(tenant, Vec::new());
+        orphans.insert(entry, Vec::new());
         count(&orphans);
-        Tenancy(tenant)
+        ThreadGuard(entry)
     }
 }
 
-impl Drop for Tenancy {
+impl Drop for ThreadGuard {
     /// What its callers heard and waited for ends with the thread's seat.
     fn drop(&mut self) {
         let mut orphans = ORPHANS.lock();
@@ -201,7 +203,7 @@ impl Drop for Tenancy {
     }
 }
 
-fn count(orphans: &BTreeMap<Tenant, Vec<Session>>) {
+fn count(orphans: &BTreeMap<ThreadEntry, Vec<Session>>) {
     ORPHANS_COUNT.store(orphans.values().map(Vec::len).sum(), Ordering::Release);
 }
 
@@ -223,9 +225,9 @@ pub(crate) fn orphan(table: &Table, thread: u64, session: Session) {
 
 #[cold]
 fn bury_orphans(table: &Table) {
-    let tenant = ((table.segment().id(), fork::generation()), thread_number());
+    let entry = ((table.segment().id(), fork::generation()), thread_number());
     let mut orphans = ORPHANS.lock();
-    let own = orphans.get_mut(&tenant).map(std::mem::take).unwrap_or_default();
+    let own = orphans.get_mut(&entry).map(std::mem::take).unwrap_or_default();
     count(&orphans);
     drop(orphans);
     own.into_iter().for_each(|mut session| bury(table, &mut session));
@@ -238,12 +240,12 @@ pub(crate) struct Ear<'e> {
 }
 
 impl Ear<'_> {
-    fn with<R>(&self, work: impl FnOnce(&mut Home) -> R) -> Option<R> {
+    fn with<R>(&self, work: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
         with(self.memory.table(), work)
     }
 }
 
-impl Hearer for Ear<'_> {
+impl MessageSink for Ear<'_> {
     fn deliver(&mut self, clients: &[u64], delivery: Delivery<'_>) {
         self.with(|home| clients.iter().for_each(|client| home.deliver(*client, &delivery)));
     }
@@ -270,24 +272,24 @@ impl Hearer for Ear<'_> {
         let table = self.memory.table();
         if let Ok(seat) = table.seat() {
             let text = peer_replies::answer(&Presence::of(self.memory), words);
-            ask::answer(table, asker, &[(seat.index(), seat.life())], &text);
+            query::answer(table, asker, &[(seat.index(), seat.life())], &text);
         }
     }
 }
 
 /// Takes in the letters that have come, for all callers of the thread.
-pub(crate) fn take_in(table: &Table, hearer: &mut dyn Hearer) {
+pub(crate) fn take_in(table: &Table, sink: &mut dyn MessageSink) {
     if ORPHANS_COUNT.load(Ordering::Acquire) != 0 {
         bury_orphans(table);
     }
     queue::flush_pending(table);
-    while polder_hub::hear(table, hearer) {}
-    polder_hub::track::close_turn(table, hearer);
+    while polder_hub::hear(table, sink) {}
+    polder_hub::track::close_turn(table, sink);
     let now_ms = coarse_ms();
     let last_ms = with(table, |home| home.ticked_ms).unwrap_or(now_ms);
     if now_ms.saturating_sub(last_ms) >= TICK_MS {
         with(table, |home| home.ticked_ms = now_ms);
-        polder_hub::tick(table, hearer);
+        polder_hub::tick(table, sink);
     }
 }
 
@@ -326,13 +328,13 @@ pub(crate) fn arm(memory: &Memory) {
     for round in 1..=ROUNDS {
         let owed_ms = queue::has_pending(table).then(|| now_ms() + OWED.as_millis() as u64);
         let news = with(table, |home| {
-            let paused_ms = (!home.postponed.is_empty()).then(|| ask::paused(table).0);
+            let paused_ms = (!home.postponed.is_empty()).then(|| query::paused(table).0);
             home.wakeup.as_mut()?.signal_at(owed_ms.into_iter().chain(paused_ms).min());
             Some(home.has_news())
         });
         let Some(news) = news.flatten() else { return };
         // Before it prepares to sleep: a question that comes from then on wakes it.
-        ask::rest(table, true);
+        query::rest(table, true);
         if !news && table.seat().is_ok_and(|seat| seat.prepare_sleep()) {
             return;
         }
@@ -351,7 +353,7 @@ fn silence(table: &Table) {
             wakeup.clear();
         }
     });
-    ask::rest(table, false);
+    query::rest(table, false);
     if let Ok(seat) = table.seat() {
         seat.after_sleep();
     }
@@ -367,12 +369,12 @@ pub(crate) fn nap(table: &Table, timeout: Duration) {
         () if postponed => PAUSE_NAP,
         () => NAP,
     };
-    ask::rest(table, true);
+    query::rest(table, true);
     match table.seat() {
         Ok(seat) => seat.sleep(Some(timeout.min(most))),
         Err(_) => std::thread::sleep(timeout.min(most)),
     }
-    ask::rest(table, false);
+    query::rest(table, false);
 }
 
 #[cfg(test)]

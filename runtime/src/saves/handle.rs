@@ -19,7 +19,7 @@ const ANEW_PATIENCE: Duration = Duration::from_millis(50);
 
 /// A process's saves. Other processes on the segment have their own.
 #[derive(Default)]
-pub struct Keeper(Arc<Shared>);
+pub struct Saves(Arc<Shared>);
 
 struct Shared {
     /// When the process began, in seconds: before its first save, save points count from there.
@@ -137,10 +137,10 @@ impl Shared {
     }
 }
 
-impl Keeper {
+impl Saves {
     /// One that begins no save by itself: what is being loaded is on the disk already.
-    pub fn resting() -> Keeper {
-        Keeper(Arc::new(Shared { rests: true, ..Shared::default() }))
+    pub fn resting() -> Saves {
+        Saves(Arc::new(Shared { rests: true, ..Shared::default() }))
     }
 
     /// Whether a save is running.
@@ -192,7 +192,7 @@ impl Keeper {
     /// Saves before the process ends. A save in the background is cancelled first.
     ///
     /// # Errors
-    /// As [`Keeper::save`].
+    /// As [`Saves::save`].
     pub fn save_at_end(&self, table: &Table, settings: &Settings) -> Result<u64, String> {
         self.cancel();
         while self.is_saving() {
@@ -238,7 +238,7 @@ impl Keeper {
         current.is_some_and(|current| !current.progress.cancelled.swap(true, Ordering::Relaxed))
     }
 
-    /// As [`Keeper::schedule`], in the place of a save that is under way and would bring back what is gone.
+    /// As [`Saves::schedule`], in the place of a save that is under way and would bring back what is gone.
     pub fn schedule_anew(&self) {
         self.0.anew.store(true, Ordering::Relaxed);
         self.schedule();

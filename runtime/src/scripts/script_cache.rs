@@ -1,13 +1,13 @@
 //! The programs that a process knows, by their SHA1.
 //!
 //! ```text
-//!   thread's front (by body, by SHA1) -> process's shelf (by SHA1) -> segment, hidden database: script:SHA1 -> body
+//!   thread's front (by body, by SHA1) -> cache of the process (by SHA1) -> segment, hidden database: script:SHA1 -> body
 //!                                                                                               scripts     -> a token
 //! ```
 //!
-//! EVAL puts a program on its process's shelf. SCRIPT LOAD also puts it into the segment, where
+//! EVAL puts a program into the cache of its process. SCRIPT LOAD also puts it into the segment, where
 //! every process finds it and where it outlives servers. SCRIPT FLUSH changes the token; a process
-//! that sees another token than its shelf's clears the shelf. Programs that only EVAL has brought
+//! that sees another token than its cache has clears the cache. Programs that only EVAL has brought
 //! are dropped when there are more than [`EVALUATED_MAX`], the least lately used first.
 use std::cell::RefCell;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -87,7 +87,7 @@ fn sha_of(body: &[u8]) -> String {
 /// What a thread finds without a lock.
 #[derive(Default)]
 struct Front {
-    shelf: u64,
+    script_cache: u64,
     token: Token,
     by_body: HashMap<Box<[u8]>, Arc<Program>>,
     by_sha: HashMap<Box<[u8]>, Arc<Program>>,
@@ -105,7 +105,7 @@ struct Stock {
 }
 
 /// A process's programs.
-pub struct Shelf {
+pub struct ScriptCache {
     number: u64,
     stock: Mutex<Stock>,
     /// Moves on with each program that comes; a program's last use is told by it.
@@ -113,15 +113,15 @@ pub struct Shelf {
     evicted: AtomicU64,
 }
 
-impl Default for Shelf {
-    fn default() -> Shelf {
+impl Default for ScriptCache {
+    fn default() -> ScriptCache {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Shelf { number, stock: Mutex::default(), clock: AtomicU64::new(1), evicted: AtomicU64::new(0) }
+        ScriptCache { number, stock: Mutex::default(), clock: AtomicU64::new(1), evicted: AtomicU64::new(0) }
     }
 }
 
-impl Shelf {
+impl ScriptCache {
     /// The program of a body, compiled at least once.
     ///
     /// # Errors
@@ -181,7 +181,7 @@ impl Shelf {
     /// SCRIPT LOAD: the program stays, and every process finds it.
     ///
     /// # Errors
-    /// As [`Shelf::get`].
+    /// As [`ScriptCache::get`].
     pub fn load(&self, table: &Table, txn: &Txn<'_>, lua: &dyn Scripts, body: &[u8]) -> Result<Arc<Program>, Stop> {
         let program = self.put(token(table, txn, TOKEN)?, lua, body, true)?;
         let key = key_of(&program.sha);
@@ -233,14 +233,14 @@ impl Shelf {
 
     fn with_front<T>(&self, token: Token, work: impl FnOnce(&mut Front) -> T) -> T {
         FRONT.with_borrow_mut(|front| {
-            if front.shelf != self.number || front.token != token {
-                *front = Front { shelf: self.number, token, ..Front::default() };
+            if front.script_cache != self.number || front.token != token {
+                *front = Front { script_cache: self.number, token, ..Front::default() };
             }
             work(front)
         })
     }
 
-    /// Does `work` with what is on the shelf, which is cleared first where another token has come.
+    /// Does `work` with what is in the cache, which is cleared first where another token has come.
     fn stock<T>(&self, token: Token, work: impl FnOnce(&mut Stock) -> T) -> T {
         let mut stock = lock(&self.stock);
         if stock.token != token {
@@ -250,7 +250,7 @@ impl Shelf {
         work(&mut stock)
     }
 
-    /// Puts a body on the shelf, unless it is there.
+    /// Puts a body into the cache, unless it is there.
     fn put(&self, token: Token, lua: &dyn Scripts, body: &[u8], stays: bool) -> Result<Arc<Program>, Stop> {
         let sha = sha_of(body);
         let known = self.stock(token, |stock| {

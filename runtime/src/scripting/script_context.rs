@@ -49,7 +49,7 @@ impl Limits {
 }
 
 /// One run of a program.
-pub struct Stage<'s, 'c> {
+pub struct ScriptContext<'s, 'c> {
     table: &'s Table,
     txn: &'s Txn<'c>,
     session: &'s mut Session,
@@ -75,13 +75,13 @@ pub struct Stage<'s, 'c> {
     stop: Option<Stop>,
 }
 
-impl<'s, 'c: 's> Stage<'s, 'c> {
-    pub fn new(call: Actors<'s, 'c>, kind: Kind, name: &'s str, limits: Limits, now_us: u64) -> Stage<'s, 'c> {
+impl<'s, 'c: 's> ScriptContext<'s, 'c> {
+    pub fn new(call: Actors<'s, 'c>, kind: Kind, name: &'s str, limits: Limits, now_us: u64) -> ScriptContext<'s, 'c> {
         let Actors { table, txn, session, host, scripting, command } = call;
         session.script.now_us = now_us;
         session.caller.scripted = true;
         let (db, atomic, questions) = (session.caller.db, std::mem::replace(&mut session.caller.atomic, true), session.tally.questions);
-        Stage {
+        ScriptContext {
             table,
             txn,
             session,
@@ -116,7 +116,7 @@ impl<'s, 'c: 's> Stage<'s, 'c> {
         if self.stop.is_some() || !self.atomic {
             let asked = std::mem::replace(&mut self.session.tally.questions, self.questions);
             if self.stop.is_none() && asked != self.questions {
-                polder_hub::ask::forget(self.table, self.session.identity.id);
+                polder_hub::query::forget(self.table, self.session.identity.id);
             }
         }
         self.session.script.slow |= self.ticks > 1;
@@ -201,7 +201,7 @@ pub struct Actors<'s, 'c> {
     pub command: &'s [&'s [u8]],
 }
 
-impl World for Stage<'_, '_> {
+impl World for ScriptContext<'_, '_> {
     fn call(&mut self, args: &[&[u8]], reply: &mut dyn Reply) -> Called {
         if self.stop.is_some() {
             return Called::Unwind;

@@ -25,7 +25,7 @@ use polder_base::script::{Called, Ended, Input, World};
 use smallvec::SmallVec;
 
 use crate::answer::placed;
-use crate::desk::NOT_TEXT;
+use crate::lua_state::NOT_TEXT;
 use crate::number;
 use flat::{Flat, Out, Parts};
 

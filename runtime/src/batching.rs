@@ -31,7 +31,7 @@ use crate::row::SessionCall;
 use crate::run::{Progress, begin, end_transaction, is_plain, permit, run_inside, run_many_inside, writes_restricted};
 use crate::session::{Host, Replies, Session};
 use crate::{scripting, transaction};
-use polder_calls::command::{Command, Common};
+use polder_calls::command::{BatchKey, Command};
 
 /// The most calls that share a transaction: others wait for the key meanwhile.
 pub const TOGETHER_MAX: usize = 128;
@@ -68,7 +68,7 @@ pub fn execute_together(
             (0, Progress::Busy)
         }
         // No script begins any more; other calls are made by themselves, so that each is told what it meets.
-        Err(stop) if host.is_ending() && matches!(rows[0].common(calls[0]), Some(Common::Program { .. })) => {
+        Err(stop) if host.is_ending() && matches!(rows[0].batch_key(calls[0]), Some(BatchKey::Program { .. })) => {
             reply.rewind(mark);
             calls.iter().for_each(|_| refuse(host, reply, stop.clone()));
             (calls.len(), Progress::Answered)
@@ -86,7 +86,7 @@ fn company(table: &Table, session: &mut Session, host: &dyn Host, calls: &[&[&[u
     if session.multi.is_some() || session.replies != Replies::On {
         return rows;
     }
-    let (mut common, mut last) = (None, None::<(&[u8], &'static Command)>);
+    let (mut batch_key, mut last) = (None, None::<(&[u8], &'static Command)>);
     for args in calls.iter().take(TOGETHER_MAX) {
         let again = last.filter(|(name, _)| *name == args[0]).map(|(_, row)| row);
         let row = match again {
@@ -98,14 +98,14 @@ fn company(table: &Table, session: &mut Session, host: &dyn Host, calls: &[&[&[u
             }),
         };
         match row {
-            Ok(row) => match row.common(args) {
-                Some(own) if *common.get_or_insert(own) == own => rows.push(row),
+            Ok(row) => match row.batch_key(args) {
+                Some(own) if *batch_key.get_or_insert(own) == own => rows.push(row),
                 _ => break,
             },
             _ => break,
         }
         // No call may come between the first call and the next.
-        if rows.len() == 1 && common.is_some_and(|common| !may_share(table, session, host, common)) {
+        if rows.len() == 1 && batch_key.is_some_and(|batch_key| !may_share(table, session, host, batch_key)) {
             break;
         }
         last = rows.last().map(|row| (args[0], *row));
@@ -116,14 +116,14 @@ fn company(table: &Table, session: &mut Session, host: &dyn Host, calls: &[&[&[u
 /// Whether calls may share a transaction: no client that listens to changes of keys, nor the client
 /// that makes them, hears of each call before the next, and each access of a key need not be
 /// counted.
-pub fn may_share(table: &Table, session: &Session, host: &dyn Host, common: Common<'_>) -> bool {
+pub fn may_share(table: &Table, session: &Session, host: &dyn Host, batch_key: BatchKey<'_>) -> bool {
     let listeners = table.interest() & !interest::CLIENTS;
-    match common {
-        Common::Key(_) => listeners == 0,
-        Common::Reads(_) => reads_share(table, session, host),
+    match batch_key {
+        BatchKey::Key(_) => listeners == 0,
+        BatchKey::Reads(_) => reads_share(table, session, host),
         // Room is made between scripts, outside of any transaction.
-        Common::Program { .. } => listeners == 0 && table.is_unlimited() && reads_share(table, session, host),
-        Common::Messages => listeners & !interest::SUBSCRIBERS == 0 && !session.is_special(),
+        BatchKey::Program { .. } => listeners == 0 && table.is_unlimited() && reads_share(table, session, host),
+        BatchKey::Messages => listeners & !interest::SUBSCRIBERS == 0 && !session.is_special(),
     }
 }
 
@@ -142,11 +142,11 @@ fn one_by_one(table: &Table, session: &mut Session, host: &dyn Host, calls: &[&[
 }
 
 /// What calls that have this in common share a transaction for: whether it writes, and the key that it is about.
-fn purpose(common: Option<Common<'_>>, db: Db) -> (Mode, Option<(Db, &[u8])>) {
-    match common {
-        Some(Common::Key(key)) => (Mode::Write, Some((db, key))),
-        Some(Common::Reads(key)) => (Mode::Read, Some((db, key))),
-        Some(Common::Program { key, .. }) => (Mode::Read, key.map(|key| (db, key))),
+fn purpose(batch_key: Option<BatchKey<'_>>, db: Db) -> (Mode, Option<(Db, &[u8])>) {
+    match batch_key {
+        Some(BatchKey::Key(key)) => (Mode::Write, Some((db, key))),
+        Some(BatchKey::Reads(key)) => (Mode::Read, Some((db, key))),
+        Some(BatchKey::Program { key, .. }) => (Mode::Read, key.map(|key| (db, key))),
         _ => (Mode::Read, None),
     }
 }
@@ -167,12 +167,12 @@ fn run_together(
     calls: &[&[&[u8]]],
     reply: &mut dyn Reply,
 ) -> Result<usize, Stop> {
-    let common = rows[0].common(calls[0]);
-    let (mode, key) = purpose(common, session.caller.db);
-    if common == Some(Common::Messages) {
+    let batch_key = rows[0].batch_key(calls[0]);
+    let (mode, key) = purpose(batch_key, session.caller.db);
+    if batch_key == Some(BatchKey::Messages) {
         polder_hub::attend(table)?;
     }
-    let scripts = matches!(common, Some(Common::Program { .. }));
+    let scripts = matches!(batch_key, Some(BatchKey::Program { .. }));
     let location = key.filter(|_| mode == Mode::Write).and_then(|(db, key)| table.location(db, key));
     let mut txn = begin(table, session, mode)?;
     if !scripts {

@@ -2,13 +2,13 @@
 //! replies.
 //!
 //! ```text
-//!   CLIENT LIST       asks: one letter to every thread that serves clients elsewhere             ->  parks (Stop::Busy), is tried again
-//!   their processes   the first thread that reads the letter replies for its whole process       ->  one letter back
+//!   CLIENT LIST       asks: one message to every thread that serves clients elsewhere             ->  parks (Stop::Busy), is tried again
+//!   their processes   the first thread that reads the message replies for its whole process       ->  one message back
 //!   CLIENT LIST       every process has replied or died, or PATIENCE_MS are over: goes on with the replies that have come
 //! ```
 //!
 //! What a client is doing is known to its process alone, and the segment keeps nothing of it. A
-//! question costs one letter to each of these threads, and one letter back from each process. A
+//! question costs one message to each of these threads, and one message back from each process. A
 //! process that is not asked does nothing for it.
 //!
 //! Processes that do not reply:
@@ -32,8 +32,8 @@ use polder_table::interest::{interest_at, show_interest, take_interest};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::letter::{self, Letter, inbox_bytes};
 pub use crate::listener::{Asker, Thread};
+use crate::message::{self, Message, inbox_bytes};
 use crate::per_thread::{self, PerThread};
 use crate::post;
 use crate::stopped::{self, State};
@@ -146,7 +146,7 @@ pub fn others(table: &Table, own: &[Thread]) -> Vec<Thread> {
 /// The replies of the other processes to the `nth` question of a client's call; `None` as long as a
 /// reply may still come. `own` are the threads of this process. The question leaves with [`send`].
 pub fn ask(table: &Table, (client, nth): (u64, usize), words: &[&[u8]], own: &[Thread]) -> Option<Replies> {
-    let (now, words) = (now_ms(), letter::pack(words));
+    let (now, words) = (now_ms(), message::pack(words));
     let known = with(table, |own| {
         let Questions { questions, unheard, .. } = own;
         // A question of a call that was never run again, or of another call, does not belong to
@@ -196,7 +196,7 @@ pub fn send(table: &Table) {
         let posted = |(seat, life): &Thread| {
             post::run(table, &mut |txn| {
                 let asker = Asker { thread: (txn.seat().index(), txn.seat().life()), number };
-                Letter::Question { asker, words: &words }.write(|parts| txn.post(*seat, *life, parts));
+                Message::Question { asker, words: &words }.write(|parts| txn.post(*seat, *life, parts));
                 Ok(())
             })
         };
@@ -228,7 +228,7 @@ pub fn answer(table: &Table, asker: Asker, own: &[Thread], text: &[u8]) {
     // If the inbox stays locked, because the thread that holds it is stopped, the reply is dropped.
     // The asker then treats this process as stopped.
     let _ = post::run(table, &mut |txn| {
-        Letter::Answer { number: asker.number, threads: &threads, text }.write(|parts| txn.post(seat, life, parts));
+        Message::Answer { number: asker.number, threads: &threads, text }.write(|parts| txn.post(seat, life, parts));
         Ok(())
     });
 }
@@ -268,13 +268,13 @@ pub fn pause(table: &Table, until_ms: u64, writers_only: bool) {
     let _ = table.segment().word(header::PAUSE).fetch_update(Ordering::AcqRel, Ordering::Acquire, longer);
 }
 
-/// Ends the pause, and wakes the threads whose clients wait for its end. A thread that no letter
+/// Ends the pause, and wakes the threads whose clients wait for its end. A thread that no message
 /// reaches looks by itself within a second.
 pub fn unpause(table: &Table) {
     end_pause(table.segment().word(header::PAUSE), |_| true, |ended_ms| note_end(table, ended_ms));
     let threads = others(table, &[]);
     let _ = post::run(table, &mut |txn| {
-        threads.iter().for_each(|(seat, life)| Letter::Rise.write(|parts| txn.post(*seat, *life, parts)));
+        threads.iter().for_each(|(seat, life)| Message::Rise.write(|parts| txn.post(*seat, *life, parts)));
         Ok(())
     });
 }

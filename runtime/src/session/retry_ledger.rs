@@ -16,7 +16,7 @@ use super::Session;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct RetryLedger {
     /// Calls, from the first on that is to be made again.
     pub(crate) calls: usize,
     /// What the script has called that is the first one behind them.
@@ -25,16 +25,16 @@ pub struct Counted {
     first: u64,
 }
 
-impl Counted {
+impl RetryLedger {
     /// What is true of a call and of those that follow it: nothing, where it was another one that was to be made again.
     #[inline]
-    pub(crate) fn of(self, args: &[&[u8]]) -> Counted {
-        if self.first == 0 || self.first == fingerprint(args) { self } else { Counted::default() }
+    pub(crate) fn of(self, args: &[&[u8]]) -> RetryLedger {
+        if self.first == 0 || self.first == fingerprint(args) { self } else { RetryLedger::default() }
     }
 
     /// Notes that a call is to be made again, as the first of all.
-    pub(crate) fn keep_for(self, args: &[&[u8]]) -> Counted {
-        if self.calls == 0 && self.inside == 0 { Counted::default() } else { Counted { first: fingerprint(args), ..self } }
+    pub(crate) fn keep_for(self, args: &[&[u8]]) -> RetryLedger {
+        if self.calls == 0 && self.inside == 0 { RetryLedger::default() } else { RetryLedger { first: fingerprint(args), ..self } }
     }
 
     /// Called before call `number` is made. Returns whether it is to be counted.
@@ -50,14 +50,14 @@ impl Counted {
     pub(crate) fn end(&mut self, session: &Session, number: usize, ended: bool) {
         match ended {
             _ if number < self.calls => {}
-            true => *self = Counted { calls: number + 1, inside: 0, ..*self },
+            true => *self = RetryLedger { calls: number + 1, inside: 0, ..*self },
             false => self.inside = session.script.counted,
         }
     }
 
     /// What is left for the calls behind the first `done`.
-    pub(crate) fn behind(self, done: usize) -> Counted {
-        self.calls.checked_sub(done).map_or_else(Counted::default, |calls| Counted { calls, first: 0, ..self })
+    pub(crate) fn behind(self, done: usize) -> RetryLedger {
+        self.calls.checked_sub(done).map_or_else(RetryLedger::default, |calls| RetryLedger { calls, first: 0, ..self })
     }
 }
 

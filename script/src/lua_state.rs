@@ -29,7 +29,7 @@ scoped_thread_local!(
 
 /// What natives share with their interpreter.
 #[derive(Default)]
-pub struct Desk {
+pub struct LuaState {
     pub random: Cell<Option<Drand>>,
     /// In which form the replies of called commands are wanted (`redis.setresp`).
     pub protocol: Cell<Protocol>,
@@ -49,7 +49,7 @@ pub struct Desk {
     pub ending: RefCell<Option<Ending>>,
 }
 
-impl Desk {
+impl LuaState {
     /// The limit that is in force while Lua code runs. There always is one: without a limit mlua expects no allocation to fail, and a script for
     /// which the system has no memory would end the process.
     pub fn memory_limit(&self) -> u64 {
@@ -73,8 +73,8 @@ const LARGE_BYTES: usize = 1 << 20;
 type Answer = mlua::Result<Either<String, Value>>;
 
 /// Has the interpreter call back every `instructions` instructions.
-pub fn watch(lua: &Lua, desk: &Rc<Desk>, instructions: u32) -> mlua::Result<()> {
-    let clerk = desk.clone();
+pub fn watch(lua: &Lua, lua_state: &Rc<LuaState>, instructions: u32) -> mlua::Result<()> {
+    let clerk = lua_state.clone();
     lua.set_global_hook(HookTriggers::new().every_nth_instruction(instructions), move |lua, _| {
         if goes_on(lua, &clerk)? {
             return Ok(VmState::Continue);
@@ -85,38 +85,38 @@ pub fn watch(lua: &Lua, desk: &Rc<Desk>, instructions: u32) -> mlua::Result<()> 
 
 /// Calls the world's tick. Returns false when the script is to end. From then on every step of it
 /// raises an error, whatever it catches.
-pub fn goes_on(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<bool> {
-    if desk.loading_until.get().is_some_and(|until| Instant::now() > until) {
-        desk.ending.replace(Some(Ending::Killed("ERR FUNCTION LOAD timeout".into(), None)));
-    } else if desk.loading_until.get().is_none()
-        && desk.ending.borrow().is_none()
+pub fn goes_on(lua: &Lua, lua_state: &Rc<LuaState>) -> mlua::Result<bool> {
+    if lua_state.loading_until.get().is_some_and(|until| Instant::now() > until) {
+        lua_state.ending.replace(Some(Ending::Killed("ERR FUNCTION LOAD timeout".into(), None)));
+    } else if lua_state.loading_until.get().is_none()
+        && lua_state.ending.borrow().is_none()
         && WORLD.is_set()
         && let Some(why) = WORLD.with(|world| world.tick())
     {
-        desk.ending.replace(Some(if why.is_empty() { Ending::Unwound } else { Ending::Killed(why.into_owned(), None) }));
+        lua_state.ending.replace(Some(if why.is_empty() { Ending::Unwound } else { Ending::Killed(why.into_owned(), None) }));
     }
-    if let Some(Ending::Killed(_, at @ None)) = &mut *desk.ending.borrow_mut() {
+    if let Some(Ending::Killed(_, at @ None)) = &mut *lua_state.ending.borrow_mut() {
         *at = whereabouts(lua, 0);
     }
-    if desk.ending.borrow().is_none() {
+    if lua_state.ending.borrow().is_none() {
         return Ok(true);
     }
-    watch(lua, desk, 1)?;
+    watch(lua, lua_state, 1)?;
     Ok(false)
 }
 
 /// `redis.call`, for all runs of an interpreter.
-pub fn gate(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<mlua::Function> {
-    let desk = desk.clone();
-    lua.create_function(move |lua, args: MultiValue| answer(lua, &desk, move |lua, desk| pass(lua, desk, &args)))
+pub fn gate(lua: &Lua, lua_state: &Rc<LuaState>) -> mlua::Result<mlua::Function> {
+    let lua_state = lua_state.clone();
+    lua.create_function(move |lua, args: MultiValue| answer(lua, &lua_state, move |lua, lua_state| pass(lua, lua_state, &args)))
 }
 
 /// The same for more arguments than there may be handles for: they are the first ones of a table,
 /// and copied one by one.
-pub fn gate_of_many(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<mlua::Function> {
-    let desk = desk.clone();
+pub fn gate_of_many(lua: &Lua, lua_state: &Rc<LuaState>) -> mlua::Result<mlua::Function> {
+    let lua_state = lua_state.clone();
     lua.create_function(move |lua, (count, args): (usize, Table)| {
-        answer(lua, &desk, move |lua, desk| {
+        answer(lua, &lua_state, move |lua, lua_state| {
             let mut copies = Vec::with_capacity(count);
             for number in 1..=count {
                 let arg = MultiValue::from_iter([args.raw_get::<Value>(number)?]);
@@ -124,29 +124,33 @@ pub fn gate_of_many(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<mlua::Function> 
                 copies.extend(texts.iter().map(|text| text.to_vec()));
             }
             let words: SmallVec<[&[u8]; 8]> = copies.iter().map(Vec::as_slice).collect();
-            pass_on(lua, desk, &words)
+            pass_on(lua, lua_state, &words)
         })
     })
 }
 
 /// What `ask` returns, if the script has room for it. Its memory has no limit meanwhile.
-fn answer(lua: &Lua, desk: &Rc<Desk>, ask: impl FnOnce(&Lua, &Rc<Desk>) -> Answer) -> mlua::Result<(Either<String, Value>, Limit)> {
+fn answer(
+    lua: &Lua,
+    lua_state: &Rc<LuaState>,
+    ask: impl FnOnce(&Lua, &Rc<LuaState>) -> Answer,
+) -> mlua::Result<(Either<String, Value>, Limit)> {
     limit_memory(lua, 0);
-    let mut answer = ask(lua, desk);
-    let limit = desk.memory_max.get();
+    let mut answer = ask(lua, lua_state);
+    let limit = lua_state.memory_max.get();
     if limit != 0 && needed(lua, &answer) > limit {
-        answer = make_fit(lua, desk, answer);
+        answer = make_fit(lua, lua_state, answer);
     }
     match answer {
         Ok(answer) => {
             // A large text is copied into Lua under the limit, where that may fail.
             if matches!(&answer, Either::Left(text) if text.len() > LARGE_BYTES) {
-                limit_memory(lua, desk.memory_limit());
+                limit_memory(lua, lua_state.memory_limit());
             }
-            Ok((answer, Limit(desk.memory_limit())))
+            Ok((answer, Limit(lua_state.memory_limit())))
         }
         Err(error) => {
-            limit_memory(lua, desk.memory_limit());
+            limit_memory(lua, lua_state.memory_limit());
             Err(error)
         }
     }
@@ -160,13 +164,13 @@ fn needed(lua: &Lua, answer: &Answer) -> u64 {
 
 /// With this reply the script would have more memory than it may: garbage is collected, and if that
 /// is not enough, the script does not get the reply.
-fn make_fit(lua: &Lua, desk: &Rc<Desk>, answer: Answer) -> Answer {
+fn make_fit(lua: &Lua, lua_state: &Rc<LuaState>, answer: Answer) -> Answer {
     lua.gc_collect()?;
     // No instruction takes as long as this.
-    if !goes_on(lua, desk)? {
+    if !goes_on(lua, lua_state)? {
         return raise("", false);
     }
-    if answer.is_err() || needed(lua, &answer) <= desk.memory_max.get() {
+    if answer.is_err() || needed(lua, &answer) <= lua_state.memory_max.get() {
         return answer;
     }
     // To say so takes memory, too.
@@ -175,31 +179,31 @@ fn make_fit(lua: &Lua, desk: &Rc<Desk>, answer: Answer) -> Answer {
     Err(mlua::Error::MemoryError("not enough memory".into()))
 }
 
-fn pass(lua: &Lua, desk: &Rc<Desk>, args: &MultiValue) -> Answer {
+fn pass(lua: &Lua, lua_state: &Rc<LuaState>, args: &MultiValue) -> Answer {
     if args.is_empty() {
         return raise(NO_ARGUMENT, false);
     }
     let Some(texts) = texts(args) else { return raise(NOT_TEXT, false) };
     let args: SmallVec<[&[u8]; 8]> = texts.iter().map(|text| &**text).collect();
-    pass_on(lua, desk, &args)
+    pass_on(lua, lua_state, &args)
 }
 
 /// Has the world run a command.
-fn pass_on(lua: &Lua, desk: &Rc<Desk>, args: &[&[u8]]) -> Answer {
-    if desk.ending.borrow().is_some() {
+fn pass_on(lua: &Lua, lua_state: &Rc<LuaState>, args: &[&[u8]]) -> Answer {
+    if lua_state.ending.borrow().is_some() {
         return raise("", false);
     }
     if !WORLD.is_set() {
         return raise("ERR redis.call can only be called while a script or a function runs", false);
     }
-    let mut sink = Sink::new(lua, desk.protocol.get(), desk.okay.get().filter(|_| desk.is_blind.get()));
+    let mut sink = Sink::new(lua, lua_state.protocol.get(), lua_state.okay.get().filter(|_| lua_state.is_blind.get()));
     match WORLD.with(|world| world.call(args, &mut sink)) {
         Called::Answered if sink.failed.is_none() => sink.finish(),
         Called::Answered => raise(sink.failed.take().unwrap_or_default(), true),
         Called::Refused(text) => raise(text, true),
         Called::Unwind => {
-            desk.ending.replace(Some(Ending::Unwound));
-            watch(lua, desk, 1)?;
+            lua_state.ending.replace(Some(Ending::Unwound));
+            watch(lua, lua_state, 1)?;
             raise("", false)
         }
     }
