@@ -10,7 +10,7 @@
 //! | ITEM.SET with ADD | NOT_STORED |
 //! | ITEM.SET with CAS, ITEM.CAT, ITEM.INC | WRONGTYPE |
 use polder_base::{Item, Recache, Reply, Written, number};
-use polder_table::{Counter, Found, ItemExtras, Mode, New, Stop, clock};
+use polder_table::{Attributes, Counter, Found, ItemExtras, Mode, New, Stop, clock};
 use polder_values::string::{self, Draft};
 use polder_values::{Kind, Value};
 
@@ -288,24 +288,44 @@ fn quick_get(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     true
 }
 
-/// The fast path of ITEM.SET without conditions and flags, where the reply does not show the CAS.
+/// The fast path of ITEM.SET without conditions, where the reply does not show the CAS: the options are FLAGS and one of EX, PX, EXAT and PXAT, each
+/// once, and the expiry lies in the future.
 fn quick_set(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+    let &[_, key, value, ref options @ ..] = call.args else { return false };
     if reply.shows_cas() {
         return false;
     }
-    let done = match *call.args {
-        [_, key, value] => call.table.quick_set(call.location, key, value, call.now_ms, 1),
-        [_, key, value, unit, span] if is(unit, "EX") => {
-            let span = number::integer(span).filter(|seconds| *seconds > 0).and_then(|seconds| seconds.checked_mul(1000));
-            let until = span.and_then(|ms| call.exact_ms().checked_add(ms as u64));
-            until.and_then(|until| call.table.quick_set_until(call.location, key, value, Some(until), (call.now_ms, 1)))
-        }
-        _ => None,
+    let done = match options {
+        [] => call.table.quick_set(call.location, key, value, call.now_ms, 1),
+        _ => quick_attributes(call, options)
+            .and_then(|attributes| call.table.quick_set_with(call.location, key, value, attributes, (call.now_ms, 1))),
     };
     if done.is_some() {
         reply.written(Written::Done(0));
     }
     done.is_some()
+}
+
+/// What these options say; `None` for others, and where nothing could be stored.
+#[inline]
+fn quick_attributes(call: &Short<'_>, options: &[&[u8]]) -> Option<Attributes> {
+    let mut attributes = Attributes::NONE;
+    let mut rest = options;
+    while let [word, value, later @ ..] = rest {
+        rest = later;
+        if is(word, "FLAGS") && attributes.flags == 0 {
+            attributes.flags = number::integer(value).and_then(|flags| u32::try_from(flags).ok())?;
+        } else if attributes.expiry_ms.is_none() {
+            let (_, unit_ms, absolute) = SPANS.into_iter().find(|(name, ..)| is(word, name))?;
+            let now_ms = call.exact_ms();
+            let span = number::integer(value)?.checked_mul(unit_ms)?;
+            let moment_ms = span.checked_add(if absolute { 0 } else { now_ms as i64 })?;
+            attributes.expiry_ms = Some(u64::try_from(moment_ms).ok().filter(|moment_ms| *moment_ms > now_ms)?);
+        } else {
+            return None;
+        }
+    }
+    rest.is_empty().then_some(attributes)
 }
 
 fn item_of<'a>(key: &'a [u8], found: &Found<'a>, now_ms: u64) -> Item<'a> {

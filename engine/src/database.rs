@@ -11,7 +11,7 @@ use polder_calls::Command;
 use polder_calls::call::{NO_MEMORY, WRONG_TYPE};
 use polder_runtime::{DirectCall, row_named};
 use polder_table::Db;
-use polder_table::{Foreseen, Found, Location, Mode, Stop, Table, Txn};
+use polder_table::{Attributes, Foreseen, Found, Location, Mode, Stop, Table, Txn};
 use polder_values::{Kind, string};
 
 use crate::Memory;
@@ -216,7 +216,9 @@ impl<'m> Database<'m> {
     #[inline(never)]
     fn set_elsewhere(&self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
         let location = self.table().location(self.number, key);
-        match location.and_then(|location| self.table().quick_set_until(&location, key, value, None, (polder_base::time::coarse_ms(), 0))) {
+        match location
+            .and_then(|location| self.table().quick_set_with(&location, key, value, Attributes::NONE, (polder_base::time::coarse_ms(), 0)))
+        {
             Some(()) => Ok(()),
             None => self.run_row(const { row_named("SET") }, &[b"SET", key, value], &mut Scalar::default()),
         }

@@ -107,6 +107,22 @@ pub struct Found<'t> {
     pub clock: u32,
 }
 
+/// What a short string is given beside its bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attributes {
+    /// In milliseconds since the Unix epoch.
+    pub expiry_ms: Option<u64>,
+    pub flags: u32,
+}
+
+impl Attributes {
+    pub const NONE: Attributes = Attributes { expiry_ms: None, flags: 0 };
+
+    pub const fn expiring(expiry_ms: Option<u64>) -> Attributes {
+        Attributes { expiry_ms, flags: 0 }
+    }
+}
+
 /// What a key is to become.
 #[derive(Clone, Copy, Debug)]
 pub struct New<'a> {

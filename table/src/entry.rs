@@ -16,6 +16,8 @@
 use polder_base::Ref;
 use polder_base::bytes::{self, short_word};
 
+use crate::api::Attributes;
+
 /// Bytes of a unit.
 pub const UNIT_BYTES: usize = 16;
 /// Units of a bucket.
@@ -198,22 +200,53 @@ pub fn fill_inline(image: &mut Image, first: u64, fields: &Inline<'_>) {
     image.units = at.div_ceil(UNIT_BYTES);
 }
 
-/// Makes an empty image the inline entry `old` with another value, of as many units, and with another expiry if it has one; key and flags stay.
+/// Makes an empty image the inline entry `old` with another value, of as many units, and with other attributes, of which it has the same; the key
+/// stays.
 #[inline]
-pub fn refill_inline(image: &mut Image, old: &Image, first: u64, expiry_ms: Option<u64>, value: &[u8]) {
+pub fn refill_inline(image: &mut Image, old: &Image, first: u64, attributes: Attributes, value: &[u8]) {
     *image = *old;
     let words = &mut image.words;
     words[0] = first;
     words[1] = words[1] & !(0xff << 16) | (value.len() as u64) << 16;
-    if let Some(expiry_ms) = expiry_ms.map(|expiry_ms| expiry_ms.min(EXPIRY_MAX_MS)) {
-        words[1] = words[1] & 0xff_ffff | expiry_ms << 24;
-        words[2] = words[2] & !0xff | expiry_ms >> 40;
-    }
+    let (mut second, mut third) = (words[1], words[2]);
+    put_attributes(second as u8, &mut second, &mut third, attributes);
+    (words[1], words[2]) = (second, third);
     let (key_at, key_len) = inline_key_place(words[1]);
     let value_at = key_at + key_len;
     // Where an empty value ends the last unit there is none.
     let kept = words.get(value_at / 8).copied().unwrap_or(0);
     value_words(value, value_at, |_| kept, old.units * 2, |number, word| words[number] = word);
+}
+
+/// Puts attributes into the second and third word of an inline entry that has them, as its kind byte `meta` says.
+#[inline(always)]
+fn put_attributes(meta: u8, second: &mut u64, third: &mut u64, Attributes { expiry_ms, flags }: Attributes) {
+    let has_expiry = meta & EXPIRY != 0;
+    if let Some(expiry_ms) = expiry_ms.map(|expiry_ms| expiry_ms.min(EXPIRY_MAX_MS)).filter(|_| has_expiry) {
+        *second = *second & 0xff_ffff | expiry_ms << 24;
+        *third = *third & !0xff | expiry_ms >> 40;
+    }
+    match meta & FLAGS != 0 {
+        true if has_expiry => *third = *third & !0xff_ffff_ff00 | u64::from(flags) << 8,
+        true => *second = *second & !(0xffff_ffff << 24) | u64::from(flags) << 24,
+        false => {}
+    }
+}
+
+/// The flags of an inline entry that has some.
+#[inline(always)]
+fn inline_flags(image: &Image) -> u32 {
+    if image.meta() & EXPIRY != 0 { (image.words[2] >> 8) as u32 } else { (image.words[1] >> 24) as u32 }
+}
+
+/// The attributes of an inline entry.
+#[inline(always)]
+pub fn inline_attributes(image: &Image) -> Attributes {
+    let meta = image.meta();
+    Attributes {
+        expiry_ms: if meta & EXPIRY != 0 { Some(inline_expiry(image)) } else { None },
+        flags: if meta & FLAGS != 0 { inline_flags(image) } else { 0 },
+    }
 }
 
 /// Puts bytes behind the `at` that there are.
@@ -386,15 +419,18 @@ mod tests {
                     continue;
                 }
                 let key: Vec<u8> = (1..=key_len as u8).collect();
-                let made = |first, len: usize, byte, expiry_ms| {
+                let made = |first, len: usize, byte, expiry_ms, flags| {
                     inline(first, &Inline { meta: 1, expiry_ms, flags, key: &key, value: &vec![byte; len] })
                 };
-                let (old, new) = (made(9, old_len, 0xaa, expiry_ms.map(|_| EXPIRY_MAX_MS)), made(10, new_len, 0xbb, expiry_ms));
+                let other_flags = if flags == 0 { 0 } else { u32::MAX };
+                let old = made(9, old_len, 0xaa, expiry_ms.map(|_| EXPIRY_MAX_MS), other_flags);
+                let new = made(10, new_len, 0xbb, expiry_ms, flags);
                 if old.units != new.units {
                     continue;
                 }
                 let mut image = Image::EMPTY;
-                refill_inline(&mut image, &old, 10, expiry_ms, &vec![0xbb; new_len]);
+                refill_inline(&mut image, &old, 10, Attributes { expiry_ms, flags }, &vec![0xbb; new_len]);
+                assert_eq!(inline_attributes(&image), Attributes { expiry_ms, flags });
                 assert_eq!((image.words, image.units), (new.words, new.units), "key {key_len}, from {old_len} to {new_len}");
             }
         }

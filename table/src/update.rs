@@ -34,7 +34,7 @@ use polder_shm::{Locked, Seat, Segment, offset_of};
 use polder_values::sequence::{Edit, Removed};
 use polder_values::{Kind, PACKED_MAX, Value};
 
-use crate::api::{Counter, New};
+use crate::api::{Attributes, Counter, New};
 use crate::bucket::{self, LINE_WORDS, Words};
 use crate::directory::{self, Bucket, database};
 use crate::entry::{self, Image, Inline, UNIT_BYTES, has_expiry, has_inner_expiry, is_key};
@@ -63,8 +63,8 @@ pub enum Mutation<'v, 'n> {
     Same,
     /// A sequence; expiry and flags stay.
     Edited(Edit<'v, 'n>),
-    /// A string of at most `PACKED_MAX` bytes with this expiry, in the place of the whole old one.
-    String(&'n [u8], Option<u64>),
+    /// A string of at most `PACKED_MAX` bytes with these attributes, in the place of the whole old one.
+    String(&'n [u8], Attributes),
     /// A string of two parts, of the given form; expiry and flags stay.
     Text {
         kept: &'v [u8],
@@ -103,24 +103,26 @@ impl Table {
     pub fn quick_set(&self, location: &Location, key: &[u8], value: &[u8], now_ms: u64, calls: u64) -> Option<()> {
         let is_short = entry::inline_bytes(key.len(), value.len(), false, false) <= entry::INLINE_MAX;
         let edited = if is_short { self.edit_plain(location, key, now_ms, calls, |_| Some((value, ()))) } else { None };
-        edited.or_else(|| self.quick_set_until(location, key, value, None, (now_ms, calls)))
+        edited.or_else(|| self.quick_set_with(location, key, value, Attributes::NONE, (now_ms, calls)))
     }
 
-    /// The same with an expiry in milliseconds since the Unix epoch, which lies in the future, or none; `calls` comes with the time.
+    /// The same with attributes, whose expiry lies in the future; `calls` comes with the time.
     #[inline(never)]
-    pub fn quick_set_until(
+    pub fn quick_set_with(
         &self,
         location: &Location,
         key: &[u8],
         value: &[u8],
-        expiry_ms: Option<u64>,
+        Attributes { expiry_ms, flags }: Attributes,
         (now_ms, calls): (u64, u64),
     ) -> Option<()> {
         // This is checked again under the lock; here it only saves a lock that would be useless.
         if value.len() > PACKED_MAX || is_told(self.segment(), listeners(Some(Kind::String))) {
             return None;
         }
-        self.update_counted(location, key, Some(Kind::String), (now_ms, calls), |_| Some((Mutation::String(value, expiry_ms), ())))
+        // As it will be stored: the bounds of extent and database are lowered to this.
+        let attributes = Attributes { expiry_ms: expiry_ms.map(|expiry_ms| expiry_ms.min(entry::EXPIRY_MAX_MS)), flags };
+        self.update_counted(location, key, Some(Kind::String), (now_ms, calls), |_| Some((Mutation::String(value, attributes), ())))
     }
 
     /// Changes a packed value of `kind`, or of any kind: `change` gets the old state (nothing if there is no such key) and returns the mutation and a
@@ -305,10 +307,8 @@ impl<'e> KeyUpdate<'e> {
                 Some(None)
             }
             Mutation::Edited(edit) => self.make_with(kind, extras, edit.bytes(), &|place| edit.write(place), clock, after),
-            Mutation::String(bytes, until) => {
-                // As it will be stored: the bounds of extent and database are lowered to this.
-                let extras = Extras { expiry_ms: until.map(|until| until.min(entry::EXPIRY_MAX_MS)), ..Extras::default() };
-                self.make_whole(kind, &extras, before, bytes, clock, after)
+            Mutation::String(bytes, Attributes { expiry_ms, flags }) => {
+                self.make_whole(kind, &Extras { expiry_ms, flags, ..Extras::default() }, before, bytes, clock, after)
             }
             Mutation::Text { kept, added, form } => {
                 let (extras, bytes) = (Extras { raw: form == Form::Raw, text: form == Form::Text, ..*extras }, kept.len() + added.len());
@@ -547,12 +547,8 @@ impl<'e> KeyUpdate<'e> {
             *extras = Extras { expiry_ms, flags, raw, text };
             value
         } else {
-            let meta = image.meta();
-            extras.expiry_ms = (meta & entry::EXPIRY != 0).then(|| entry::inline_expiry(image));
-            extras.raw = meta & entry::RAW != 0;
-            if meta & entry::FLAGS != 0 {
-                extras.flags = entry::inline_fields(image.bytes())?.flags;
-            }
+            let Attributes { expiry_ms, flags } = entry::inline_attributes(image);
+            *extras = Extras { expiry_ms, flags, raw: image.meta() & entry::RAW != 0, text: false };
             entry::inline_value(image)?
         };
         let expiry_ms = extras.expiry_ms;
@@ -611,9 +607,9 @@ impl<'e> KeyUpdate<'e> {
         }
         let first = entry::first_word(seat.next_version(), clock);
         let meta = kind as u8 | if raw { entry::RAW } else { 0 };
-        let options = if expiry_ms.is_some() { entry::EXPIRY } else { 0 };
-        if flags == 0 && before.meta() == meta | options && (entry::INLINE_HEAD + bytes).div_ceil(UNIT_BYTES) == before.units {
-            entry::refill_inline(image, before, first, expiry_ms, value);
+        let options = if expiry_ms.is_some() { entry::EXPIRY } else { 0 } | if flags != 0 { entry::FLAGS } else { 0 };
+        if before.meta() == meta | options && (entry::INLINE_HEAD + bytes).div_ceil(UNIT_BYTES) == before.units {
+            entry::refill_inline(image, before, first, Attributes { expiry_ms, flags }, value);
         } else {
             entry::fill_inline(image, first, &Inline { meta, expiry_ms, flags, key, value });
         }

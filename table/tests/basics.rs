@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::{Draw, Place, run_alone};
 use polder_shm::layout::interest;
 use polder_table::interest::{lose_interest, set_events, take_interest};
-use polder_table::{Counter, Form, Limits, Mode, Mutation, New, Policy, Replaces, Stop};
+use polder_table::{Attributes, Counter, Form, Limits, Mode, Mutation, New, Policy, Replaces, Stop};
 use polder_values::list::{Limit, popped, pushed};
 use polder_values::{Kind, Value};
 
@@ -477,7 +477,7 @@ fn strings_of_any_length_are_set_by_the_short_way() {
 }
 
 #[test]
-fn strings_are_set_with_and_without_an_expiry_by_the_short_way() {
+fn strings_are_set_with_and_without_expiry_and_flags_by_the_short_way() {
     let (place, mut draw) = (Place::new(), Draw(88_172_645_463_325_252));
     place.set(0, b"other", b"1", None);
     let (now_ms, mut model, mut quick) = (polder_base::time::now_ms(), std::collections::HashMap::new(), 0);
@@ -485,17 +485,21 @@ fn strings_are_set_with_and_without_an_expiry_by_the_short_way() {
         let key = vec![b'a' + (round % 26) as u8; 1 + draw.below(60) as usize];
         let longest = [20, 60, 300][draw.below(3) as usize];
         let value = vec![draw.below(256) as u8; draw.below(longest) as usize];
-        let expiry_ms = (draw.below(2) == 0).then(|| now_ms + 1_000_000 + draw.below(1_000));
+        // Some are beyond what can be stored.
+        let expiry_ms = (draw.below(2) == 0).then(|| now_ms + 1_000_000 + draw.below(1_000) + if draw.below(8) == 0 { 1 << 50 } else { 0 });
+        let flags = [0, 0, 5, u32::MAX][draw.below(4) as usize];
         let location = place.table.location(0, &key).expect("the database has keys");
-        if place.table.quick_set_until(&location, &key, &value, expiry_ms, (now_ms, 1)).is_some() {
+        if place.table.quick_set_with(&location, &key, &value, Attributes { expiry_ms, flags }, (now_ms, 1)).is_some() {
             quick += 1;
         } else if draw.below(2) == 0 {
-            place.set(0, &key, &value, expiry_ms);
+            let new = New { expiry_ms, flags, ..New::of(Kind::String, Value::Packed(&value)) };
+            place.run(|txn| txn.write(0, &key, &new, Replaces::Whole));
         } else {
             continue;
         }
-        let found = place.run(|txn| Ok(txn.find(0, &key)?.map(|found| found.expiry_ms)));
-        assert_eq!((place.get(0, &key).as_deref(), found), (Some(&value[..]), Some(expiry_ms)));
+        let expiry_ms = expiry_ms.map(|expiry_ms| expiry_ms.min((1 << 48) - 1));
+        let found = place.run(|txn| Ok(txn.find(0, &key)?.map(|found| (found.expiry_ms, found.flags))));
+        assert_eq!((place.get(0, &key).as_deref(), found), (Some(&value[..]), Some((expiry_ms, flags))));
         model.insert(key, (value, expiry_ms));
     }
     assert!(quick > 10_000, "the short way was hardly ever taken: {quick}");
@@ -512,7 +516,7 @@ fn what_was_set_with_an_expiry_by_the_short_way_is_collected() {
     place.set(0, b"other", b"1", None);
     let set = |key: &[u8], expiry_ms: u64| {
         let location = place.table.location(0, key).expect("the database has keys");
-        place.table.quick_set_until(&location, key, b"value", Some(expiry_ms), (now_ms, 1))
+        place.table.quick_set_with(&location, key, b"value", Attributes::expiring(Some(expiry_ms)), (now_ms, 1))
     };
     set(b"later", now_ms + 1_000_000).expect("nothing is in the way");
     set(b"soon", now_ms + 60).expect("nothing is in the way");
@@ -528,7 +532,10 @@ fn a_far_expiry_by_the_short_way_bounds_an_extent_of_its_own() {
     let (place, now_ms) = (Place::new(), polder_base::time::now_ms());
     place.set(0, b"other", b"1", None);
     let location = place.table.location(0, b"far").expect("the database has keys");
-    place.table.quick_set_until(&location, b"far", b"value", Some(1 << 50), (now_ms, 1)).expect("nothing is in the way");
+    place
+        .table
+        .quick_set_with(&location, b"far", b"value", Attributes::expiring(Some(1 << 50)), (now_ms, 1))
+        .expect("nothing is in the way");
     let report = place.table.verify().expect("a seat");
     assert!(report.is_clean(), "{report}");
 }
@@ -585,7 +592,7 @@ fn accesses_by_the_short_ways_are_counted_where_frequencies_are() {
     let now_ms = polder_base::time::now_ms();
     assert!(place.table.quick_get(&location, key, now_ms, |_| ()).is_some());
     assert!(place.table.quick_edit(&location, key, now_ms, 1, |_| (Some(b"1"), ())).is_some());
-    assert!(place.table.quick_set_until(&location, key, &[1; 100], None, (now_ms, 1)).is_some());
+    assert!(place.table.quick_set_with(&location, key, &[1; 100], Attributes::NONE, (now_ms, 1)).is_some());
     assert!(place.table.quick_set_all(&location, &[key, b"2"], now_ms) || place.table.quick_set(&location, key, b"2", now_ms, 1).is_some());
     assert_eq!(frequency(), first + 6, "with a factor of 0 each access counts");
 }

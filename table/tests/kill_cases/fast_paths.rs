@@ -1,11 +1,11 @@
 //! Write paths that take no transaction: what is there before, and the operation in which the process dies.
 use polder_base::score::Score;
-use polder_table::{Form, Mutation, Old, Table};
-use polder_values::Kind;
+use polder_table::{Attributes, Form, Mutation, New, Old, Replaces, Table};
 use polder_values::list::{self, Limit};
 use polder_values::sorted_set::{self, Scored};
+use polder_values::{Kind, Value};
 
-use super::{Case, LATER_MS, bystanders, case, displaced, displaced_in, fill, many, numbered, wide};
+use super::{Case, LATER_MS, bystanders, case, displaced, displaced_in, fill, many, numbered, run, wide};
 use crate::common::Place;
 
 /// Every case.
@@ -86,8 +86,13 @@ fn set_record_quickly(table: &Table, key: &[u8], length: usize) {
 
 /// The fast path of a SET with an expiry, which these cases must be able to take.
 fn set_until_quickly(table: &Table, key: &[u8], length: usize, expiry_ms: Option<u64>) {
+    set_with_quickly(table, key, length, Attributes::expiring(expiry_ms));
+}
+
+/// The same with flags.
+fn set_with_quickly(table: &Table, key: &[u8], length: usize, attributes: Attributes) {
     let (location, now_ms) = (table.location(0, key).expect("the database has keys"), polder_base::time::now_ms());
-    table.quick_set_until(&location, key, &vec![7; length], expiry_ms, (now_ms, 1)).expect("nothing is in the way");
+    table.quick_set_with(&location, key, &vec![7; length], attributes, (now_ms, 1)).expect("nothing is in the way");
 }
 
 /// The fast path of a change that keeps the rest of a string, which these cases must be able to take.
@@ -175,6 +180,15 @@ fn strings() -> Vec<Case> {
             place.set(0, b"expiring", &vec![4; length], Some(LATER_MS));
         }
     };
+    let flagged = |expiry_ms: Option<u64>| {
+        move |place: &Place| {
+            bystanders(place);
+            run(&place.table, |txn| {
+                let new = New { expiry_ms, flags: 5, ..New::of(Kind::String, Value::Packed(&[4; 5])) };
+                txn.write(0, b"flagged", &new, Replaces::Whole)
+            });
+        }
+    };
     vec![
         case("set-new-record-quickly", bystanders, |table| set_record_quickly(table, b"new", 300)),
         case("set-record-quickly", bystanders, |table| set_record_quickly(table, &numbered(19), 400)),
@@ -190,6 +204,18 @@ fn strings() -> Vec<Case> {
         case("set-expiry-of-record-quickly", bystanders, |table| set_until_quickly(table, &numbered(19), 400, Some(LATER_MS))),
         case("set-over-expiry-quickly", expiring(5), |table| set_until_quickly(table, b"expiring", 9, None)),
         case("set-expiry-again-quickly", expiring(5), |table| set_until_quickly(table, b"expiring", 5, Some(LATER_MS - 1))),
+        case("set-flags-quickly", expiring(5), |table| {
+            set_with_quickly(table, b"expiring", 5, Attributes { expiry_ms: Some(LATER_MS), flags: 7 });
+        }),
+        case("set-flags-again-quickly", flagged(None), |table| {
+            set_with_quickly(table, b"flagged", 5, Attributes { expiry_ms: None, flags: 7 });
+        }),
+        case("set-flags-and-expiry-again-quickly", flagged(Some(LATER_MS)), |table| {
+            set_with_quickly(table, b"flagged", 5, Attributes { expiry_ms: Some(1 << 45), flags: u32::MAX });
+        }),
+        case("set-record-with-flags-quickly", flagged(Some(LATER_MS)), |table| {
+            set_with_quickly(table, b"flagged", 300, Attributes { expiry_ms: Some(LATER_MS), flags: 7 });
+        }),
         case("set-over-record-with-expiry-quickly", expiring(300), |table| set_until_quickly(table, b"expiring", 9, None)),
         case("expire-inline-quickly", bystanders, |table| expire_quickly(table, &numbered(1), Some(LATER_MS))),
         case("expire-record-quickly", bystanders, |table| expire_quickly(table, &numbered(19), Some(LATER_MS))),
