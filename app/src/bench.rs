@@ -97,7 +97,10 @@ pub struct Arguments {
 }
 
 fn theta(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|theta| *theta > 0.0 && *theta < 1.0).ok_or_else(|| "a number between 0 and 1".into())
+    text.parse()
+        .ok()
+        .filter(|theta| *theta > 0.0 && *theta < 1.0)
+        .ok_or_else(|| "a number between 0 and 1".into())
 }
 
 /// When an operation has been measured enough.
@@ -141,7 +144,11 @@ impl Until {
 
 impl Arguments {
     fn ops(&self) -> Vec<String> {
-        self.op.split(',').map(|name| name.trim().to_ascii_lowercase()).filter(|name| !name.is_empty()).collect()
+        self.op
+            .split(',')
+            .map(|name| name.trim().to_ascii_lowercase())
+            .filter(|name| !name.is_empty())
+            .collect()
     }
 
     fn until(&self) -> Until {
@@ -173,7 +180,9 @@ impl Arguments {
     fn setting(&self) -> Value {
         let spread = keys::Spread::new(self.keys.min(2), self.zipf).name();
         let mut setting = match &self.segment {
-            Some(segment) => json!({ "segment": segment, "processes": self.processes, "threads": self.threads, "batch": self.batch }),
+            Some(segment) => {
+                json!({ "segment": segment, "processes": self.processes, "threads": self.threads, "batch": self.batch })
+            }
             None => json!({
                 "server": network::place(self).to_string(),
                 "threads": self.threads,

@@ -57,7 +57,9 @@ impl Arguments {
         let from = match self.from.as_str() {
             "now" => None,
             text => Some(Position::parse(text).ok_or_else(|| Failed {
-                text: format!("{text} is no position: give one that a line began with, IDENTITY:OFFSET:DB, or now"),
+                text: format!(
+                    "{text} is no position: give one that a line began with, IDENTITY:OFFSET:DB, or now"
+                ),
                 status: Failed::UNATTACHED,
             })?),
         };
@@ -113,7 +115,9 @@ fn json_text(text: &str) -> String {
 fn json_of(changed: &Changed) -> String {
     let text = |word: &Vec<u8>| match std::str::from_utf8(word) {
         Ok(text) => json_text(text),
-        Err(_) => format!("{{\"hex\":\"{}\"}}", word.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
+        Err(_) => {
+            format!("{{\"hex\":\"{}\"}}", word.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+        }
     };
     let command = |command: &ChangeCommand| {
         let words: Vec<String> = command.words.iter().map(text).collect();

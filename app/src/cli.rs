@@ -42,7 +42,8 @@ enum Task {
 
 /// Runs the subcommand.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let prepared = arguments.words().and_then(|words| Ok((task(arguments, words), client::Client::new(arguments)?)));
+    let prepared =
+        arguments.words().and_then(|words| Ok((task(arguments, words), client::Client::new(arguments)?)));
     let (task, mut client) = match prepared {
         Ok(prepared) => prepared,
         Err(text) => {
@@ -51,7 +52,9 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         }
     };
     if arguments.shows_password() && !arguments.no_auth_warning {
-        eprintln!("Warning: Using a password with '-a' or '-u' option on the command line interface may not be safe.");
+        eprintln!(
+            "Warning: Using a password with '-a' or '-u' option on the command line interface may not be safe."
+        );
     }
     // A server may come up later; a segment is there or is not.
     if arguments.segment.is_some()
@@ -96,10 +99,15 @@ fn task(arguments: &Arguments, words: Vec<Vec<u8>>) -> Task {
 /// Writes keys and functions, or the functions alone, to an RDB file or to standard output.
 fn rdb(mut client: client::Client, file: &Path, functions_only: bool) -> Result<(), String> {
     let is_stream = file == Path::new("-");
-    let written = if is_stream { std::env::temp_dir().join(format!("polder-{}.rdb", std::process::id())) } else { file.to_owned() };
+    let written = if is_stream {
+        std::env::temp_dir().join(format!("polder-{}.rdb", std::process::id()))
+    } else {
+        file.to_owned()
+    };
     let keys = crate::export::from_link(client.connected()?, &written, functions_only)?;
     if is_stream {
-        let copied = std::fs::File::open(&written).and_then(|mut from| std::io::copy(&mut from, &mut std::io::stdout()));
+        let copied = std::fs::File::open(&written)
+            .and_then(|mut from| std::io::copy(&mut from, &mut std::io::stdout()));
         // The copy counts; a file in the folder for such files goes in time.
         let _ = std::fs::remove_file(&written);
         return copied.map(|_| ()).map_err(|error| reason(&error));

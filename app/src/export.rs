@@ -162,7 +162,16 @@ fn write_as(link: &mut Link, path: &Path, version: u32, functions_only: bool) ->
     let file = File::create(path).map_err(told)?;
     let writer = Writer::new(Form::Fixed(version), true, Thresholds::default());
     let has_items = peer::has_items(link);
-    let mut export = Export { has_items, link, writer, file, bar: peer::bar(0, "keys"), keys: 0, version, newest: version };
+    let mut export = Export {
+        has_items,
+        link,
+        writer,
+        file,
+        bar: peer::bar(0, "keys"),
+        keys: 0,
+        version,
+        newest: version,
+    };
     export.writer.begin_file(true);
     export.writer.aux(b"ctime", (now_ms() / 1000).to_string().as_bytes());
     if let Ok(Value::Bulk(functions)) = call(export.link, &["FUNCTION", "DUMP"]) {
@@ -185,7 +194,9 @@ fn write_as(link: &mut Link, path: &Path, version: u32, functions_only: bool) ->
 /// The version of what the server's FUNCTION DUMP or DUMP replies. If it has nothing to dump, that
 /// of Redis 7.4, which holds whatever older ones do.
 fn probe_version(link: &mut Link) -> Result<u32, String> {
-    let of = |payload: &[u8]| payload.len().checked_sub(10).map(|at| u32::from(u16::from_le_bytes([payload[at], payload[at + 1]])));
+    let of = |payload: &[u8]| {
+        payload.len().checked_sub(10).map(|at| u32::from(u16::from_le_bytes([payload[at], payload[at + 1]])))
+    };
     if let Ok(Value::Bulk(functions)) = call(link, &["FUNCTION", "DUMP"]) {
         return Ok(of(&functions).unwrap_or(12));
     }
@@ -200,9 +211,14 @@ fn probe_version(link: &mut Link) -> Result<u32, String> {
 /// memcached's meta commands and a CAS that a client has chosen are not kept.
 fn item_of(reply: &Value) -> Option<Vec<u8>> {
     let Value::Array(words) = reply else { return None };
-    let of = |name: &[u8]| words.chunks_exact(2).find_map(|pair| matches!(&pair[0], Value::Bulk(word) if word == name).then_some(&pair[1]));
+    let of = |name: &[u8]| {
+        words
+            .chunks_exact(2)
+            .find_map(|pair| matches!(&pair[0], Value::Bulk(word) if word == name).then_some(&pair[1]))
+    };
     let flags = if let Some(Value::Integer(flags)) = of(b"flags") { *flags as u32 } else { 0 };
-    let content_type: &[u8] = if let Some(Value::Bulk(content_type)) = of(b"type") { content_type } else { b"" };
+    let content_type: &[u8] =
+        if let Some(Value::Bulk(content_type)) = of(b"type") { content_type } else { b"" };
     let extras = ItemExtras { content_type, ..ItemExtras::default() }.encode();
     (flags != 0 || !content_type.is_empty()).then(|| [&flags.to_le_bytes()[..], &extras].concat())
 }
@@ -229,11 +245,14 @@ impl Export<'_> {
         let (mut cursor, mut seen) = (b"0".to_vec(), Seen::default());
         loop {
             let shown = call(self.link, &[&b"SCAN"[..], &cursor, b"COUNT", BATCH.as_bytes()])?;
-            let Value::Array(parts) = shown else { return Err("SCAN is answered by something that is no array".into()) };
+            let Value::Array(parts) = shown else {
+                return Err("SCAN is answered by something that is no array".into());
+            };
             let (Some(Value::Bulk(next)), Some(Value::Array(keys))) = (parts.first(), parts.get(1)) else {
                 return Err("SCAN is answered by something that is no cursor and keys".into());
             };
-            let keys = keys.iter().filter_map(|key| if let Value::Bulk(key) = key { Some(&key[..]) } else { None });
+            let keys =
+                keys.iter().filter_map(|key| if let Value::Bulk(key) = key { Some(&key[..]) } else { None });
             let keys: Vec<&[u8]> = keys.filter(|key| seen.add(key)).collect();
             self.batch(&keys)?;
             if next == b"0" || self.newest > self.version {
@@ -258,12 +277,16 @@ impl Export<'_> {
             let item = if self.has_items { item_of(&self.link.receive().map_err(failed)?) } else { None };
             let payload = match payload {
                 Value::Bulk(payload) => payload,
-                Value::Error(text) => return Err(format!("DUMP '{}': {}", key.escape_ascii(), String::from_utf8_lossy(&text))),
+                Value::Error(text) => {
+                    return Err(format!("DUMP '{}': {}", key.escape_ascii(), String::from_utf8_lossy(&text)));
+                }
                 // Gone since SCAN showed it.
                 _ => continue,
             };
-            let expiry_ms = if let Value::Integer(left @ 0..) = left { Some(now_ms() + left as u64) } else { None };
-            let payload = open(&payload, true).map_err(|why| format!("DUMP '{}': {why}", key.escape_ascii()))?;
+            let expiry_ms =
+                if let Value::Integer(left @ 0..) = left { Some(now_ms() + left as u64) } else { None };
+            let payload =
+                open(&payload, true).map_err(|why| format!("DUMP '{}': {why}", key.escape_ascii()))?;
             self.newest = self.newest.max(payload.version);
             if let Some(item) = item {
                 self.writer.aux(ITEM, &item);

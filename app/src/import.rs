@@ -59,7 +59,8 @@ pub struct Arguments {
 
 /// Runs the subcommand.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    if arguments.file.is_dir() || arguments.file.extension().is_some_and(|extension| extension == "manifest") {
+    if arguments.file.is_dir() || arguments.file.extension().is_some_and(|extension| extension == "manifest")
+    {
         return match import_log(arguments) {
             Ok(()) => ExitCode::SUCCESS,
             Err(failed) => failed.tell(),
@@ -110,7 +111,8 @@ fn import(arguments: &Arguments) -> Result<Loaded, Failed> {
             ])?;
             settings.join(memory.table()).map_err(|stop| stop.to_string())?;
             let present = if arguments.replace { Present::Replaced } else { Present::Kept };
-            let loaded = load(memory.table(), &settings, &mut file, present, &mut |taken| bar.set_position(taken));
+            let loaded =
+                load(memory.table(), &settings, &mut file, present, &mut |taken| bar.set_position(taken));
             loaded.map_err(|Cut { why, loaded }| {
                 let stays = if memory.abandon() { "the new segment has been removed" } else { "they stay" };
                 cut(&why, &loaded, stays)
@@ -133,7 +135,11 @@ fn import_log(arguments: &Arguments) -> Result<(), Failed> {
     // First: no segment is made for a log that cannot be read.
     let manifest = folder.load().map_err(|error| error.to_string())?;
     let manifest = manifest.ok_or_else(|| format!("{}: there is no manifest", arguments.file.display()))?;
-    let bytes = manifest.live().filter_map(|entry| folder.path_of(entry).metadata().ok()).map(|file| file.len()).sum();
+    let bytes = manifest
+        .live()
+        .filter_map(|entry| folder.path_of(entry).metadata().ok())
+        .map(|file| file.len())
+        .sum();
     let Opened::Segment(memory) = arguments.peer.open(true)? else {
         return Err("a log is read into a segment, not into a server: name one with --segment, or load the log with a redis-server and \
                     import an RDB file that it has saved"
@@ -146,16 +152,18 @@ fn import_log(arguments: &Arguments) -> Result<(), Failed> {
     let bar = peer::bar(bytes, "bytes");
     let scripting = polder_engine::scripting(&settings);
     let mut progress = |taken| bar.set_position(taken);
-    let replayed = replay::replay(table, &settings, scripting, (&folder, manifest), TornEnd::Ignored, &mut progress).map_err(|why| {
-        let left = match memory.abandon() {
-            true => "the new segment has been removed".into(),
-            false => match undo(table, was_open) {
-                Ok(()) => "the segment is empty again".into(),
-                Err(stop) => format!("a part stays in the segment, which must be removed: {stop}"),
-            },
-        };
-        format!("{why}; {left}")
-    })?;
+    let replayed =
+        replay::replay(table, &settings, scripting, (&folder, manifest), TornEnd::Ignored, &mut progress)
+            .map_err(|why| {
+                let left = match memory.abandon() {
+                    true => "the new segment has been removed".into(),
+                    false => match undo(table, was_open) {
+                        Ok(()) => "the segment is empty again".into(),
+                        Err(stop) => format!("a part stays in the segment, which must be removed: {stop}"),
+                    },
+                };
+                format!("{why}; {left}")
+            })?;
     opened::confirm(table).map_err(|stop| stop.to_string())?;
     bar.finish_and_clear();
     let keys: u64 = (0..DATABASES).map(|db| table.keys(db).0).sum();
@@ -164,7 +172,10 @@ fn import_log(arguments: &Arguments) -> Result<(), Failed> {
         println!("{} ends inside a record: what stands behind byte {valid} does not count", path.display());
     }
     if let Some(first) = &replayed.first_refused {
-        println!("{} commands were refused, as they must have been before; the first: {first}", text::count(replayed.refused));
+        println!(
+            "{} commands were refused, as they must have been before; the first: {first}",
+            text::count(replayed.refused)
+        );
     }
     Ok(())
 }
@@ -242,19 +253,35 @@ struct Waiting {
 impl<'s> Sender<'s> {
     fn new(link: &'s mut Link, arguments: &'s Arguments, has_items: bool) -> Sender<'s> {
         let (file, replaces) = (&*arguments.file, arguments.replace);
-        Sender { link, file, replaces, sent: 0, has_items, item: Vec::new(), reads_item: false, loaded: Loaded::default() }
+        Sender {
+            link,
+            file,
+            replaces,
+            sent: 0,
+            has_items,
+            item: Vec::new(),
+            reads_item: false,
+            loaded: Loaded::default(),
+        }
     }
 }
 
 impl Sender<'_> {
-    fn send_all(&mut self, mut file: File, arguments: &Arguments, progress: &mut dyn FnMut(u64)) -> Result<(), String> {
+    fn send_all(
+        &mut self,
+        mut file: File,
+        arguments: &Arguments,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(), String> {
         let again = File::open(self.file).map_err(|error| error.to_string())?;
         let mut reader = Reader::file(!arguments.ignore_checksum, arguments.relaxed);
         let (mut buffer, mut at, mut waiting) = (Vec::new(), 0, None);
         loop {
             let item = reader.read(&buffer, &mut at).map_err(|why| why.to_string())?;
             match (item.map(|item| self.hear(item)).transpose()?, &mut waiting) {
-                (Some(Heard::Key(key)), waiting) => *waiting = Some(Waiting { value: reader.value_place(), ..key }),
+                (Some(Heard::Key(key)), waiting) => {
+                    *waiting = Some(Waiting { value: reader.value_place(), ..key })
+                }
                 (Some(Heard::Element), Some(waiting)) => waiting.is_empty = false,
                 (Some(Heard::Text(text)), Some(waiting)) => waiting.text = text,
                 (Some(Heard::End), waiting) => {
@@ -267,7 +294,11 @@ impl Sender<'_> {
                 (None, _) => {
                     buffer.drain(..std::mem::take(&mut at));
                     let wanted = CHUNK.max(buffer.len());
-                    let read = file.by_ref().take(wanted as u64).read_to_end(&mut buffer).map_err(|error| error.to_string())?;
+                    let read = file
+                        .by_ref()
+                        .take(wanted as u64)
+                        .read_to_end(&mut buffer)
+                        .map_err(|error| error.to_string())?;
                     if read == 0 {
                         return Err(format!("at byte {}: the file ends too early", reader.taken()));
                     }
@@ -284,7 +315,14 @@ impl Sender<'_> {
                 let item = std::mem::take(&mut self.item);
                 self.reads_item = !item.is_empty();
                 let (key, begin) = (begin.key.to_vec(), Begin { key: b"", ..begin });
-                return Ok(Heard::Key(Waiting { key, begin, value: (0, 0), is_empty, item, text: Vec::new() }));
+                return Ok(Heard::Key(Waiting {
+                    key,
+                    begin,
+                    value: (0, 0),
+                    is_empty,
+                    item,
+                    text: Vec::new(),
+                }));
             }
             Item::End => return Ok(Heard::End),
             Item::Database(number) => {
@@ -293,7 +331,8 @@ impl Sender<'_> {
             }
             Item::Functions(source) => {
                 self.settle()?;
-                let words: &[&[u8]] = if self.replaces { &[b"FUNCTION", b"LOAD", b"REPLACE"] } else { &[b"FUNCTION", b"LOAD"] };
+                let words: &[&[u8]] =
+                    if self.replaces { &[b"FUNCTION", b"LOAD", b"REPLACE"] } else { &[b"FUNCTION", b"LOAD"] };
                 peer::call(self.link, &[words, &[source]].concat())?;
                 self.loaded.functions.push(source.to_vec());
             }
@@ -328,7 +367,8 @@ impl Sender<'_> {
         file.read_exact_at(&mut payload[1..], *start).map_err(|error| error.to_string())?;
         seal(version, &mut payload);
         let expiry = begin.expiry_ms.unwrap_or(0).to_string();
-        let mut words: Vec<Vec<u8>> = vec![b"RESTORE".to_vec(), key.clone(), expiry.into_bytes(), payload, b"ABSTTL".to_vec()];
+        let mut words: Vec<Vec<u8>> =
+            vec![b"RESTORE".to_vec(), key.clone(), expiry.into_bytes(), payload, b"ABSTTL".to_vec()];
         if self.replaces {
             words.push(b"REPLACE".to_vec());
         }
@@ -375,7 +415,9 @@ impl Sender<'_> {
             match self.link.receive().map_err(|error| reason(&error))? {
                 Value::Error(text) if text.starts_with(b"BUSYKEY") => self.loaded.kept += 1,
                 Value::Status(text) if text == b"NOT_STORED" => self.loaded.kept += 1,
-                Value::Error(text) => return Err(format!("the server says: {}", String::from_utf8_lossy(&text))),
+                Value::Error(text) => {
+                    return Err(format!("the server says: {}", String::from_utf8_lossy(&text)));
+                }
                 _ => self.loaded.keys += 1,
             }
         }

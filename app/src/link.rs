@@ -38,14 +38,20 @@ pub enum Place {
 impl Place {
     /// A server, with TLS if the arguments ask for it.
     pub fn server(host: String, port: u16, arguments: &TlsArguments) -> Place {
-        if arguments.tls { Place::Tls { host, port, arguments: Box::new(arguments.clone()) } } else { Place::Tcp { host, port } }
+        if arguments.tls {
+            Place::Tls { host, port, arguments: Box::new(arguments.clone()) }
+        } else {
+            Place::Tcp { host, port }
+        }
     }
 }
 
 impl std::fmt::Display for Place {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Place::Tcp { host, port } | Place::Tls { host, port, .. } if host.contains(':') => write!(out, "[{host}]:{port}"),
+            Place::Tcp { host, port } | Place::Tls { host, port, .. } if host.contains(':') => {
+                write!(out, "[{host}]:{port}")
+            }
             Place::Tcp { host, port } | Place::Tls { host, port, .. } => write!(out, "{host}:{port}"),
             Place::Unix(path) => write!(out, "{path}"),
             Place::Segment(name, _) => write!(out, "{name}"),
@@ -219,7 +225,10 @@ impl Link {
     /// A reply that has been received already.
     fn buffered(&mut self) -> io::Result<Option<Value>> {
         let mut rest = &self.input[self.taken..];
-        let value = self.replies.read(&mut rest).map_err(|error| io::Error::new(ErrorKind::InvalidData, error.to_string()))?;
+        let value = self
+            .replies
+            .read(&mut rest)
+            .map_err(|error| io::Error::new(ErrorKind::InvalidData, error.to_string()))?;
         self.taken = self.input.len() - rest.len();
         if self.taken == self.input.len() {
             self.input.clear();
@@ -317,7 +326,8 @@ impl Link {
 
 impl Direct {
     fn attach(segment: &str, owner: Owner) -> io::Result<Direct> {
-        let memory = text::attach(segment, &text::Whose { owner }).map_err(|failed| io::Error::other(failed.text))?;
+        let memory =
+            text::attach(segment, &text::Whose { owner }).map_err(|failed| io::Error::other(failed.text))?;
         let saves = memory.host().saves().report(memory.table()).saves;
         Ok(Direct {
             caller: Caller::speaking(&Arc::new(memory), Protocol::Resp2),
@@ -341,7 +351,10 @@ impl Direct {
                 return Ok(value);
             }
             if !self.caller.is_listening() {
-                return Err(io::Error::new(ErrorKind::UnexpectedEof, "no reply is pending, and nothing is subscribed to"));
+                return Err(io::Error::new(
+                    ErrorKind::UnexpectedEof,
+                    "no reply is pending, and nothing is subscribed to",
+                ));
             }
             let heard = &mut self.heard;
             let count = self.caller.hear(self.patience.unwrap_or(LOOK), |item| heard.push_back(value(item)));
@@ -363,7 +376,10 @@ impl Direct {
         let path = save::path(host.settings());
         let path = std::path::absolute(&path).unwrap_or(path);
         if report.last_failed {
-            return Err(format!("The save to {} failed: see that the folder is there and has room, then save again", path.display()));
+            return Err(format!(
+                "The save to {} failed: see that the folder is there and has room, then save again",
+                path.display()
+            ));
         }
         let saved = report.saves > std::mem::replace(&mut self.saves, report.saves);
         Ok(saved.then(|| format!("Saved to {}", path.display())))
@@ -380,7 +396,9 @@ impl Direct {
             let request = self.requests.read(&mut rest, &Limits::default(), &mut args);
             match request.map_err(|error| io::Error::new(ErrorKind::InvalidData, error.to_string()))? {
                 Some(Request::Bulks(_)) => self.execute(&args)?,
-                Some(Request::Inline(words)) => self.execute(&words.iter().map(Vec::as_slice).collect::<Vec<_>>())?,
+                Some(Request::Inline(words)) => {
+                    self.execute(&words.iter().map(Vec::as_slice).collect::<Vec<_>>())?
+                }
                 None => break,
             }
         }
@@ -426,7 +444,9 @@ fn value(item: Item<'_>) -> Value {
         Item::Boolean(truth) => Value::Boolean(truth),
         Item::Bulk(text) => Value::Bulk(text.to_vec()),
         Item::BigNumber(text) => Value::BigNumber(text.to_vec()),
-        Item::Verbatim(format, text) => Value::Verbatim { format: format.try_into().unwrap_or(*b"txt"), text: text.to_vec() },
+        Item::Verbatim(format, text) => {
+            Value::Verbatim { format: format.try_into().unwrap_or(*b"txt"), text: text.to_vec() }
+        }
         Item::Array(items) => Value::Array(all(items)),
         Item::Map(items) => {
             let mut items = all(items).into_iter();

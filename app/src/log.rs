@@ -61,14 +61,21 @@ pub fn folder(path: &Path) -> Result<Folder, String> {
     let (folder, manifest) = if path.is_dir() {
         let names = Disk.list(path).map_err(told)?;
         let names = names.into_iter().filter_map(|name| String::from_utf8(name).ok());
-        let mut manifests: Vec<String> = names.filter(|name| name.ends_with(MANIFEST) && !name.starts_with("temp-")).collect();
+        let mut manifests: Vec<String> =
+            names.filter(|name| name.ends_with(MANIFEST) && !name.starts_with("temp-")).collect();
         match (manifests.pop(), manifests.is_empty()) {
             (Some(manifest), true) => (path, manifest),
             (None, _) => {
-                return Err(format!("{}: there is no file that ends in {MANIFEST}: this is not the folder of a log", path.display()));
+                return Err(format!(
+                    "{}: there is no file that ends in {MANIFEST}: this is not the folder of a log",
+                    path.display()
+                ));
             }
             (Some(_), false) => {
-                return Err(format!("{}: there are several files that end in {MANIFEST}: name one of them", path.display()));
+                return Err(format!(
+                    "{}: there are several files that end in {MANIFEST}: name one of them",
+                    path.display()
+                ));
             }
         }
     } else {
@@ -77,7 +84,10 @@ pub fn folder(path: &Path) -> Result<Folder, String> {
         (path.parent().unwrap_or(Path::new("")), name)
     };
     let Some(name) = manifest.strip_suffix(MANIFEST) else {
-        return Err(format!("{}: neither the folder of a log nor a file that ends in {MANIFEST}", path.display()));
+        return Err(format!(
+            "{}: neither the folder of a log nor a file that ends in {MANIFEST}",
+            path.display()
+        ));
     };
     Ok(Folder { medium: Arc::new(Disk), path: folder.to_owned(), name: name.to_owned() })
 }
@@ -86,7 +96,9 @@ pub fn folder(path: &Path) -> Result<Folder, String> {
 fn lock(folder: &Folder) -> Result<Lock, String> {
     let path = if folder.path.as_os_str().is_empty() { Path::new(".") } else { &folder.path };
     let lock = Lock::take(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    lock.ok_or_else(|| format!("{}: a process writes this log: stop it first, or check without --fix", path.display()))
+    lock.ok_or_else(|| {
+        format!("{}: a process writes this log: stop it first, or check without --fix", path.display())
+    })
 }
 
 /// Whether the log is whole in the end.
@@ -102,16 +114,24 @@ fn look(arguments: &Check) -> Result<bool, Failed> {
     };
     println!("{}: at byte {}: {}", flaw.path.display(), flaw.at, flaw.why);
     let Some(cut_at) = flaw.cut_at else {
-        println!("this cannot be put right by cutting off the end: restore the file from a backup, or go back to an older base");
+        println!(
+            "this cannot be put right by cutting off the end: restore the file from a backup, or go back to an older base"
+        );
         return Ok(false);
     };
     let bytes = report.files.last().map_or(0, |file| file.bytes);
     let lost = bytes.saturating_sub(cut_at);
     if !arguments.fix {
-        println!("--fix would cut the file off at byte {cut_at}: {} of {} bytes would be lost", text::count(lost), text::count(bytes));
+        println!(
+            "--fix would cut the file off at byte {cut_at}: {} of {} bytes would be lost",
+            text::count(lost),
+            text::count(bytes)
+        );
         return Ok(false);
     }
-    if !arguments.yes && !agreed(&format!("cut {} of {} bytes off? [y/N] ", text::count(lost), text::count(bytes)))? {
+    if !arguments.yes
+        && !agreed(&format!("cut {} of {} bytes off? [y/N] ", text::count(lost), text::count(bytes)))?
+    {
         println!("nothing was changed");
         return Ok(false);
     }

@@ -39,7 +39,9 @@ pub fn man(arguments: &Man, command: Command) -> ExitCode {
 
 /// Every setting as a flag of `serve`: the program itself reads them as words, since a flag may have several values.
 fn settings() -> impl Iterator<Item = Arg> {
-    let rows = settings::TABLE.iter().filter(|row| !row.hidden && row.scope != Scope::Inert && row.refusal.is_empty());
+    let rows = settings::TABLE
+        .iter()
+        .filter(|row| !row.hidden && row.scope != Scope::Inert && row.refusal.is_empty());
     rows.map(|row| {
         let flag = Arg::new(row.name).long(row.name).value_name("VALUE").help(row.about.replace('`', ""));
         match row.shape {

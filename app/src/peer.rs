@@ -55,9 +55,13 @@ impl Peer {
                 let options = Options { segment, create, owner: self.whose.owner, ..Options::default() };
                 return Ok(Opened::Segment(Box::new(text::attached(&options)?)));
             }
-            (None, host, port) => Place::Tcp { host: host.clone().unwrap_or_else(|| "127.0.0.1".into()), port: port.unwrap_or(PORT) },
+            (None, host, port) => Place::Tcp {
+                host: host.clone().unwrap_or_else(|| "127.0.0.1".into()),
+                port: port.unwrap_or(PORT),
+            },
         };
-        let mut link = Link::open(&place).map_err(|error| format!("could not connect to {place}: {}", reason(&error)))?;
+        let mut link = Link::open(&place)
+            .map_err(|error| format!("could not connect to {place}: {}", reason(&error)))?;
         let password = self.password.clone().or_else(|| std::env::var("POLDER_PASSWORD").ok());
         let login = Login { user: self.user.clone(), password, db: 0, resp3: false };
         match link.login(&login).map_err(|error| reason(&error))? {
@@ -89,7 +93,11 @@ pub fn has_items(link: &mut Link) -> bool {
 /// # Errors
 /// The flag that is wrong.
 pub fn settings(flags: &[(&str, Option<String>)]) -> Result<Configuration, String> {
-    let words: Vec<String> = flags.iter().filter_map(|(name, value)| Some([format!("--{name}"), value.clone()?])).flatten().collect();
+    let words: Vec<String> = flags
+        .iter()
+        .filter_map(|(name, value)| Some([format!("--{name}"), value.clone()?]))
+        .flatten()
+        .collect();
     let (_, assignments) = file::flags(&words).map_err(|wrong| wrong.to_string())?;
     Configuration::begin(None, &[], &assignments).map_err(|wrong| wrong.to_string())
 }

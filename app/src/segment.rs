@@ -88,12 +88,19 @@ fn list(as_json: bool) -> Result<(), Failed> {
         return Ok(());
     }
     let rows: Vec<Vec<String>> = segments.iter().map(row).collect();
-    print!("{}", text::table(&["NAME", "USED", "COMMITTED", "CEILING", "PROCESSES", "OWNER", "MODE", "AGE"], &rows));
+    print!(
+        "{}",
+        text::table(&["NAME", "USED", "COMMITTED", "CEILING", "PROCESSES", "OWNER", "MODE", "AGE"], &rows)
+    );
     if !unreadable.is_empty() {
         let mut owners: Vec<String> = unreadable.iter().map(|(_, owner)| user(*owner)).collect();
         owners.sort();
         owners.dedup();
-        eprintln!("{} files in /dev/shm may not be read, so they may be segments: of {}", unreadable.len(), owners.join(", "));
+        eprintln!(
+            "{} files in /dev/shm may not be read, so they may be segments: of {}",
+            unreadable.len(),
+            owners.join(", ")
+        );
     }
     Ok(())
 }
@@ -139,7 +146,10 @@ fn create(name: &str, ceiling: u64) -> Result<(), Failed> {
         CreateError::Fault(fault) => text::plain(&fault),
     })?;
     let ceiling = text::bytes(usable(made.geometry().ceiling));
-    println!("{name}: up to {ceiling}, in pages of {}", text::bytes(made.mapping().pages().page_bytes as u64));
+    println!(
+        "{name}: up to {ceiling}, in pages of {}",
+        text::bytes(made.mapping().pages().page_bytes as u64)
+    );
     if let Some(doubt) = text::doubt_of_size(name, usable(made.geometry().ceiling)) {
         eprintln!("warning: {doubt}");
     }
@@ -187,9 +197,20 @@ fn stat(name: &str, whose: &text::Whose, as_json: bool) -> Result<(), Failed> {
     let seats = segment.seated();
     let line = |name: &str, value: String| println!("{name:<14}{value}");
     line("segment", name.to_string());
-    line("made", format!("{} ago, layout {}", text::age(text::since_ms(segment.created_ms())), segment.layout()));
+    line(
+        "made",
+        format!("{} ago, layout {}", text::age(text::since_ms(segment.created_ms())), segment.layout()),
+    );
     line("pages", text::bytes(usage.page_bytes));
-    line("used", format!("{} of {}, at most {} so far", text::bytes(usage.used), text::bytes(usage.ceiling), text::bytes(usage.used_peak)));
+    line(
+        "used",
+        format!(
+            "{} of {}, at most {} so far",
+            text::bytes(usage.used),
+            text::bytes(usage.ceiling),
+            text::bytes(usage.used_peak)
+        ),
+    );
     line("committed", format!("{} taken from the system", text::bytes(usage.committed)));
     line(
         "of which",
@@ -200,14 +221,31 @@ fn stat(name: &str, whose: &text::Whose, as_json: bool) -> Result<(), Failed> {
             text::bytes(usage.retired)
         ),
     );
-    line("seats", format!("{} of {} taken, by {} processes", usage.seats_used, usage.seats_max, processes(&seats)));
+    line(
+        "seats",
+        format!("{} of {} taken, by {} processes", usage.seats_used, usage.seats_max, processes(&seats)),
+    );
     for (db, keys, expiring) in databases(&memory) {
-        line(&format!("db{db}"), format!("{} keys, {} with an expiry", text::count(keys), text::count(expiring)));
+        line(
+            &format!("db{db}"),
+            format!("{} keys, {} with an expiry", text::count(keys), text::count(expiring)),
+        );
     }
     let count = |counter: Counter| text::count(table.counter(counter));
-    line("calls", format!("{}, {} hits, {} misses", count(Counter::Calls), count(Counter::Hits), count(Counter::Misses)));
+    line(
+        "calls",
+        format!(
+            "{}, {} hits, {} misses",
+            count(Counter::Calls),
+            count(Counter::Hits),
+            count(Counter::Misses)
+        ),
+    );
     line("gone", format!("{} expired, {} evicted", count(Counter::Expired), count(Counter::Evicted)));
-    line("contention", format!("{} retries, {} sleeps for a lock", count(Counter::Retries), count(Counter::Parks)));
+    line(
+        "contention",
+        format!("{} retries, {} sleeps for a lock", count(Counter::Retries), count(Counter::Parks)),
+    );
     line("recoveries", count(Counter::Recoveries));
     Ok(())
 }
@@ -247,8 +285,10 @@ fn json_stat(name: &str, memory: &Memory) -> Value {
     let (usage, segment) = (table.usage(), table.segment());
     let counters: serde_json::Map<String, Value> =
         COUNTERS.iter().map(|(counter, name)| (name.to_string(), json!(table.counter(*counter)))).collect();
-    let databases: Vec<Value> =
-        databases(memory).into_iter().map(|(db, keys, expiring)| json!({ "db": db, "keys": keys, "expiring": expiring })).collect();
+    let databases: Vec<Value> = databases(memory)
+        .into_iter()
+        .map(|(db, keys, expiring)| json!({ "db": db, "keys": keys, "expiring": expiring }))
+        .collect();
     json!({
         "segment": name,
         "created_ms": segment.created_ms(),

@@ -82,7 +82,9 @@ fn serve(arguments: &Arguments) -> Result<ExitCode, String> {
         tracing::info!("daemonize is set, and systemd started this process: it stays in the foreground");
     }
     if is_daemon && settings.string(LOG_FILE).is_empty() {
-        tracing::warn!("the log ends here: a server in the background has no terminal; set logfile to a path");
+        tracing::warn!(
+            "the log ends here: a server in the background has no terminal; set logfile to a path"
+        );
     }
     let options = options(&settings)?;
     let began_ms = now_ms();
@@ -114,18 +116,29 @@ fn serve(arguments: &Arguments) -> Result<ExitCode, String> {
 }
 
 /// Starts to serve a memory.
-fn start(memory: &Arc<Memory>, settings: &Arc<Configuration>, options: &Options, began_ms: u64) -> Result<(Server, PidFile), String> {
-    settings.join(memory.table()).map_err(|stop| format!("the settings of {} cannot be read: {stop}", options.segment))?;
+fn start(
+    memory: &Arc<Memory>,
+    settings: &Arc<Configuration>,
+    options: &Options,
+    began_ms: u64,
+) -> Result<(Server, PidFile), String> {
+    settings
+        .join(memory.table())
+        .map_err(|stop| format!("the settings of {} cannot be read: {stop}", options.segment))?;
     opening::describe(memory, &options.segment, began_ms);
     tell_origin(memory, options, memory.table().usage().ceiling);
     opening::warn(memory, settings, &options.segment);
     let server = match at_start::begin(memory.table(), settings)? {
-        Reading::Done(loaded) => Server::start(memory.clone(), settings.clone(), loaded).map_err(|failure| failure.to_string())?,
+        Reading::Done(loaded) => {
+            Server::start(memory.clone(), settings.clone(), loaded).map_err(|failure| failure.to_string())?
+        }
         Reading::Log(reading) => {
             // Clients that come meanwhile are told that the data is being read.
-            let server = Server::start_loading(memory.clone(), settings.clone()).map_err(|failure| failure.to_string())?;
+            let server = Server::start_loading(memory.clone(), settings.clone())
+                .map_err(|failure| failure.to_string())?;
             tracing::info!(folder = %reading.folder().display(), "the append-only log is being read");
-            let (lock, loaded) = reading.read(memory.table(), settings, polder_engine::scripting(settings))?;
+            let (lock, loaded) =
+                reading.read(memory.table(), settings, polder_engine::scripting(settings))?;
             server.open(loaded, lock);
             server
         }
@@ -145,7 +158,9 @@ fn tell_origin(memory: &Memory, options: &Options, ceiling: u64) {
             return;
         }
         Origin::Renewed { closed: true } => {
-            tracing::info!("{segment} is of an earlier boot of this machine, was closed in order, and is whole")
+            tracing::info!(
+                "{segment} is of an earlier boot of this machine, was closed in order, and is whole"
+            )
         }
         Origin::Renewed { closed: false } => tracing::warn!(
             "{segment} is of an earlier boot of this machine and was in use when that ended; it is whole, but after a power cut the \
@@ -164,7 +179,8 @@ fn tell_origin(memory: &Memory, options: &Options, ceiling: u64) {
 /// The settings that a file and flags give.
 pub fn settings(words: &[String]) -> Result<Configuration, String> {
     let mut words = words.to_vec();
-    if let Some(late) = words.iter().find(|word| ["--help", "-h", "--version", "-V"].contains(&word.as_str())) {
+    if let Some(late) = words.iter().find(|word| ["--help", "-h", "--version", "-V"].contains(&word.as_str()))
+    {
         return Err(format!("{late} stands alone: 'polder serve --help', 'polder --version'"));
     }
     let mut path: Option<PathBuf> = None;
@@ -181,8 +197,12 @@ pub fn settings(words: &[String]) -> Result<Configuration, String> {
         ([word, ..], _) => return Err(format!("'{word}' is neither a setting nor the configuration file")),
     }
     let path = path.map(|path| std::path::absolute(&path).unwrap_or(path));
-    let content = path.as_deref().map_or(Ok(file::Content::default()), file::read).map_err(|wrong| wrong.to_string())?;
-    let settings = Configuration::begin(path, &content.settings, &flags).map_err(|wrong| wrong.to_string())?;
+    let content = path
+        .as_deref()
+        .map_or(Ok(file::Content::default()), file::read)
+        .map_err(|wrong| wrong.to_string())?;
+    let settings =
+        Configuration::begin(path, &content.settings, &flags).map_err(|wrong| wrong.to_string())?;
     settings.users().declare(content.users);
     configuration::rename(&content.renames).map_err(|wrong| wrong.to_string())?;
     Ok(settings)
@@ -212,8 +232,10 @@ fn group_number(group: &str) -> Result<u32, String> {
     if let Ok(number) = group.parse() {
         return Ok(number);
     }
-    let groups = std::fs::read_to_string("/etc/group").map_err(|error| format!("cannot read /etc/group: {error}"))?;
-    let found = groups.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|fields| fields[0] == group);
+    let groups =
+        std::fs::read_to_string("/etc/group").map_err(|error| format!("cannot read /etc/group: {error}"))?;
+    let found =
+        groups.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|fields| fields[0] == group);
     found
         .and_then(|fields| fields.get(2)?.parse().ok())
         .ok_or_else(|| format!("there is no group '{group}': create it or choose another --segment-group"))
@@ -269,7 +291,8 @@ impl PidFile {
             return Ok(PidFile(None));
         }
         let advice = "create its folder, allow writing to it, or choose another --pidfile";
-        std::fs::write(path, format!("{}\n", std::process::id())).map_err(|error| format!("cannot write {path}: {error}; {advice}"))?;
+        std::fs::write(path, format!("{}\n", std::process::id()))
+            .map_err(|error| format!("cannot write {path}: {error}; {advice}"))?;
         Ok(PidFile(Some(Path::new(path).to_owned())))
     }
 }

@@ -41,14 +41,18 @@ fn write(arguments: &Arguments) -> Result<(), String> {
     let settings = Arc::new(serve::settings(&arguments.words)?);
     let stops = Arc::new(AtomicBool::new(false));
     // A write beyond the limit of a file's size is to fail, not to end the process.
-    signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(|error| format!("cannot ignore SIGXFSZ: {error}"))?;
+    signal_hook::flag::register(SIGXFSZ, Arc::default())
+        .map_err(|error| format!("cannot ignore SIGXFSZ: {error}"))?;
     for signal in [SIGTERM, SIGINT] {
-        signal_hook::flag::register(signal, stops.clone()).map_err(|error| format!("cannot wait for signals: {error}"))?;
+        signal_hook::flag::register(signal, stops.clone())
+            .map_err(|error| format!("cannot wait for signals: {error}"))?;
     }
     log::begin(&settings)?;
     let options = Options { create: false, ..serve::options(&settings)? };
     let memory = Memory::attach(&options).map_err(|fault| fault.to_string())?;
-    settings.join(memory.table()).map_err(|stop| format!("the settings of {} cannot be read: {stop}", options.segment))?;
+    settings
+        .join(memory.table())
+        .map_err(|stop| format!("the settings of {} cannot be read: {stop}", options.segment))?;
     let process = match StorageProcess::elect(memory.table(), &settings, None, true)? {
         Elected::Ours(process) => process,
         Elected::Another(why) => return Err(why),

@@ -20,7 +20,12 @@ pub fn bytes(count: u64) -> String {
 /// `1,234,567`
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
-    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap_or_default()).collect();
+    let groups: Vec<&str> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .map(|group| std::str::from_utf8(group).unwrap_or_default())
+        .collect();
     groups.join(",")
 }
 
@@ -140,7 +145,10 @@ pub fn attach(segment: &str, whose: &Whose) -> Result<Memory, Failed> {
 pub fn attached(options: &Options) -> Result<Memory, Failed> {
     let failed = |text: String| Failed { text, status: Failed::UNATTACHED };
     let memory = Memory::attach_unread(options).map_err(|fault| failed(plain(&fault)))?;
-    let seat = memory.table().seat().map_err(|fault| failed(format!("cannot look at {}: {}", options.segment, plain(&fault))));
+    let seat = memory
+        .table()
+        .seat()
+        .map_err(|fault| failed(format!("cannot look at {}: {}", options.segment, plain(&fault))));
     seat.map(|_| memory)
 }
 
@@ -167,7 +175,11 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
             .iter()
             .zip(&widths)
             .enumerate()
-            .map(|(column, (cell, width))| if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") })
+            .map(
+                |(column, (cell, width))| {
+                    if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+                },
+            )
             .collect();
         format!("{}\n", padded.join("  ").trim_end())
     };

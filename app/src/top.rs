@@ -77,9 +77,14 @@ impl Glance {
 
     /// How often a seat's owner counted in a second. A seat that has changed hands since counts from its new owner on.
     fn seat_rate(&self, before: &Glance, seat: &Seated, counter: Counter) -> f64 {
-        let earlier = before.seats.iter().find(|earlier| earlier.index == seat.index && earlier.since_ms == seat.since_ms);
+        let earlier = before
+            .seats
+            .iter()
+            .find(|earlier| earlier.index == seat.index && earlier.since_ms == seat.since_ms);
         let number = counter as usize;
-        earlier.map_or(0.0, |earlier| seat.counters[number].wrapping_sub(earlier.counters[number]) as f64 / self.seconds(before))
+        earlier.map_or(0.0, |earlier| {
+            seat.counters[number].wrapping_sub(earlier.counters[number]) as f64 / self.seconds(before)
+        })
     }
 }
 
@@ -115,16 +120,26 @@ fn line(now: &Glance, before: &Glance) -> String {
     let keys: u64 = now.databases.iter().map(|(_, keys, _)| keys).sum();
     let mut fields = vec![format!("time_ms={}", text::now().as_millis()), format!("keys={keys}")];
     fields.extend(COUNTERS.iter().map(|(_, name)| format!("{name}_per_s={:.0}", now.rate(before, name))));
-    fields.push(format!("used={} used_peak={} committed={} ceiling={}", usage.used, usage.used_peak, usage.committed, usage.ceiling));
+    fields.push(format!(
+        "used={} used_peak={} committed={} ceiling={}",
+        usage.used, usage.used_peak, usage.committed, usage.ceiling
+    ));
     fields.push(format!("table={} retired={}", usage.table, usage.retired));
     let locks: u64 = now.seats.iter().map(locks_of).sum();
     let dead = now.seats.iter().filter(|seat| seat.dead).count();
-    fields.push(format!("seats={} processes={} locks={locks} dead={dead}", usage.seats_used, processes(&now.seats)));
+    fields.push(format!(
+        "seats={} processes={} locks={locks} dead={dead}",
+        usage.seats_used,
+        processes(&now.seats)
+    ));
     if let Some(log) = &now.log {
         fields.push(format!("log_unmerged={} log_merged={}", log.unmerged_bytes, log.merged));
-        fields.extend(
-            log.files.map(|files| format!("log_written={} log_durable={} log_process={}", files.written, files.durable, files.process)),
-        );
+        fields.extend(log.files.map(|files| {
+            format!(
+                "log_written={} log_durable={} log_process={}",
+                files.written, files.durable, files.process
+            )
+        }));
     }
     fields.join(" ") + "\n"
 }
@@ -157,8 +172,18 @@ fn page(name: &str, now: &Glance, before: &Glance) -> String {
             text::bytes(usage.page_bytes)
         ),
         format!("keys     {}", keys(&now.databases)),
-        format!("calls    {}/s, {hits} hits, {}/s expired, {}/s evicted", rate("calls"), rate("expired"), rate("evicted")),
-        format!("network  {}/s in, {}/s out, {}/s connections", rate("bytes_in"), rate("bytes_out"), rate("connections")),
+        format!(
+            "calls    {}/s, {hits} hits, {}/s expired, {}/s evicted",
+            rate("calls"),
+            rate("expired"),
+            rate("evicted")
+        ),
+        format!(
+            "network  {}/s in, {}/s out, {}/s connections",
+            rate("bytes_in"),
+            rate("bytes_out"),
+            rate("connections")
+        ),
         format!("locks    {}/s sleeps, {}/s retries", rate("parks"), rate("retries")),
         format!(
             "seats    {} of {} taken, by {} processes; {} recovered from the dead",
@@ -171,17 +196,27 @@ fn page(name: &str, now: &Glance, before: &Glance) -> String {
     lines.extend(now.log.as_ref().map(log));
     lines.push(String::new());
     // Each line clears what the last glance left behind it; clearing the screen first would flicker.
-    let body: String = lines.iter().map(String::as_str).chain(seats(now, before).lines()).map(|line| format!("{line}\x1b[K\n")).collect();
+    let body: String = lines
+        .iter()
+        .map(String::as_str)
+        .chain(seats(now, before).lines())
+        .map(|line| format!("{line}\x1b[K\n"))
+        .collect();
     format!("\x1b[H{body}\x1b[J")
 }
 
 /// How far behind the commits the change log is, and the files and the disk behind the change log.
 fn log(log: &LogPlaces) -> String {
     let unmerged = text::bytes(log.unmerged_bytes);
-    let Some(files) = log.files else { return format!("log      {unmerged} not merged, no process writes it") };
+    let Some(files) = log.files else {
+        return format!("log      {unmerged} not merged, no process writes it");
+    };
     let behind = |offset: u64| text::bytes(log.merged.saturating_sub(offset));
     let (unwritten, volatile) = (behind(files.written), behind(files.durable));
-    format!("log      {unmerged} not merged, {unwritten} not written, {volatile} not on the disk, by process {}", files.process)
+    format!(
+        "log      {unmerged} not merged, {unwritten} not written, {volatile} not on the disk, by process {}",
+        files.process
+    )
 }
 
 /// `1,000 in db0, 12 in db3 (5 with an expiry)`
@@ -198,7 +233,8 @@ fn keys(databases: &[(u16, u64, u64)]) -> String {
 
 /// The seats, the busiest first.
 fn seats(now: &Glance, before: &Glance) -> String {
-    let mut seats: Vec<(f64, &Seated)> = now.seats.iter().map(|seat| (now.seat_rate(before, seat, Counter::Calls), seat)).collect();
+    let mut seats: Vec<(f64, &Seated)> =
+        now.seats.iter().map(|seat| (now.seat_rate(before, seat, Counter::Calls), seat)).collect();
     seats.sort_by(|(one, _), (two, _)| two.total_cmp(one));
     let more = seats.len().saturating_sub(SEATS_SHOWN);
     let rows: Vec<Vec<String>> = seats
@@ -218,7 +254,10 @@ fn seats(now: &Glance, before: &Glance) -> String {
             ]
         })
         .collect();
-    let table = text::table(&["SEAT", "PROCESS/THREAD", "PROGRAM", "SINCE", "DOES", "CALLS/S", "SLEEPS/S", "PINNED", "RETIRED"], &rows);
+    let table = text::table(
+        &["SEAT", "PROCESS/THREAD", "PROGRAM", "SINCE", "DOES", "CALLS/S", "SLEEPS/S", "PINNED", "RETIRED"],
+        &rows,
+    );
     if more == 0 { table } else { format!("{table}and {more} more\n") }
 }
 

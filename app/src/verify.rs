@@ -24,7 +24,12 @@ pub struct Arguments {
 
 /// Runs the subcommand.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let options = Options { segment: arguments.name.clone(), create: false, owner: arguments.whose.owner, ..Options::default() };
+    let options = Options {
+        segment: arguments.name.clone(),
+        create: false,
+        owner: arguments.whose.owner,
+        ..Options::default()
+    };
     let report = match Memory::verify(&options).map_err(|fault| Failed::unknown(&fault)) {
         Ok(report) => report,
         Err(failed) => return failed.tell(),

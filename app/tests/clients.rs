@@ -39,7 +39,9 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 fn signal(server: &Server, name: &str) {
-    assert!(Command::new("kill").args([name, &server.pid().to_string()]).status().expect("kill runs").success());
+    assert!(
+        Command::new("kill").args([name, &server.pid().to_string()]).status().expect("kill runs").success()
+    );
 }
 
 #[test]
@@ -63,7 +65,9 @@ fn the_clients_of_all_processes_are_listed_whichever_is_asked() {
         assert!(ask(asker, "CLIENT LIST").contains("name=far "));
         // In a transaction that runs again for each question.
         ask(asker, "MULTI");
-        ["INCR runs", "CLIENT LIST", "CLIENT LIST TYPE pubsub"].iter().for_each(|line| drop(ask(asker, line)));
+        ["INCR runs", "CLIENT LIST", "CLIENT LIST TYPE pubsub"]
+            .iter()
+            .for_each(|line| drop(ask(asker, line)));
         let shown = ask(asker, "EXEC");
         assert_eq!(shown.matches("id=").count(), ids.len() + 1, "{shown}");
     }
@@ -83,7 +87,8 @@ fn clients_of_another_process_are_killed_and_counted() {
     assert_eq!(ask(&mut actor, &format!("CLIENT KILL ID {}", ids[2])), "(integer) 1");
     assert_eq!(ask(&mut actor, &format!("CLIENT KILL ID {}", ids[2])), "(integer) 0");
     let line = ask(&mut victims[3], "CLIENT INFO");
-    let address = line.split(" addr=").nth(1).and_then(|rest| rest.split(' ').next()).expect("an address").to_owned();
+    let address =
+        line.split(" addr=").nth(1).and_then(|rest| rest.split(' ').next()).expect("an address").to_owned();
     assert_eq!(ask(&mut actor, &format!("CLIENT KILL {address}")), "OK");
     assert_eq!(ask(&mut actor, &format!("CLIENT KILL {address}")), "(error) ERR No such client");
     // Two are left besides the caller: one in each process.
@@ -101,9 +106,15 @@ fn a_client_that_waits_in_another_process_is_unblocked() {
     let (mut actor, mut waiter) = (connect(&one), connect(&other));
     let number = id(&mut waiter);
     assert_eq!(ask(&mut actor, &format!("CLIENT UNBLOCK {number}")), "(integer) 0");
-    for (reason, answer) in [("", "(nil)"), (" TIMEOUT", "(nil)"), (" ERROR", "(error) UNBLOCKED client unblocked via CLIENT UNBLOCK")] {
+    for (reason, answer) in [
+        ("", "(nil)"),
+        (" TIMEOUT", "(nil)"),
+        (" ERROR", "(error) UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+    ] {
         send(&mut waiter, "BLPOP list 0");
-        until("it is unblocked", || ask(&mut actor, &format!("CLIENT UNBLOCK {number}{reason}")) == "(integer) 1");
+        until("it is unblocked", || {
+            ask(&mut actor, &format!("CLIENT UNBLOCK {number}{reason}")) == "(integer) 1"
+        });
         assert_eq!(hear(&mut waiter).replace("(nil array)", "(nil)"), answer);
     }
 }
@@ -175,7 +186,10 @@ fn a_client_of_another_process_is_told_of_changed_keys_and_its_end_is_noticed() 
     let (one, mut other) = (segment.serve(&["--threads", "2"]), segment.serve(&["--threads", "2"]));
     let (mut reader, mut writer) = (connect(&one), connect(&one));
     assert!(ask(&mut reader, "HELLO 3").contains("proto"));
-    assert_eq!(ask(&mut reader, "CLIENT TRACKING on REDIRECT 99999"), "(error) ERR The client ID you want redirect to does not exist");
+    assert_eq!(
+        ask(&mut reader, "CLIENT TRACKING on REDIRECT 99999"),
+        "(error) ERR The client ID you want redirect to does not exist"
+    );
     for by_kill in [false, true] {
         let mut told = connect(&other);
         let number = id(&mut told);
@@ -240,5 +254,7 @@ fn a_server_whose_maintenance_rests_sleeps() {
     assert!(used < 300, "{used} ms of CPU in a second of rest");
     assert_eq!(ask(&mut client, "DEBUG PAUSE-CRON 0"), "OK");
     assert_eq!(ask(&mut client, "SET key value PX 1"), "OK");
-    until("maintenance runs again", || ask(&mut client, "INFO keyspace").lines().all(|line| !line.contains("db0")));
+    until("maintenance runs again", || {
+        ask(&mut client, "INFO keyspace").lines().all(|line| !line.contains("db0"))
+    });
 }

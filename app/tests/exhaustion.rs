@@ -24,7 +24,8 @@ fn attach(segment: &Segment, ceiling: u64) -> Arc<Memory> {
 /// Sets keys of 10 KB until that is refused: how many there are, and the words of the refusal.
 fn fill(mut set: impl FnMut(&str, &str) -> Result<(), String>) -> (usize, String) {
     let value = "x".repeat(10_000);
-    let refused = (0..1_000_000).find_map(|number| set(&format!("key:{number}"), &value).err().map(|text| (number, text)));
+    let refused = (0..1_000_000)
+        .find_map(|number| set(&format!("key:{number}"), &value).err().map(|text| (number, text)));
     refused.expect("no memory is so large")
 }
 
@@ -32,12 +33,15 @@ fn fill(mut set: impl FnMut(&str, &str) -> Result<(), String>) -> (usize, String
 fn a_full_segment_says_so_and_takes_more_when_something_has_gone() {
     let segment = Segment::new();
     let mut caller = Caller::new(&attach(&segment, 16 << 20));
-    let (count, text) = fill(|key, value| caller.run(&["SET", key, value]).map(drop).map_err(|error| error.to_string()));
+    let (count, text) =
+        fill(|key, value| caller.run(&["SET", key, value]).map(drop).map_err(|error| error.to_string()));
     assert!(count > 500 && text.contains("ceiling") && text.contains("larger"), "{count}: {text}");
     // What is there is read and removed, and then there is room for as much.
     assert_eq!(caller.show(&["STRLEN", "key:1"], |reply| reply.integer()), Ok(Some(10_000)));
     for _ in 0..3 {
-        (0..200).for_each(|number| assert_eq!(caller.show(&["DEL", &format!("key:{number}")], |reply| reply.integer()), Ok(Some(1))));
+        (0..200).for_each(|number| {
+            assert_eq!(caller.show(&["DEL", &format!("key:{number}")], |reply| reply.integer()), Ok(Some(1)))
+        });
         // What no pin covers any more is given back with the next changes.
         let mut tries = 0;
         for number in 0..200 {
@@ -73,7 +77,11 @@ fn fill_together(server: &Server, round: usize, bytes: usize) -> usize {
 #[test]
 fn what_flushall_has_emptied_is_room_for_the_next_set() {
     let segment = Segment::new();
-    let server = Server::start_polder(env!("CARGO_BIN_EXE_polder").as_ref(), &segment.0, &["--threads", "2", "--segment-size", "24mb"]);
+    let server = Server::start_polder(
+        env!("CARGO_BIN_EXE_polder").as_ref(),
+        &segment.0,
+        &["--threads", "2", "--segment-size", "24mb"],
+    );
     let server = server.expect("a server");
     let memory = attach(&segment, 24 << 20);
     let (mut caller, mut client) = (Caller::new(&memory), connect(&server));
@@ -87,8 +95,14 @@ fn what_flushall_has_emptied_is_room_for_the_next_set() {
         // At once, and as much as half of it, by the server and in this process.
         for number in 0..count / 4 {
             let (key, value) = (format!("again:{number}"), "y".repeat(bytes));
-            assert_eq!(client.call(&["SET", &key, &value]).expect("a reply"), Answer::Status("OK".into()), "{round}: {number} of {count}");
-            caller.run(&["SET", &format!("{key}:own"), &value]).unwrap_or_else(|error| panic!("{round}: {number} of {count}: {error}"));
+            assert_eq!(
+                client.call(&["SET", &key, &value]).expect("a reply"),
+                Answer::Status("OK".into()),
+                "{round}: {number} of {count}"
+            );
+            caller
+                .run(&["SET", &format!("{key}:own"), &value])
+                .unwrap_or_else(|error| panic!("{round}: {number} of {count}: {error}"));
         }
         assert_eq!(client.call(&["FLUSHALL"]).expect("a reply"), Answer::Status("OK".into()));
     }
@@ -101,7 +115,8 @@ fn what_flushall_has_emptied_counts_for_no_limit() {
     let mut caller = Caller::new(&attach(&segment, 256 << 20));
     caller.run(&["CONFIG", "SET", "maxmemory", "16mb"]).expect("set");
     for _ in 0..3 {
-        let (count, text) = fill(|key, value| caller.run(&["SET", key, value]).map(drop).map_err(|error| error.to_string()));
+        let (count, text) =
+            fill(|key, value| caller.run(&["SET", key, value]).map(drop).map_err(|error| error.to_string()));
         assert!(count > 500 && text.starts_with("OOM"), "{count}: {text}");
         caller.run(&["FLUSHALL"]).expect("flushed");
         // Without a server that sweeps, the writer does it itself.
@@ -130,8 +145,10 @@ fn take_all_seats(memory: &Arc<Memory>) -> (Vec<mpsc::Sender<()>>, Vec<JoinHandl
         (kept, thread.expect("a thread"))
     });
     let threads = threads.unzip();
-    let answers: Vec<Result<(), Error>> = (0..SEATS_MAX).map(|_| seats.recv_timeout(PATIENCE).expect("an answer")).collect();
-    let refused: Vec<String> = answers.iter().filter_map(|answer| answer.as_ref().err().map(ToString::to_string)).collect();
+    let answers: Vec<Result<(), Error>> =
+        (0..SEATS_MAX).map(|_| seats.recv_timeout(PATIENCE).expect("an answer")).collect();
+    let refused: Vec<String> =
+        answers.iter().filter_map(|answer| answer.as_ref().err().map(ToString::to_string)).collect();
     assert!(!refused.is_empty(), "one seat was ours");
     for text in &refused {
         assert!(text.contains("seats of the segment are taken") && text.contains("end some"), "{text}");
@@ -152,17 +169,23 @@ fn when_all_seats_are_taken_the_next_thread_is_told_and_seats_come_back() {
     let args = ["20", env!("CARGO_BIN_EXE_polder"), "serve", "--port", &port, "--segment", &segment.0];
     let output = Command::new("timeout").args(args).output().expect("polder runs");
     let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert!(!output.status.success() && text.contains("seats of the segment are taken"), "{:?}: {text}", output.status);
+    assert!(
+        !output.status.success() && text.contains("seats of the segment are taken"),
+        "{:?}: {text}",
+        output.status
+    );
     // One or two are free: for a server's first thread, and for one at most of those that serve.
     keep.truncate(SEATS_MAX as usize - 2);
     threads.drain(keep.len()..).for_each(|thread| thread.join().expect("an end"));
-    let server = Server::start_polder(env!("CARGO_BIN_EXE_polder").as_ref(), &segment.0, &["--threads", "4"]).expect("a server");
+    let server = Server::start_polder(env!("CARGO_BIN_EXE_polder").as_ref(), &segment.0, &["--threads", "4"])
+        .expect("a server");
     // Reading takes no seat, writing does. They are spread over all threads.
     let mut clients: Vec<Connection> = (0..6).map(|_| connect(&server)).collect();
     for client in &mut clients {
         assert_eq!(client.call(&["GET", "k"]).expect("a reply"), Answer::Bulk(b"v".to_vec()));
     }
-    let said: Vec<Answer> = clients.iter_mut().map(|client| client.call(&["APPEND", "long", "x"]).expect("a reply")).collect();
+    let said: Vec<Answer> =
+        clients.iter_mut().map(|client| client.call(&["APPEND", "long", "x"]).expect("a reply")).collect();
     let is_told = |answer: &Answer| matches!(answer, Answer::Error(text) if text.contains("seats of the segment are taken"));
     assert!(said.iter().all(|answer| is_told(answer) || matches!(answer, Answer::Integer(_))), "{said:?}");
     assert!(said.iter().any(is_told), "{said:?}");
@@ -177,7 +200,11 @@ fn when_all_seats_are_taken_the_next_thread_is_told_and_seats_come_back() {
     std::thread::sleep(Duration::from_millis(300));
     for round in 0..7 {
         let begun = Instant::now();
-        assert_eq!(caller.show(&["PUBLISH", "news", "x"], |reply| reply.integer()), Ok(Some(6)), "round {round}");
+        assert_eq!(
+            caller.show(&["PUBLISH", "news", "x"], |reply| reply.integer()),
+            Ok(Some(6)),
+            "round {round}"
+        );
         clients.iter_mut().for_each(|client| drop(client.receive().expect("a message")));
         waits.push(begun.elapsed());
         std::thread::sleep(Duration::from_millis(30));
@@ -186,7 +213,8 @@ fn when_all_seats_are_taken_the_next_thread_is_told_and_seats_come_back() {
     assert!(waits[3] < Duration::from_millis(200), "messages came after {waits:?}");
     drop(server);
     // All seats are free, and a server serves its first client.
-    let server = Server::start_polder(env!("CARGO_BIN_EXE_polder").as_ref(), &segment.0, &["--threads", "2"]).expect("a server");
+    let server = Server::start_polder(env!("CARGO_BIN_EXE_polder").as_ref(), &segment.0, &["--threads", "2"])
+        .expect("a server");
     let answer = Connection::open(&server.address()).and_then(|mut client| client.call(&["GET", "k"]));
     assert_eq!(answer.map_err(|error| error.to_string()), Ok(Answer::Bulk(b"v".to_vec())));
 }
@@ -231,7 +259,11 @@ fn a_full_inbox_delays_no_publisher_and_its_owner_is_told() {
 fn without_descriptors_clients_are_turned_away_and_come_back() {
     let segment = Segment::new();
     let port = free_port().expect("a port");
-    let line = format!("ulimit -n 64; exec {} serve --threads 2 --segment {} --port {port}", env!("CARGO_BIN_EXE_polder"), segment.0);
+    let line = format!(
+        "ulimit -n 64; exec {} serve --threads 2 --segment {} --port {port}",
+        env!("CARGO_BIN_EXE_polder"),
+        segment.0
+    );
     let server = Server::start_at("sh".as_ref(), &["-c", &line], port).expect("a server");
     let mut first = connect(&server);
     let mut clients: Vec<Connection> = Vec::new();
@@ -260,13 +292,18 @@ fn without_descriptors_clients_are_turned_away_and_come_back() {
     }
     // A process that can open nothing says so and ends; one descriptor is enough to look at the segment.
     let run = |descriptors: u32| {
-        let line = format!("ulimit -n {descriptors}; exec {} verify {}", env!("CARGO_BIN_EXE_polder"), segment.0);
+        let line =
+            format!("ulimit -n {descriptors}; exec {} verify {}", env!("CARGO_BIN_EXE_polder"), segment.0);
         Command::new("timeout").args(["20", "sh", "-c", &line]).output().expect("sh runs")
     };
     assert!(run(4).status.success());
     let output = run(3);
     let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert!(!output.status.success() && !text.contains("panicked") && !text.trim().is_empty(), "{:?}: {text}", output.status);
+    assert!(
+        !output.status.success() && !text.contains("panicked") && !text.trim().is_empty(),
+        "{:?}: {text}",
+        output.status
+    );
 }
 
 /// A small file system of our own, gone when the test ends.
@@ -289,7 +326,13 @@ impl Mounted {
 
     fn resize(&self, size: &str) {
         let options = format!("remount,size={size}");
-        assert!(Command::new("mount").args(["-o", &options]).arg(&self.0).status().is_ok_and(|status| status.success()));
+        assert!(
+            Command::new("mount")
+                .args(["-o", &options])
+                .arg(&self.0)
+                .status()
+                .is_ok_and(|status| status.success())
+        );
     }
 }
 
@@ -325,7 +368,10 @@ fn a_full_file_system_is_an_error_that_says_so_and_ends_with_more_room() {
 fn where_the_file_system_is_full_tools_and_a_second_server_still_attach() {
     let Some(mounted) = Mounted::new("full", "24m") else { return };
     let segment = format!("file:{}/segment", mounted.0.display());
-    let start = || Server::start_polder(env!("CARGO_BIN_EXE_polder").as_ref(), &segment, &["--segment-size", "64mb"]).expect("a server");
+    let start = || {
+        Server::start_polder(env!("CARGO_BIN_EXE_polder").as_ref(), &segment, &["--segment-size", "64mb"])
+            .expect("a server")
+    };
     let server = start();
     let mut client = connect(&server);
     let (count, text) = fill(|key, value| match client.call(&["SET", key, value]) {
@@ -336,8 +382,10 @@ fn where_the_file_system_is_full_tools_and_a_second_server_still_attach() {
     // Not a byte is left for others either.
     let _ = std::fs::write(mounted.0.join("rest"), vec![1; 4 << 20]);
     let run = |arguments: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_polder")).args(arguments).output().expect("polder runs");
-        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_polder")).args(arguments).output().expect("polder runs");
+        let said =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{arguments:?}: {said}");
         said
     };
@@ -369,7 +417,13 @@ fn a_script_that_the_system_has_no_memory_for_fails_and_the_server_goes_on() {
     let kib: u64 = size.trim().trim_end_matches(" kB").parse().expect("a number");
     // As `ulimit -v`: 160 MiB more than it has mapped.
     let limit = format!("--as={}", (kib << 10) + (160 << 20));
-    assert!(Command::new("prlimit").args(["--pid", &server.pid().to_string(), &limit]).status().expect("prlimit runs").success());
+    assert!(
+        Command::new("prlimit")
+            .args(["--pid", &server.pid().to_string(), &limit])
+            .status()
+            .expect("prlimit runs")
+            .success()
+    );
     let hogs = [
         "local t = {} for i = 1, 1e8 do t[i] = {i} end",
         "local t = {} for i = 1, 1e8 do t[i] = string.rep('x', 1000) .. i end",
@@ -387,7 +441,13 @@ fn a_script_that_the_system_has_no_memory_for_fails_and_the_server_goes_on() {
             Answer::Error(text) => assert!(text.contains("not enough memory"), "{hog}: {text}"),
             other => panic!("{hog}: {other:?}"),
         }
-        assert_eq!(client.call(&["EVAL", "return redis.call('INCR', 'n')", "0"]).map(|_| ()).map_err(|error| error.to_string()), Ok(()));
+        assert_eq!(
+            client
+                .call(&["EVAL", "return redis.call('INCR', 'n')", "0"])
+                .map(|_| ())
+                .map_err(|error| error.to_string()),
+            Ok(())
+        );
     }
     assert_eq!(client.call(&["GET", "n"]).unwrap(), Answer::Bulk(hogs.len().to_string().into_bytes()));
 }
@@ -409,5 +469,8 @@ fn what_natives_write_counts_against_the_memory_limit_of_scripts() {
             other => panic!("{hog}: {other:?}"),
         }
     }
-    assert_eq!(client.call(&["EVAL", "return #cjson.encode({string.rep('x', 4e6)})", "0"]).unwrap(), Answer::Integer(4_000_004));
+    assert_eq!(
+        client.call(&["EVAL", "return #cjson.encode({string.rep('x', 4e6)})", "0"]).unwrap(),
+        Answer::Integer(4_000_004)
+    );
 }

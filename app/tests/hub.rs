@@ -36,7 +36,12 @@ fn until(client: &mut Connection, line: &str, wanted: impl Fn(&str) -> bool) {
 /// Waits until this many clients wait; the section Clients counts those of all servers.
 fn blocked(client: &mut Connection, count: usize) {
     let server = ask(client, "INFO server");
-    let run = server.split("\\nrun_id:").nth(1).and_then(|rest| rest.split("\\r").next()).expect("a run").to_owned();
+    let run = server
+        .split("\\nrun_id:")
+        .nth(1)
+        .and_then(|rest| rest.split("\\r").next())
+        .expect("a run")
+        .to_owned();
     until(client, "INFO processes", |info| {
         let line = info.split("\\n").find(|line| line.contains(&run)).expect("its line");
         line.contains(&format!(",blocked_clients={count},"))
@@ -58,7 +63,8 @@ fn a_killed_subscriber_is_not_counted_and_leaves_nothing() {
         // Letters that are never read.
         let payload = "x".repeat(3000);
         other.stop();
-        (0..200).for_each(|_| assert_eq!(ask(&mut publisher, &format!("PUBLISH news {payload}")), "(integer) 2"));
+        (0..200)
+            .for_each(|_| assert_eq!(ask(&mut publisher, &format!("PUBLISH news {payload}")), "(integer) 2"));
         other.kill();
         until(&mut publisher, "PUBLISH news gone", |count| count == "(integer) 0");
         assert_eq!(ask(&mut publisher, "PUBSUB NUMPAT"), "(integer) 0");
@@ -88,7 +94,10 @@ fn a_publisher_may_be_killed_at_any_moment() {
         let mut hear_up_to = |acknowledged: i64| {
             while last < acknowledged {
                 let heard = hear(&mut hearer);
-                let number = heard.rsplit_once('"').and_then(|(text, _)| text.rsplit_once('"')).map(|(_, text)| text.trim_end_matches('y'));
+                let number = heard
+                    .rsplit_once('"')
+                    .and_then(|(text, _)| text.rsplit_once('"'))
+                    .map(|(_, text)| text.trim_end_matches('y'));
                 let number: i64 = number.expect("a payload").parse().expect("a number");
                 assert_eq!(number, last + 1, "round {round}");
                 last = number;
@@ -146,7 +155,8 @@ fn ten_thousand_clients_of_one_process_are_served_by_another() {
     let (one, other) = (segment.serve(&["--threads", "2", "--maxclients", "15000"]), segment.serve(&[]));
     let (mut asker, mut actor) = (connect(&one), connect(&other));
     let begun = Instant::now();
-    let Ok(mut waiters) = (0..COUNT).map(|_| Connection::open(&one.address())).collect::<Result<Vec<_>, _>>() else {
+    let Ok(mut waiters) = (0..COUNT).map(|_| Connection::open(&one.address())).collect::<Result<Vec<_>, _>>()
+    else {
         return eprintln!("skipped: this machine allows too few open files");
     };
     waiters.iter_mut().for_each(|waiter| waiter.send(&words("BZPOPMIN z 0")).expect("sent"));
@@ -160,7 +170,10 @@ fn ten_thousand_clients_of_one_process_are_served_by_another() {
         }
     }
     let mut got: Vec<String> = waiters.iter_mut().map(hear).collect();
-    eprintln!("{COUNT} clients wait after {waiting:?}, and are served by another process within {:?}", begun.elapsed());
+    eprintln!(
+        "{COUNT} clients wait after {waiting:?}, and are served by another process within {:?}",
+        begun.elapsed()
+    );
     got.sort();
     got.dedup();
     assert_eq!(got.len(), COUNT);
@@ -173,7 +186,8 @@ fn ten_thousand_clients_of_one_process_are_served_by_another() {
 fn a_client_behind_a_stopped_one_is_served_after_a_while() {
     let segment = Segment::new();
     let (one, other) = (segment.serve(&[]), segment.serve(&[]));
-    let (mut first, mut asker, mut second, mut actor) = (connect(&other), connect(&other), connect(&one), connect(&one));
+    let (mut first, mut asker, mut second, mut actor) =
+        (connect(&other), connect(&other), connect(&one), connect(&one));
     first.send(&words("BZPOPMIN z 0")).expect("sent");
     blocked(&mut asker, 1);
     second.send(&words("BZPOPMIN z 0")).expect("sent");
@@ -259,9 +273,15 @@ fn a_stopped_subscriber_holds_up_publishers_once_and_a_dead_one_not_at_all() {
     other.stop();
     // Four times what the inbox takes.
     let (late, longest) = publish(&mut publisher, 640, &payload, HELD);
-    assert!(late <= 3 && longest < Duration::from_secs(1), "{late} calls were held up, the longest for {longest:?}");
+    assert!(
+        late <= 3 && longest < Duration::from_secs(1),
+        "{late} calls were held up, the longest for {longest:?}"
+    );
     let (late, longest) = publish(&mut second, 100, &payload, HELD);
-    assert!(late <= 1 && longest < Duration::from_secs(1), "{late} calls of another were held up, the longest for {longest:?}");
+    assert!(
+        late <= 1 && longest < Duration::from_secs(1),
+        "{late} calls of another were held up, the longest for {longest:?}"
+    );
     // Other calls wait for no subscriber.
     let begun = Instant::now();
     (0..100).for_each(|_| assert_eq!(ask(&mut bystander, "SET key value"), "OK"));
@@ -279,7 +299,10 @@ fn a_stopped_subscriber_holds_up_publishers_once_and_a_dead_one_not_at_all() {
     assert!(late <= 1, "{late}");
     other.kill();
     let (late, longest) = publish(&mut publisher, 300, &payload, HELD);
-    assert!(late <= 1 && longest < Duration::from_secs(1), "{late} calls were held up by a dead one, the longest for {longest:?}");
+    assert!(
+        late <= 1 && longest < Duration::from_secs(1),
+        "{late} calls were held up by a dead one, the longest for {longest:?}"
+    );
     until(&mut publisher, "PUBLISH news gone", |count| count == "(integer) 0");
     std::thread::sleep(Duration::from_millis(1500));
     segment.verify();

@@ -61,9 +61,11 @@ fn the_slow_log_is_that_of_all_processes() {
     }
     for client in [&mut one, &mut other] {
         let shown = ask(client, "SLOWLOG GET 100");
-        let (first, second) = (shown.find("\"other\"").expect("it is there"), shown.find("\"one\"").expect("it is there"));
+        let (first, second) =
+            (shown.find("\"other\"").expect("it is there"), shown.find("\"one\"").expect("it is there"));
         assert!(first < second, "the newest comes first: {shown}");
-        let ids: Vec<&str> = shown.split("1) (integer) ").skip(1).filter_map(|rest| rest.lines().next()).collect();
+        let ids: Vec<&str> =
+            shown.split("1) (integer) ").skip(1).filter_map(|rest| rest.lines().next()).collect();
         assert!(ids.iter().enumerate().all(|(at, id)| !ids[..at].contains(id)), "{ids:?}");
         assert_eq!(ask(client, "SLOWLOG LEN"), format!("(integer) {}", ids.len()));
         // In a transaction, too, which runs again for the replies.
@@ -89,7 +91,8 @@ fn latency_is_that_of_all_processes() {
     assert_eq!(ask(&mut other, "DEBUG SLEEP 1.1"), "OK");
     for client in [&mut one, &mut other] {
         let latest = ask(client, "LATENCY LATEST");
-        let worst: u64 = latest.rsplit("(integer) ").next().and_then(|word| word.parse().ok()).expect("a number");
+        let worst: u64 =
+            latest.rsplit("(integer) ").next().and_then(|word| word.parse().ok()).expect("a number");
         assert!(worst >= 1100, "{latest}");
         assert!(ask(client, "LATENCY HISTORY command").matches("(integer)").count() >= 4);
         assert!(ask(client, "LATENCY GRAPH command").contains("command - high"));
@@ -127,13 +130,19 @@ fn info_sums_up_what_all_processes_have_counted() {
         let section = ask(client, "INFO processes");
         for server in &servers {
             let line = format!(":pid={},run_id=", server.pid());
-            assert!(section.contains(&line) && section.contains(&format!("tcp_port={}", server.port())), "{section}");
+            assert!(
+                section.contains(&line) && section.contains(&format!("tcp_port={}", server.port())),
+                "{section}"
+            );
         }
         // Scripts are told the same.
         let told = ask(client, "EVAL redis.call('INFO')return(redis.call('INFO','clients')) 0");
         assert!(told.contains("connected_clients:3"), "{told}");
         ask(client, "MULTI");
-        ask(client, "EVAL redis.call('INCR','runs')redis.call('INFO')return(#redis.call('INFO','clients')>100) 0");
+        ask(
+            client,
+            "EVAL redis.call('INCR','runs')redis.call('INFO')return(#redis.call('INFO','clients')>100) 0",
+        );
         ask(client, "INFO clients");
         assert!(ask(client, "EXEC").contains("connected_clients:3"));
     }
@@ -155,7 +164,11 @@ fn the_acl_log_is_that_of_all_processes() {
     }
     for client in [&mut one, &mut other] {
         let shown = ask(client, "ACL LOG");
-        assert_eq!((shown.matches("\"reason\"").count(), shown.matches("\"auth\"").count()), (1, 1), "{shown}");
+        assert_eq!(
+            (shown.matches("\"reason\"").count(), shown.matches("\"auth\"").count()),
+            (1, 1),
+            "{shown}"
+        );
         assert!(shown.contains("(integer) 2"), "{shown}");
         assert_eq!(figure(client, "stats", "acl_access_denied_auth"), "2");
     }

@@ -34,7 +34,8 @@ fn until(what: &str, mut wanted: impl FnMut() -> bool) {
 /// A server in a PID namespace of its own; `None` where that is not permitted.
 fn serve_apart(segment: &Segment, threads: usize) -> Option<Server> {
     let apart = ["--pid", "--fork", "--kill-child", "--mount-proc"];
-    let permitted = Command::new("unshare").args(apart).arg("true").output().is_ok_and(|output| output.status.success());
+    let permitted =
+        Command::new("unshare").args(apart).arg("true").output().is_ok_and(|output| output.status.success());
     if !permitted {
         println!("skipped: no right to make a PID namespace (unshare --pid --mount-proc)");
         return None;
@@ -73,7 +74,9 @@ fn the_death_of_a_server_in_another_pid_namespace_is_noticed() {
                 scope.spawn(|| {
                     let mut there = Connection::open(&address).expect("a connection");
                     let big = "x".repeat(20_000);
-                    while !over.load(Ordering::Relaxed) && there.call(&["MSET", "a", &big, "b", &big, "c", "1"]).is_ok() {
+                    while !over.load(Ordering::Relaxed)
+                        && there.call(&["MSET", "a", &big, "b", &big, "c", "1"]).is_ok()
+                    {
                         let _ = there.call(&["MGET", "a", "b"]);
                     }
                 });
@@ -100,8 +103,12 @@ fn the_death_of_a_server_in_another_pid_namespace_is_noticed() {
 
 /// Sends a signal to the server that runs apart, which is the child of what began it.
 fn signal_apart(server: &Server, which: &str) {
-    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.pid())).expect("the system tells of children");
-    assert!(Command::new("kill").args([which, children.trim()]).status().is_ok_and(|status| status.success()), "kill {which} {children}");
+    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.pid()))
+        .expect("the system tells of children");
+    assert!(
+        Command::new("kill").args([which, children.trim()]).status().is_ok_and(|status| status.success()),
+        "kill {which} {children}"
+    );
 }
 
 #[test]
@@ -166,7 +173,8 @@ fn servers_are_replaced_one_by_one_and_clients_that_reconnect_lose_nothing() {
     let mut acknowledged = Vec::new();
     std::thread::scope(|scope| {
         let (addresses, over) = (&addresses, &over);
-        let clients: Vec<_> = (0..4).map(|name| scope.spawn(move || push_on(addresses, over, name))).collect();
+        let clients: Vec<_> =
+            (0..4).map(|name| scope.spawn(move || push_on(addresses, over, name))).collect();
         for at in 0..4 {
             std::thread::sleep(Duration::from_millis(200));
             // Old and new serve side by side for a while; then the old one is asked to end, as an init system does.
@@ -174,7 +182,12 @@ fn servers_are_replaced_one_by_one_and_clients_that_reconnect_lose_nothing() {
             addresses.write().expect("sound")[at % 2] = new.address();
             let old = std::mem::replace(&mut servers[at % 2], new);
             std::thread::sleep(Duration::from_millis(100));
-            assert!(Command::new("kill").args(["-TERM", &old.pid().to_string()]).status().is_ok_and(|status| status.success()));
+            assert!(
+                Command::new("kill")
+                    .args(["-TERM", &old.pid().to_string()])
+                    .status()
+                    .is_ok_and(|status| status.success())
+            );
             until("the old server's end", || Connection::open(&old.address()).is_err());
         }
         std::thread::sleep(Duration::from_millis(200));
@@ -183,7 +196,8 @@ fn servers_are_replaced_one_by_one_and_clients_that_reconnect_lose_nothing() {
     });
     let mut client = connect(&servers[0]);
     let Answer::Array(items) = ask(&mut client, "LRANGE log 0 -1") else { panic!("no list") };
-    let kept: BTreeSet<String> = items.into_iter().map(|item| item.shown().trim_matches('"').to_string()).collect();
+    let kept: BTreeSet<String> =
+        items.into_iter().map(|item| item.shown().trim_matches('"').to_string()).collect();
     let lost: Vec<&String> = acknowledged.iter().filter(|token| !kept.contains(*token)).collect();
     assert!(lost.is_empty(), "{} of {} are lost: {lost:?}", lost.len(), acknowledged.len());
     assert!(acknowledged.len() > 100, "only {} were acknowledged", acknowledged.len());
@@ -200,7 +214,9 @@ fn the_death_of_a_server_is_counted_and_told_by_those_that_live() {
     killed.kill();
     let mut client = connect(&alive);
     until("the recovery", || match ask(&mut client, "INFO") {
-        Answer::Bulk(text) => String::from_utf8_lossy(&text).lines().any(|line| line.starts_with("recoveries:") && line != "recoveries:0"),
+        Answer::Bulk(text) => String::from_utf8_lossy(&text)
+            .lines()
+            .any(|line| line.starts_with("recoveries:") && line != "recoveries:0"),
         other => panic!("{other:?}"),
     });
     segment.verify();
@@ -208,7 +224,11 @@ fn the_death_of_a_server_is_counted_and_told_by_those_that_live() {
 
 #[test]
 fn a_segment_of_another_layout_is_refused_with_the_way_out() {
-    let path = std::env::temp_dir().join(format!("polder-layout-{}-{}", std::process::id(), free_port().expect("a port")));
+    let path = std::env::temp_dir().join(format!(
+        "polder-layout-{}-{}",
+        std::process::id(),
+        free_port().expect("a port")
+    ));
     let segment = Segment(format!("file:{}", path.display()));
     let set = |expected: bool| {
         let mut server = segment.serve(&[]);
@@ -227,7 +247,12 @@ fn a_segment_of_another_layout_is_refused_with_the_way_out() {
     patch(layout::LAYOUT + 1);
     let port = free_port().expect("a port").to_string();
     let refused = |args: &[&str]| {
-        let output = Command::new("timeout").arg("20").arg(env!("CARGO_BIN_EXE_polder")).args(args).output().expect("polder runs");
+        let output = Command::new("timeout")
+            .arg("20")
+            .arg(env!("CARGO_BIN_EXE_polder"))
+            .args(args)
+            .output()
+            .expect("polder runs");
         let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         assert!(!output.status.success(), "{args:?}: {text}");
         let number = format!("layout {}", layout::LAYOUT + 1);
@@ -244,11 +269,15 @@ fn a_segment_of_another_layout_is_refused_with_the_way_out() {
     let features = |features: u64| {
         use std::os::unix::fs::FileExt;
         let file = std::fs::OpenOptions::new().write(true).open(&path).expect("a file");
-        file.write_all_at(&(u64::from(layout::LAYOUT) | features).to_le_bytes(), header::LAYOUT).expect("written");
+        file.write_all_at(&(u64::from(layout::LAYOUT) | features).to_le_bytes(), header::LAYOUT)
+            .expect("written");
     };
     features(1 << 47);
     let Err(fault) = Memory::attach(&options) else { panic!("an unknown required feature was attached") };
-    assert!(fault.to_string().contains("(bits 0x8000)") && fault.to_string().contains("polder export"), "{fault}");
+    assert!(
+        fault.to_string().contains("(bits 0x8000)") && fault.to_string().contains("polder export"),
+        "{fault}"
+    );
     // An optional one hinders no program. Nothing was changed by those that were refused.
     features(1 << 63);
     set(true);
@@ -273,10 +302,20 @@ fn waiting_clients_of_several_processes_are_served_in_order() {
                 let element = match number % 3 {
                     2 => Caller::new(&theirs)
                         .show(&["BLPOP", "queue", "0"], |reply| {
-                            reply.items().into_iter().flatten().filter_map(Item::bytes).last().map(<[u8]>::to_vec)
+                            reply
+                                .items()
+                                .into_iter()
+                                .flatten()
+                                .filter_map(Item::bytes)
+                                .last()
+                                .map(<[u8]>::to_vec)
                         })
                         .expect("an element"),
-                    _ => match Connection::open(&address).expect("a server").call(&["BLPOP", "queue", "0"]).expect("a reply") {
+                    _ => match Connection::open(&address)
+                        .expect("a server")
+                        .call(&["BLPOP", "queue", "0"])
+                        .expect("a reply")
+                    {
                         Answer::Array(items) => items.into_iter().next_back().and_then(|item| match item {
                             Answer::Bulk(element) => Some(element),
                             _ => None,
@@ -284,7 +323,10 @@ fn waiting_clients_of_several_processes_are_served_in_order() {
                         _ => None,
                     },
                 };
-                served.lock().expect("sound").push((number, String::from_utf8(element.expect("text")).expect("text")));
+                served
+                    .lock()
+                    .expect("sound")
+                    .push((number, String::from_utf8(element.expect("text")).expect("text")));
                 told.send(()).expect("the test waits");
             });
             // Its ticket is drawn: it has its place.
@@ -303,7 +345,8 @@ fn waiting_clients_of_several_processes_are_served_in_order() {
         }
         let mut served = std::mem::take(&mut *served.lock().expect("sound"));
         served.sort_unstable();
-        let expected: Vec<(usize, String)> = (0..WAITERS).map(|number| (number, format!("e{number}"))).collect();
+        let expected: Vec<(usize, String)> =
+            (0..WAITERS).map(|number| (number, format!("e{number}"))).collect();
         assert_eq!(served, expected, "round {round}");
     }
 }
@@ -329,7 +372,10 @@ fn pair(key: &str, element: &str) -> String {
 }
 
 fn attach(segment: &Segment) -> Arc<Memory> {
-    Arc::new(Memory::attach(&Options { segment: segment.0.clone(), create: false, ..Options::default() }).expect("attached"))
+    Arc::new(
+        Memory::attach(&Options { segment: segment.0.clone(), create: false, ..Options::default() })
+            .expect("attached"),
+    )
 }
 
 #[test]
@@ -351,7 +397,10 @@ fn a_client_right_behind_a_push_leaves_it_to_an_earlier_one() {
             assert_eq!(popped(&mut pusher), "(integer) 1");
         } else {
             here.run(&["RPUSH", key, "one"]).expect("pushed");
-            assert!(here.start(&["BLMOVE", key, "other", "LEFT", "LEFT", "0"]).expect("begun").is_none(), "round {round}");
+            assert!(
+                here.start(&["BLMOVE", key, "other", "LEFT", "LEFT", "0"]).expect("begun").is_none(),
+                "round {round}"
+            );
         }
         assert_eq!(popped(&mut first), pair(key, "one"), "round {round}");
         until("the newcomer's place", || tickets(&memory) > before);
@@ -392,7 +441,9 @@ fn newcomers_of_three_processes_wait_behind_the_woken_client_in_order() {
         (1..4).for_each(|number| drop(ask(&mut actor, &format!("ZADD z {number} m{number}"))));
         let served: Vec<String> = line.iter_mut().map(popped).collect();
         if !late && begun.elapsed() < MOMENT {
-            let expected: Vec<String> = (0..4).map(|number| format!("{}\n3) \"{number}\"", pair("z", &format!("m{number}")))).collect();
+            let expected: Vec<String> = (0..4)
+                .map(|number| format!("{}\n3) \"{number}\"", pair("z", &format!("m{number}"))))
+                .collect();
             assert_eq!(served, expected, "round {round}");
             shown += 1;
         }

@@ -74,7 +74,9 @@ fn a_server_that_is_shut_down_leaves_no_half_script_and_loses_nothing_that_it_ha
             std::thread::sleep(Duration::from_millis(100 + random.below(100) as u64));
             let begun = Instant::now();
             // Beside a script that has written it is refused.
-            while Connection::open(&address).is_ok_and(|mut client| client.call(&["SHUTDOWN", "NOSAVE"]).is_ok()) {
+            while Connection::open(&address)
+                .is_ok_and(|mut client| client.call(&["SHUTDOWN", "NOSAVE"]).is_ok())
+            {
                 assert!(begun.elapsed() < PATIENCE, "it does not end");
             }
             while Connection::open(&address).is_ok() {
@@ -88,11 +90,17 @@ fn a_server_that_is_shut_down_leaves_no_half_script_and_loses_nothing_that_it_ha
         let server = segment.serve(&[]);
         let mut client = connect(&server);
         for worker in 0..2 {
-            let answer = client.call(&["EVAL", ARE_ALIKE, "1", &format!("{{all:{worker}}}")]).expect("a reply").shown();
+            let answer = client
+                .call(&["EVAL", ARE_ALIKE, "1", &format!("{{all:{worker}}}")])
+                .expect("a reply")
+                .shown();
             assert_ne!(answer, "\"half\"", "round {round}");
         }
         let count: i64 = ask(&mut client, "GETDEL pipelined").trim_matches('"').parse().expect("a count");
-        assert!((acknowledged..=acknowledged + 50).contains(&count), "{count} were counted, {acknowledged} acknowledged");
+        assert!(
+            (acknowledged..=acknowledged + 50).contains(&count),
+            "{count} were counted, {acknowledged} acknowledged"
+        );
     }
     segment.verify();
 }
@@ -112,7 +120,9 @@ fn a_script_that_is_killed_as_it_begins_to_write_writes_all_or_nothing() {
             while !over.load(Ordering::Relaxed) {
                 match killer.call(&["SCRIPT", "KILL"]).expect("a reply") {
                     Answer::Status(_) => killed += 1,
-                    Answer::Error(text) => assert!(text.starts_with("NOTBUSY") || text.starts_with("UNKILLABLE"), "{text}"),
+                    Answer::Error(text) => {
+                        assert!(text.starts_with("NOTBUSY") || text.starts_with("UNKILLABLE"), "{text}")
+                    }
                     other => panic!("{}", other.shown()),
                 }
             }
@@ -140,7 +150,10 @@ fn a_script_that_is_killed_as_it_begins_to_write_writes_all_or_nothing() {
         let killed: usize = killing.join().expect("an end");
         // A SCRIPT KILL may be acknowledged for a script that had just begun to write, which then
         // goes on.
-        assert!(killed >= stopped && ended + stopped == 150, "{killed} orders, {stopped} stopped, {ended} ended");
+        assert!(
+            killed >= stopped && ended + stopped == 150,
+            "{killed} orders, {stopped} stopped, {ended} ended"
+        );
     });
     drop(server);
     segment.verify();
@@ -151,7 +164,9 @@ fn a_client_unblocked_while_an_element_comes_gets_one_or_the_other() {
     const ROUNDS: usize = 300;
     let segment = Segment::new();
     let servers = [segment.serve(&["--threads", "2"]), segment.serve(&[])];
-    let memory = Arc::new(Memory::attach(&Options { segment: segment.0.clone(), ..Options::default() }).expect("attached"));
+    let memory = Arc::new(
+        Memory::attach(&Options { segment: segment.0.clone(), ..Options::default() }).expect("attached"),
+    );
     let over = &AtomicBool::new(false);
     let (mut pusher, mut orders) = (connect(&servers[0]), [connect(&servers[0]), connect(&servers[1])]);
     std::thread::scope(|scope| {
@@ -201,7 +216,8 @@ fn a_client_unblocked_while_an_element_comes_gets_one_or_the_other() {
             std::thread::sleep(Duration::from_millis(5));
         }
         let (here, there) = (in_process.join().expect("an end"), by_server.join().expect("an end"));
-        let left: usize = ask(&mut pusher, "LLEN list").trim_start_matches("(integer) ").parse().expect("a count");
+        let left: usize =
+            ask(&mut pusher, "LLEN list").trim_start_matches("(integer) ").parse().expect("a count");
         assert_eq!(here.0 + there.0 + left, ROUNDS, "elements: {here:?}, {there:?}, {left} left");
         // A client for which CLIENT UNBLOCK replied 1 was unblocked.
         assert_eq!(here.1 + there.1, unblocked, "{here:?} {there:?}");

@@ -18,7 +18,8 @@ const MOVE: &str = "local from, to = 'account:' .. ARGV[1], 'account:' .. ARGV[2
                     local sum = tonumber(redis.call('GET', from)) \
                     redis.call('SET', from, sum - 1) redis.call('INCR', to) return sum";
 const SET_TO: &str = "return redis.call('SET',KEYS[1],ARGV[1])";
-const SUM: &str = "local sum = 0 for i = 0, 19 do sum = sum + redis.call('GET', 'account:' .. i) end return sum";
+const SUM: &str =
+    "local sum = 0 for i = 0, 19 do sum = sum + redis.call('GET', 'account:' .. i) end return sum";
 
 #[test]
 fn scripts_that_reach_for_undeclared_keys_stay_atomic_among_many() {
@@ -51,7 +52,8 @@ fn scripts_that_reach_for_undeclared_keys_stay_atomic_among_many() {
 
 #[test]
 fn a_killed_process_leaves_no_half_of_a_script() {
-    const ALL: &str = "for i = 0, 29 do redis.call('SET', 'half:' .. i, ARGV[1] .. ('x'):rep(100)) end return 'OK'";
+    const ALL: &str =
+        "for i = 0, 29 do redis.call('SET', 'half:' .. i, ARGV[1] .. ('x'):rep(100)) end return 'OK'";
     const SAME: &str = "local first = redis.call('GET', 'half:0') \
                         for i = 1, 29 do if redis.call('GET', 'half:' .. i) ~= first then return 'half' end end return 'whole'";
     let segment = Segment::new();
@@ -84,7 +86,8 @@ fn a_killed_process_leaves_no_half_of_a_script() {
 
 #[test]
 fn what_one_process_has_loaded_others_run_and_find_again() {
-    const LIBRARY: &str = "#!lua name=lib\nredis.register_function('version', function() return 'NUMBER' end)";
+    const LIBRARY: &str =
+        "#!lua name=lib\nredis.register_function('version', function() return 'NUMBER' end)";
     let segment = Segment::new();
     let (mut one, two) = (segment.serve(&[]), segment.serve(&[]));
     let (mut first, mut second) = (connect(&one), connect(&two));
@@ -115,7 +118,9 @@ fn what_one_process_has_loaded_others_run_and_find_again() {
 fn a_process_killed_while_it_loads_libraries_leaves_whole_ones() {
     let code = |number: usize, round: usize| {
         let more = format!("redis.register_function('twin{number}', function() return {round} end)");
-        format!("#!lua name=lib{number}\nredis.register_function('f{number}', function() return {round} end)\n{more}")
+        format!(
+            "#!lua name=lib{number}\nredis.register_function('f{number}', function() return {round} end)\n{more}"
+        )
     };
     let segment = Segment::new();
     let mut random = Random::new(11);
@@ -148,7 +153,11 @@ fn a_process_killed_while_it_loads_libraries_leaves_whole_ones() {
         }
         let counted = ask(&mut client, &["FUNCTION", "STATS"]);
         let listed = ask(&mut client, &["FUNCTION", "LIST"]).matches("library_name").count();
-        assert!(counted.contains(&format!("(integer) {listed}")) && counted.contains(&format!("(integer) {}", 2 * listed)), "{counted}");
+        assert!(
+            counted.contains(&format!("(integer) {listed}"))
+                && counted.contains(&format!("(integer) {}", 2 * listed)),
+            "{counted}"
+        );
     }
     segment.verify();
 }
@@ -176,7 +185,8 @@ fn a_slow_script_is_reported_and_can_be_killed_on_its_own_thread() {
     for words in [&["MULTI"][..], &["SET", "x", "1"]] {
         ask(&mut queuer, words);
     }
-    slow.send(&["EVAL", "while true do pcall(function() while true do end end) end", "0"]).expect("it is sent");
+    slow.send(&["EVAL", "while true do pcall(function() while true do end end) end", "0"])
+        .expect("it is sent");
     // A client whose request arrives in the very turn of the loop that runs the script gets its
     // reply as well.
     for client in &mut [connect(&server), connect(&server)] {
@@ -207,9 +217,13 @@ fn monitoring_clients_see_a_script_and_what_it_calls() {
     let (mut monitor, mut actor) = (connect(&server), connect(&server));
     assert_eq!(ask(&mut monitor, &["MONITOR"]), "OK");
     let script = "redis.call('GET','a') return redis.call('NONSENSE')";
-    for words in
-        [&["EVAL", script, "0"][..], &["EVALSHA", "nonsense", "0"], &["MULTI"], &["EVAL", "return redis.call('GET','b')", "0"], &["EXEC"]]
-    {
+    for words in [
+        &["EVAL", script, "0"][..],
+        &["EVALSHA", "nonsense", "0"],
+        &["MULTI"],
+        &["EVAL", "return redis.call('GET','b')", "0"],
+        &["EXEC"],
+    ] {
         ask(&mut actor, words);
     }
     let shown = [
@@ -237,10 +251,14 @@ fn what_a_script_reads_is_tracked_and_what_it_writes_is_not() {
     let script = "redis.call('SET','written',1) redis.call('GET','read') return redis.call('STRLEN',KEYS[1])";
     assert_eq!(ask(&mut reader, &["EVAL", script, "2", "named", "unread"]), "(integer) 0");
     let figures = ask(&mut reader, &["INFO", "stats"]);
-    assert!(figures.contains("tracking_total_keys:2") && figures.contains("tracking_total_items:2"), "{figures}");
+    assert!(
+        figures.contains("tracking_total_keys:2") && figures.contains("tracking_total_items:2"),
+        "{figures}"
+    );
     // A script that only reads, and one that is part of a whole.
     let get = "return redis.call('GET',ARGV[1])";
-    for words in [&["EVAL_RO", get, "1", "unread", "a"][..], &["MULTI"], &["EVAL", get, "0", "b"], &["EXEC"]] {
+    for words in [&["EVAL_RO", get, "1", "unread", "a"][..], &["MULTI"], &["EVAL", get, "0", "b"], &["EXEC"]]
+    {
         ask(&mut reader, words);
     }
     for key in ["written", "unread", "read", "named", "a", "b"] {
@@ -259,7 +277,14 @@ fn what_a_whole_reads_is_tracked_unless_it_changes_it_itself() {
     let (mut reader, mut writer) = (connect(&server), connect(&server));
     ask(&mut reader, &["HELLO", "3"]);
     ask(&mut reader, &["CLIENT", "TRACKING", "ON"]);
-    for words in [&["MULTI"][..], &["SET", "before", "1"], &["GET", "before"], &["GET", "after"], &["SET", "after", "1"], &["EXEC"]] {
+    for words in [
+        &["MULTI"][..],
+        &["SET", "before", "1"],
+        &["GET", "before"],
+        &["GET", "after"],
+        &["SET", "after", "1"],
+        &["EXEC"],
+    ] {
         ask(&mut reader, words);
     }
     // What was read and then changed is told at once, what was changed and then read when it changes again.
@@ -280,14 +305,16 @@ fn pipelined_scripts_make_room_in_a_full_cache_as_single_ones_do() {
     for number in 0..16_000 {
         assert_eq!(ask(&mut client, &["SET", &format!("key:{number}"), &value]), "OK");
     }
-    let calls_of = |number: usize| polder_testkit::resp::framed(&["EVAL", SET_TO, "1", "key", &format!("{number}{value}")]);
+    let calls_of = |number: usize| {
+        polder_testkit::resp::framed(&["EVAL", SET_TO, "1", "key", &format!("{number}{value}")])
+    };
     for _ in 0..4 {
         client.send_framed(&(0..calls).flat_map(calls_of).collect::<Vec<u8>>()).expect("sent");
         for _ in 0..calls {
             assert_eq!(client.receive().expect("a reply").shown(), "OK");
         }
-        let transaction =
-            ["MULTI", "SET a 1", "SET b 2", "EXEC"].map(|line| polder_testkit::resp::framed(&line.split(' ').collect::<Vec<_>>()));
+        let transaction = ["MULTI", "SET a 1", "SET b 2", "EXEC"]
+            .map(|line| polder_testkit::resp::framed(&line.split(' ').collect::<Vec<_>>()));
         client.send_framed(&transaction.concat().repeat(8)).expect("sent");
         let replies: Vec<String> = (0..32).map(|_| client.receive().expect("a reply").shown()).collect();
         assert!(replies.iter().all(|reply| !reply.contains("OOM")), "{replies:?}");

@@ -62,7 +62,8 @@ impl Serving {
     }
 
     fn signal(&mut self, name: &str) -> Option<i32> {
-        let sent = Command::new("kill").args([name, &self.child.id().to_string()]).status().expect("kill runs");
+        let sent =
+            Command::new("kill").args([name, &self.child.id().to_string()]).status().expect("kill runs");
         assert!(sent.success());
         self.child.wait().expect("an end").code()
     }
@@ -103,7 +104,13 @@ fn refusal(arguments: &[&str]) -> String {
 #[test]
 fn it_says_what_it_serves_and_ends_well_on_sigterm() {
     let mut serving = Serving::start(&["--threads", "2"], &[]);
-    for part in [&format!("segment=\"{}\"", serving.segment), "segment_bytes_max=", "threads=2", "page_bytes=", "listening="] {
+    for part in [
+        &format!("segment=\"{}\"", serving.segment),
+        "segment_bytes_max=",
+        "threads=2",
+        "page_bytes=",
+        "listening=",
+    ] {
         assert!(serving.ready.contains(part), "{part} in {}", serving.ready);
     }
     assert_eq!(serving.ask("SET key value"), "+OK\r\n");
@@ -131,8 +138,11 @@ fn the_memory_outlives_the_server() {
     assert_eq!(first.ask("SET key value"), "+OK\r\n");
     assert_eq!(first.signal("-KILL"), None);
     let port = first.port.to_string();
-    let mut second =
-        polder().args(["serve", "--segment", &first.segment, "--port", &port]).stdout(Stdio::piped()).spawn().expect("a start");
+    let mut second = polder()
+        .args(["serve", "--segment", &first.segment, "--port", &port])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a start");
     let mut log = BufReader::new(second.stdout.take().expect("a pipe"));
     let (opening, _) = until(&mut log, "ready to accept connections");
     assert!(opening.contains("the segment was found") && opening.contains("keys=1"), "{opening}");
@@ -144,10 +154,22 @@ fn the_memory_outlives_the_server() {
 #[test]
 fn a_file_sets_and_flags_win() {
     let path = std::env::temp_dir().join(format!("polder-test-{}.conf", std::process::id()));
-    std::fs::write(&path, "# a comment\nmaxclients 77\ntimeout 5\nrequirepass \"two words\"\n").expect("a file");
-    let serving = Serving::start(&["--config", path.to_str().expect("text"), "--timeout", "9", "--log-format", "json"], &[]);
-    assert!(serving.ready.starts_with('{') && serving.ready.contains("\"message\":\"ready to accept connections\""), "{}", serving.ready);
-    assert_eq!(serving.ask("AUTH \"two words\"\r\nCONFIG GET maxclients\r\nCONFIG GET timeout").lines().nth(5), Some("77"));
+    std::fs::write(&path, "# a comment\nmaxclients 77\ntimeout 5\nrequirepass \"two words\"\n")
+        .expect("a file");
+    let serving = Serving::start(
+        &["--config", path.to_str().expect("text"), "--timeout", "9", "--log-format", "json"],
+        &[],
+    );
+    assert!(
+        serving.ready.starts_with('{')
+            && serving.ready.contains("\"message\":\"ready to accept connections\""),
+        "{}",
+        serving.ready
+    );
+    assert_eq!(
+        serving.ask("AUTH \"two words\"\r\nCONFIG GET maxclients\r\nCONFIG GET timeout").lines().nth(5),
+        Some("77")
+    );
     std::fs::remove_file(&path).expect("the file");
 }
 
@@ -158,7 +180,10 @@ fn what_prevents_a_start_is_one_clear_line() {
     assert!(refusal(&["--segment", &serving.segment, "--port", &port]).contains("another server is there"));
     assert!(refusal(&["--no-such-setting", "1"]).contains("no-such-setting"));
     assert!(refusal(&["--port"]).contains("a value is missing"));
-    assert_eq!(refusal(&["--port", "many"]), "polder: --port: many: argument couldn't be parsed into an integer\n");
+    assert_eq!(
+        refusal(&["--port", "many"]),
+        "polder: --port: many: argument couldn't be parsed into an integer\n"
+    );
     assert!(refusal(&["--prot", "1"]).contains("did you mean '--port'?"));
     assert!(refusal(&["--port", "1", "--help"]).contains("polder serve --help"));
     assert!(refusal(&["--aof-use-rdb-preamble", "no"]).contains("always an RDB file"));
@@ -189,11 +214,16 @@ fn a_start_that_fails_leaves_no_new_segment() {
     let holder = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = holder.local_addr().expect("an address").port().to_string();
     let (fresh, kept) = (fresh_name(), fresh_name());
-    let arguments = |segment: &str| ["--segment", segment, "--segment-size", "16mb", "--port", &port].map(String::from);
+    let arguments =
+        |segment: &str| ["--segment", segment, "--segment-size", "16mb", "--port", &port].map(String::from);
     let refused = |segment: &str| refusal(&arguments(segment).each_ref().map(String::as_str));
     assert!(refused(&fresh).contains("cannot listen"));
-    let options =
-        |segment: &str, create| polder_engine::Options { segment: segment.into(), ceiling: 16 << 20, create, ..Default::default() };
+    let options = |segment: &str, create| polder_engine::Options {
+        segment: segment.into(),
+        ceiling: 16 << 20,
+        create,
+        ..Default::default()
+    };
     assert!(Memory::attach(&options(&fresh, false)).is_err(), "nothing is left");
     // One that was there stays.
     drop(Memory::attach(&options(&kept, true)).expect("made"));
@@ -227,8 +257,18 @@ fn a_server_stops_when_its_segment_is_removed() {
 #[test]
 fn what_has_no_effect_on_a_segment_that_exists_is_told() {
     let segment = fresh_name();
-    drop(Memory::attach(&polder_engine::Options { segment: segment.clone(), ceiling: 16 << 20, ..Default::default() }).expect("made"));
-    let set = polder().args(["cli", "--segment", &segment, "config", "set", "maxmemory", "5mb"]).output().expect("polder runs");
+    drop(
+        Memory::attach(&polder_engine::Options {
+            segment: segment.clone(),
+            ceiling: 16 << 20,
+            ..Default::default()
+        })
+        .expect("made"),
+    );
+    let set = polder()
+        .args(["cli", "--segment", &segment, "config", "set", "maxmemory", "5mb"])
+        .output()
+        .expect("polder runs");
     assert!(set.status.success());
     let file = std::env::temp_dir().join(format!("polder-serve-effect-{}.conf", std::process::id()));
     std::fs::write(&file, "maxmemory 3mb\nmaxmemory-samples 5\n").expect("written");
@@ -237,7 +277,11 @@ fn what_has_no_effect_on_a_segment_that_exists_is_told() {
     assert_eq!(serving.signal("-TERM"), Some(0));
     let mut told = serving.opening.clone();
     serving.log.read_to_string(&mut told).expect("text");
-    assert!(told.contains("segment-size 32.00M has no effect") && told.contains("'maxmemory' of the configuration file"), "{told}");
+    assert!(
+        told.contains("segment-size 32.00M has no effect")
+            && told.contains("'maxmemory' of the configuration file"),
+        "{told}"
+    );
     assert!(!told.contains("maxmemory-samples"), "{told}");
     std::fs::remove_file(file).expect("it is there");
 }
@@ -246,7 +290,10 @@ fn what_has_no_effect_on_a_segment_that_exists_is_told() {
 fn signals_that_redis_ignores_are_ignored_and_told() {
     let mut serving = Serving::start(&[], &[]);
     for name in ["HUP", "USR1", "USR2"] {
-        let sent = Command::new("kill").args([&format!("-{name}"), &serving.child.id().to_string()]).status().expect("kill runs");
+        let sent = Command::new("kill")
+            .args([&format!("-{name}"), &serving.child.id().to_string()])
+            .status()
+            .expect("kill runs");
         assert!(sent.success());
         assert!(serving.logged(&format!("SIG{name}")).contains("is ignored"));
     }
@@ -259,16 +306,24 @@ fn a_second_sigterm_does_not_cut_a_stop_short() {
     let mut serving = Serving::start(&[], &[]);
     let pid = serving.child.id().to_string();
     // The second signal may come when the process has ended.
-    Command::new("sh").args(["-c", &format!("kill -TERM {pid}; kill -TERM {pid} 2>&-; true")]).status().expect("sh runs");
+    Command::new("sh")
+        .args(["-c", &format!("kill -TERM {pid}; kill -TERM {pid} 2>&-; true")])
+        .status()
+        .expect("sh runs");
     assert_eq!(serving.child.wait().expect("an end").code(), Some(0));
 }
 
 #[test]
 fn each_open_door_is_named_at_start() {
     let (memcached, http) = (free_port().expect("a port"), free_port().expect("a port"));
-    let mut serving = Serving::start(&["--memcache-port", &memcached.to_string(), "--http-port", &http.to_string()], &[]);
+    let mut serving =
+        Serving::start(&["--memcache-port", &memcached.to_string(), "--http-port", &http.to_string()], &[]);
     for (door, port) in [("RESP over TCP", serving.port), ("memcached over TCP", memcached), ("HTTP", http)] {
-        let line = serving.opening.lines().find(|line| line.contains(&format!(" {door} "))).unwrap_or_else(|| panic!("no {door}"));
+        let line = serving
+            .opening
+            .lines()
+            .find(|line| line.contains(&format!(" {door} ")))
+            .unwrap_or_else(|| panic!("no {door}"));
         assert!(line.contains(&format!("127.0.0.1:{port}")), "{line}");
     }
     assert_eq!(serving.signal("-TERM"), Some(0));
@@ -277,19 +332,26 @@ fn each_open_door_is_named_at_start() {
 #[test]
 fn the_log_tells_what_happens_to_the_memory() {
     let folder = Folder::new("log");
-    let mut serving = Serving::start(&["--loglevel", "debug", "--dir", folder.path(), "--requirepass", "secret"], &[]);
+    let mut serving =
+        Serving::start(&["--loglevel", "debug", "--dir", folder.path(), "--requirepass", "secret"], &[]);
     assert!(serving.opening.contains("the segment was made"), "{}", serving.opening);
     assert!(serving.ask("AUTH wrong\r\n").starts_with("-WRONGPASS"));
     assert!(serving.logged("a client has connected").contains("address=\"127.0.0.1:"));
     let refused = serving.logged("a log-in was refused");
-    assert!(refused.contains("WARN") && refused.contains("user=\"default\"") && refused.contains("address=\"127.0.0.1:"), "{refused}");
+    assert!(
+        refused.contains("WARN")
+            && refused.contains("user=\"default\"")
+            && refused.contains("address=\"127.0.0.1:"),
+        "{refused}"
+    );
     serving.logged("a client has gone");
     assert_eq!(serving.ask("AUTH secret\r\nSET key value\r\nSAVE\r\n").lines().next(), Some("+OK"));
     assert!(serving.logged("saving begins").contains("keys=1"));
     assert!(serving.logged("saved").contains("keys=1"));
     serving.ask("AUTH secret\r\nCONFIG SET maxmemory 1\r\nCONFIG SET maxmemory-policy allkeys-lru\r\n");
     assert!(serving.logged("keys are evicted from now on").contains("WARN"));
-    let sent = Command::new("kill").args(["-TERM", &serving.child.id().to_string()]).status().expect("kill runs");
+    let sent =
+        Command::new("kill").args(["-TERM", &serving.child.id().to_string()]).status().expect("kill runs");
     assert!(sent.success());
     let (rest, _) = until(&mut serving.log, "bye");
     assert!(!rest.contains("mio"), "{rest}");
@@ -327,7 +389,8 @@ struct Daemon {
 impl Daemon {
     /// Starts it with these lines of a file, in which `{folder}` is a folder of the test.
     fn start(name: &str, lines: &str) -> (Daemon, std::process::Output) {
-        let daemon = Daemon { folder: Folder::new(name), port: free_port().expect("a port"), segment: fresh_name() };
+        let daemon =
+            Daemon { folder: Folder::new(name), port: free_port().expect("a port"), segment: fresh_name() };
         let file = daemon.folder.0.join("test.conf");
         let own = format!("port {}\nsegment {}\nsegment-size 64mb\n", daemon.port, daemon.segment);
         let text = lines.replace("{folder}", daemon.folder.path()) + "\n" + &own;
@@ -370,7 +433,10 @@ fn a_server_in_the_background_serves_when_its_start_returns() {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
     let session = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(3));
     assert_eq!(session, Some(pid.as_str()));
-    assert_eq!(std::fs::read_link(format!("/proc/{pid}/fd/2")).expect("a descriptor"), std::path::Path::new("/dev/null"));
+    assert_eq!(
+        std::fs::read_link(format!("/proc/{pid}/fd/2")).expect("a descriptor"),
+        std::path::Path::new("/dev/null")
+    );
     // A second one cannot listen there, and its start says so.
     let second = polder().arg("serve").arg(daemon.folder.0.join("test.conf")).output().expect("polder runs");
     assert_eq!(second.status.code(), Some(1));
@@ -426,10 +492,13 @@ fn commands_are_renamed_and_taken_away_as_in_redis() {
         let got = daemon.ask(line);
         assert!(got.starts_with(reply), "{line}: {got}");
     }
-    assert!(daemon.ask("AUTH reader any\r\nFETCH2 key\r\nSET key 1").starts_with("+OK\r\n$5\r\nvalue\r\n-NOPERM"));
-    for (line, why) in
-        [("rename-command nothing x", "there is no command 'nothing'"), ("rename-command GET SET", "there is a command 'SET' already")]
-    {
+    assert!(
+        daemon.ask("AUTH reader any\r\nFETCH2 key\r\nSET key 1").starts_with("+OK\r\n$5\r\nvalue\r\n-NOPERM")
+    );
+    for (line, why) in [
+        ("rename-command nothing x", "there is no command 'nothing'"),
+        ("rename-command GET SET", "there is a command 'SET' already"),
+    ] {
         let (_, output) = Daemon::start("rename-wrong", &format!("rename-command DEL drop\n{line}"));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && said.contains(why) && said.contains("line 2"), "{said}");
@@ -440,10 +509,14 @@ fn commands_are_renamed_and_taken_away_as_in_redis() {
 fn a_server_that_shares_the_port_takes_over_the_socket_as_well() {
     let folder = Folder::new("socket");
     let path = folder.0.join("polder.sock");
-    let flags = ["--share-port", "yes", "--unixsocket", path.to_str().expect("text"), "--unixsocketperm", "700"];
+    let flags =
+        ["--share-port", "yes", "--unixsocket", path.to_str().expect("text"), "--unixsocketperm", "700"];
     let mut first = Serving::start(&flags, &[]);
     let held = std::os::unix::net::UnixStream::connect(&path).expect("a connection");
-    let second = Serving::start(&[&flags[..], &["--segment", &first.segment, "--port", &first.port.to_string()]].concat(), &[]);
+    let second = Serving::start(
+        &[&flags[..], &["--segment", &first.segment, "--port", &first.port.to_string()]].concat(),
+        &[],
+    );
     let ask = |mut stream: &std::os::unix::net::UnixStream| {
         stream.write_all(b"PING\r\n").expect("a request");
         let mut reply = [0; 7];
@@ -456,23 +529,34 @@ fn a_server_that_shares_the_port_takes_over_the_socket_as_well() {
     assert_eq!(std::fs::metadata(&path).expect("a socket").permissions().mode() & 0o777, 0o700);
     // Without that flag the path is taken.
     assert!(
-        refusal(&["--segment", &second.segment, "--port", "0", "--unixsocket", path.to_str().expect("text")]).contains("another server")
+        refusal(&["--segment", &second.segment, "--port", "0", "--unixsocket", path.to_str().expect("text")])
+            .contains("another server")
     );
     drop(second);
-    assert_eq!(std::fs::read_dir(&folder.0).expect("a folder").count(), 1, "a killed server leaves its socket, and nothing else");
+    assert_eq!(
+        std::fs::read_dir(&folder.0).expect("a folder").count(),
+        1,
+        "a killed server leaves its socket, and nothing else"
+    );
 }
 
 /// A root, and a key with a certificate of it for `localhost` whose owner is `alice`.
 fn make_certificates(folder: &Path) {
     let openssl = |words: &str| {
-        let made = Command::new("openssl").args(words.split(' ')).current_dir(folder).output().expect("openssl is installed");
+        let made = Command::new("openssl")
+            .args(words.split(' '))
+            .current_dir(folder)
+            .output()
+            .expect("openssl is installed");
         assert!(made.status.success(), "openssl {words}: {}", String::from_utf8_lossy(&made.stderr));
     };
     let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
     std::fs::write(folder.join("names"), "subjectAltName=DNS:localhost").expect("a file");
     openssl(&format!("req -x509 {key} -keyout ca.key -out ca.pem -days 2 -subj /CN=polder-test-ca"));
     openssl(&format!("req {key} -keyout key.pem -out cert.csr -subj /CN=alice"));
-    openssl("x509 -req -in cert.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out cert.pem -days 2 -extfile names");
+    openssl(
+        "x509 -req -in cert.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out cert.pem -days 2 -extfile names",
+    );
 }
 
 /// What the command line says, on both outputs, of an input.
@@ -493,11 +577,26 @@ fn the_command_line_speaks_tls_and_a_signal_renews_certificates() {
     let port = free_port().expect("a port").to_string();
     let file = |name: &str| folder.0.join(name).display().to_string();
     let (ca, cert, key) = (file("ca.pem"), file("cert.pem"), file("key.pem"));
-    let flags = ["--tls-port", &port, "--tls-cert-file", &cert, "--tls-key-file", &key, "--tls-ca-cert-file", &ca, "--tls-auth-clients"];
+    let flags = [
+        "--tls-port",
+        &port,
+        "--tls-cert-file",
+        &cert,
+        "--tls-key-file",
+        &key,
+        "--tls-ca-cert-file",
+        &ca,
+        "--tls-auth-clients",
+    ];
     let mut serving = Serving::start(&[&flags[..], &["optional"]].concat(), &[]);
-    let cli = |flags: &str, input: &str| said_by_cli(&port, &flags.replace("ROOT", &ca).replace("CERT", &cert).replace("KEY", &key), input);
+    let cli = |flags: &str, input: &str| {
+        said_by_cli(&port, &flags.replace("ROOT", &ca).replace("CERT", &cert).replace("KEY", &key), input)
+    };
     assert_eq!(cli("-h localhost --tls --cacert ROOT SET k v", ""), "OK\n");
-    assert_eq!(cli("-h 127.0.0.1 --tls --cacert ROOT --sni localhost --cert CERT --key KEY GET k", ""), "v\n");
+    assert_eq!(
+        cli("-h 127.0.0.1 --tls --cacert ROOT --sni localhost --cert CERT --key KEY GET k", ""),
+        "v\n"
+    );
     assert_eq!(cli("-u rediss://localhost --cacert ROOT GET k", ""), "v\n");
     assert_eq!(cli("-h 127.0.0.1 --tls --insecure GET k", ""), "v\n");
     // Pipes read in a thread of their own.
@@ -509,10 +608,14 @@ fn the_command_line_speaks_tls_and_a_signal_renews_certificates() {
         ("-h localhost --tls --cacert ROOT --cert CERT --key CERT PING", "cannot be used"),
     ] {
         let output = cli(flags, "");
-        assert!(output.starts_with("Could not connect to") && output.contains(why) && output.lines().count() == 1, "{output}");
+        assert!(
+            output.starts_with("Could not connect to") && output.contains(why) && output.lines().count() == 1,
+            "{output}"
+        );
     }
     let hup = |serving: &Serving| {
-        let sent = Command::new("kill").args(["-HUP", &serving.child.id().to_string()]).status().expect("kill runs");
+        let sent =
+            Command::new("kill").args(["-HUP", &serving.child.id().to_string()]).status().expect("kill runs");
         assert!(sent.success());
     };
     std::fs::copy(&ca, file("old.pem")).expect("a copy");
@@ -520,7 +623,10 @@ fn the_command_line_speaks_tls_and_a_signal_renews_certificates() {
     hup(&serving);
     assert!(serving.logged("SIGHUP").contains("read again"));
     assert_eq!(cli("-h localhost --tls --cacert ROOT GET k", ""), "v\n");
-    assert!(cli(&format!("-h localhost --tls --cacert {} GET k", file("old.pem")), "").starts_with("Could not connect"));
+    assert!(
+        cli(&format!("-h localhost --tls --cacert {} GET k", file("old.pem")), "")
+            .starts_with("Could not connect")
+    );
     std::fs::write(&key, "nonsense").expect("a file");
     hup(&serving);
     assert!(serving.logged("SIGHUP").contains(&key));

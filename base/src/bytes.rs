@@ -13,7 +13,9 @@ pub fn word(bytes: &[u8]) -> u64 {
 #[inline(always)]
 pub fn short_word(bytes: &[u8]) -> u64 {
     match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
-        (Some(low), Some(high)) => u32::from_le_bytes(*low) as u64 | (u32::from_le_bytes(*high) as u64) << ((bytes.len() - 4) * 8),
+        (Some(low), Some(high)) => {
+            u32::from_le_bytes(*low) as u64 | (u32::from_le_bytes(*high) as u64) << ((bytes.len() - 4) * 8)
+        }
         _ if bytes.is_empty() => 0,
         _ => {
             let (middle, last) = (bytes.len() / 2, bytes.len() - 1);

@@ -149,7 +149,11 @@ mod tests {
 
     #[test]
     fn case_counts_unless_it_is_folded() {
-        assert!(!matches(b"GET*", b"getex") && matches_folded(b"GET*", b"getex") && matches_folded(b"[A-Z]", b"q"));
+        assert!(
+            !matches(b"GET*", b"getex")
+                && matches_folded(b"GET*", b"getex")
+                && matches_folded(b"[A-Z]", b"q")
+        );
     }
 
     #[test]
@@ -157,7 +161,10 @@ mod tests {
         let text = "a".repeat(5_000);
         let fits = |stars: usize, end: &str| matches(("*?".repeat(stars) + end).as_bytes(), text.as_bytes());
         assert!(fits(1_000, "") && fits(1_000, "*") && !fits(1_001, "") && !fits(2_500, ""));
-        assert!(matches("*".repeat(3_000).as_bytes(), text.as_bytes()), "stars that follow each other are one");
+        assert!(
+            matches("*".repeat(3_000).as_bytes(), text.as_bytes()),
+            "stars that follow each other are one"
+        );
     }
 
     #[test]

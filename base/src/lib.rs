@@ -44,7 +44,9 @@ pub enum Fault {
     #[error("OOM {0}")]
     TooLarge(String),
     /// A stored offset, kind or length is impossible: the segment is damaged.
-    #[error("ERR the segment is damaged at {what}: run 'polder verify', then export what is readable and import it into a new segment")]
+    #[error(
+        "ERR the segment is damaged at {what}: run 'polder verify', then export what is readable and import it into a new segment"
+    )]
     Damaged { what: &'static str },
     /// The operating system refused something; the text says what to do.
     #[error("ERR {0}")]

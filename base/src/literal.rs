@@ -50,11 +50,7 @@ fn split<'t>(text: &'t [u8], is_digit: fn(&u8) -> bool, mark: u8) -> Option<(&'t
     let exponent = match rest {
         [] => 0,
         [letter, sign @ (b'+' | b'-'), digits @ ..] if letter.eq_ignore_ascii_case(&mark) => {
-            if *sign == b'-' {
-                -exponent(digits)?
-            } else {
-                exponent(digits)?
-            }
+            if *sign == b'-' { -exponent(digits)? } else { exponent(digits)? }
         }
         [letter, digits @ ..] if letter.eq_ignore_ascii_case(&mark) => exponent(digits)?,
         _ => return None,

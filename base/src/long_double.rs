@@ -23,20 +23,30 @@ pub struct LongDouble {
 }
 
 impl LongDouble {
-    pub(crate) const ZERO: LongDouble = LongDouble { negative: false, mantissa: 0, exponent: 0, infinite: false };
+    pub(crate) const ZERO: LongDouble =
+        LongDouble { negative: false, mantissa: 0, exponent: 0, infinite: false };
 
     /// The number that `text` is; what overflows, or is too small to be told from zero, is none.
     pub(crate) fn parse(text: &[u8]) -> Option<LongDouble> {
         let (negative, ratio) = match Literal::of(text)? {
             Literal::NotANumber => return None,
-            Literal::Infinity { negative } => return Some(LongDouble { negative, infinite: true, ..LongDouble::ZERO }),
+            Literal::Infinity { negative } => {
+                return Some(LongDouble { negative, infinite: true, ..LongDouble::ZERO });
+            }
             Literal::Hexadecimal { negative, whole, fraction, exponent } => {
                 let ratio = Natural::from_digits(16, whole, fraction).rounded_ratio(&Natural::from(1), 64);
-                (negative, ratio.map(|(mantissa, shift)| (mantissa, i64::from(shift) + exponent - 4 * fraction.len() as i64)))
+                (
+                    negative,
+                    ratio.map(|(mantissa, shift)| {
+                        (mantissa, i64::from(shift) + exponent - 4 * fraction.len() as i64)
+                    }),
+                )
             }
-            Literal::Decimal { negative, whole, fraction, exponent } => {
-                (negative, decimal_ratio(whole, fraction, exponent)?.map(|(mantissa, exponent)| (mantissa, i64::from(exponent))))
-            }
+            Literal::Decimal { negative, whole, fraction, exponent } => (
+                negative,
+                decimal_ratio(whole, fraction, exponent)?
+                    .map(|(mantissa, exponent)| (mantissa, i64::from(exponent))),
+            ),
         };
         let Some((mantissa, exponent)) = ratio else {
             return Some(LongDouble { negative, ..LongDouble::ZERO });
@@ -55,11 +65,12 @@ impl LongDouble {
     }
 
     fn sum(self, other: LongDouble) -> LongDouble {
-        let (large, small) = if (self.exponent, self.mantissa) >= (other.exponent, other.mantissa) || other.mantissa == 0 {
-            (self, other)
-        } else {
-            (other, self)
-        };
+        let (large, small) =
+            if (self.exponent, self.mantissa) >= (other.exponent, other.mantissa) || other.mantissa == 0 {
+                (self, other)
+            } else {
+                (other, self)
+            };
         if small.mantissa == 0 || large.mantissa == 0 {
             return if large.mantissa == 0 { small } else { large };
         }
@@ -68,12 +79,14 @@ impl LongDouble {
         let (high, low) = (u128::from(large.mantissa) << 62, u128::from(small.mantissa) << 62);
         let kept = low.checked_shr(distance).unwrap_or(0);
         let lost = kept.checked_shl(distance).unwrap_or(0) != low;
-        let exact = if large.negative == small.negative { high + kept } else { high - kept - u128::from(lost) };
+        let exact =
+            if large.negative == small.negative { high + kept } else { high - kept - u128::from(lost) };
         if exact == 0 {
             return LongDouble::ZERO;
         }
         let shift = 64 - exact.leading_zeros() as i32;
-        let (mut mantissa, mut exponent) = ((exact << exact.leading_zeros()) >> 64, large.exponent - 62 + shift);
+        let (mut mantissa, mut exponent) =
+            ((exact << exact.leading_zeros()) >> 64, large.exponent - 62 + shift);
         let dropped = (exact << exact.leading_zeros()) as u64;
         let half = 1u64 << 63;
         if dropped > half || dropped == half && (lost || mantissa & 1 == 1) {

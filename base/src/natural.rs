@@ -171,14 +171,18 @@ impl Natural {
     }
 
     fn compare(&self, other: &Natural) -> Ordering {
-        self.limbs.len().cmp(&other.limbs.len()).then_with(|| self.limbs.iter().rev().cmp(other.limbs.iter().rev()))
+        self.limbs
+            .len()
+            .cmp(&other.limbs.len())
+            .then_with(|| self.limbs.iter().rev().cmp(other.limbs.iter().rev()))
     }
 
     /// Takes `other`, which is not larger, away.
     fn subtract(&mut self, other: &Natural) {
         let mut borrow: i64 = 0;
         for at in 0..self.limbs.len() {
-            let sum = i64::from(self.limbs[at]) - i64::from(other.limbs.get(at).copied().unwrap_or(0)) + borrow;
+            let sum =
+                i64::from(self.limbs[at]) - i64::from(other.limbs.get(at).copied().unwrap_or(0)) + borrow;
             self.limbs[at] = sum as u32;
             borrow = sum >> 32;
         }

@@ -49,13 +49,15 @@ pub fn double(text: &[u8]) -> Option<f64> {
             let bits = Natural::from_digits(16, whole, fraction);
             match bits.rounded_ratio(&Natural::from(1), 53) {
                 None => return Some(signed(negative, 0.0)),
-                Some((mantissa, shift)) => {
-                    signed(negative, scaled(mantissa as f64, i64::from(shift) + exponent - 4 * fraction.len() as i64))
-                }
+                Some((mantissa, shift)) => signed(
+                    negative,
+                    scaled(mantissa as f64, i64::from(shift) + exponent - 4 * fraction.len() as i64),
+                ),
             }
         }
     };
-    let lost = value == 0.0 && text.iter().take_while(|c| !matches!(c, b'e' | b'E')).any(|c| matches!(c, b'1'..=b'9'));
+    let lost = value == 0.0
+        && text.iter().take_while(|c| !matches!(c, b'e' | b'E')).any(|c| matches!(c, b'1'..=b'9'));
     (value.is_finite() && !lost).then_some(value)
 }
 

@@ -173,11 +173,17 @@ mod tests {
         assert_eq!(text(&ScanOptions::new().matching("a*").count(5)), "MATCH a* COUNT 5");
         assert_eq!(text(&ZaddOptions::new().if_present().if_greater().count_changed()), "XX GT CH");
         assert_eq!(text(&ZaddOptions::new().if_absent().if_less()), "NX LT");
-        assert_eq!(text(&ZcombineOptions::new().weights(&[2.0, 0.5]).aggregate(Aggregate::Max)), "WEIGHTS 2 0.5 AGGREGATE MAX");
+        assert_eq!(
+            text(&ZcombineOptions::new().weights(&[2.0, 0.5]).aggregate(Aggregate::Max)),
+            "WEIGHTS 2 0.5 AGGREGATE MAX"
+        );
         assert_eq!(text(&Trim::maxlen(10)), "MAXLEN = 10");
         assert_eq!(text(&Trim::minid("5-0").roughly().limit(100)), "MINID ~ 5-0 LIMIT 100");
         assert_eq!(text(&XaddOptions::new()), "*");
-        assert_eq!(text(&XaddOptions::new().if_present().trim(Trim::maxlen(3)).id("7-1")), "NOMKSTREAM MAXLEN = 3 7-1");
+        assert_eq!(
+            text(&XaddOptions::new().if_present().trim(Trim::maxlen(3)).id("7-1")),
+            "NOMKSTREAM MAXLEN = 3 7-1"
+        );
     }
 
     /// A command that removes an expiry unless told otherwise has no word for that, and one that keeps it has none for keeping.

@@ -47,7 +47,10 @@ impl Score {
             return Some(Score::of(whole as f64));
         }
         let value = number::double(argument).filter(|value| !value.is_nan())?;
-        if mode == NumberMode::Redis || !is_plain(argument) || number::double_text(value).as_bytes() == argument {
+        if mode == NumberMode::Redis
+            || !is_plain(argument)
+            || number::double_text(value).as_bytes() == argument
+        {
             return Some(Score::of(value));
         }
         let Some(decimal) = Decimal::parse(argument) else { return Some(Score::of(value)) };
@@ -81,8 +84,15 @@ impl Score {
         if value.is_nan() {
             return None;
         }
-        let whole = |score: &Score| score.text.is_none() && score.value.trunc() == score.value && score.value.abs() <= WHOLE_MAX as f64;
-        if mode == NumberMode::Redis || value.is_infinite() || whole(self) && whole(other) && whole(&Score::of(value)) {
+        let whole = |score: &Score| {
+            score.text.is_none()
+                && score.value.trunc() == score.value
+                && score.value.abs() <= WHOLE_MAX as f64
+        };
+        if mode == NumberMode::Redis
+            || value.is_infinite()
+            || whole(self) && whole(other) && whole(&Score::of(value))
+        {
             return Some(Score::of(value));
         }
         let decimal = |score: &Score| Decimal::parse(score.shown().as_ref().as_bytes());
@@ -118,7 +128,11 @@ fn whole(argument: &[u8]) -> Option<i64> {
     };
     let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
     let rest = &digits[zeros..];
-    if digits.is_empty() || rest.len() > DIGITS_MAX || negative && rest.is_empty() || !rest.iter().all(u8::is_ascii_digit) {
+    if digits.is_empty()
+        || rest.len() > DIGITS_MAX
+        || negative && rest.is_empty()
+        || !rest.iter().all(u8::is_ascii_digit)
+    {
         return None;
     }
     let number = rest.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0'));

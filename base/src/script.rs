@@ -73,7 +73,8 @@ impl Program {
     /// A program that has not been compiled yet.
     pub fn new(sha: String, body: &[u8], shebang: usize, flags: Option<Flags>) -> Program {
         let (number, body) = (fresh_number(), body.into());
-        let (dropped, used, habit) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU8::new(Habit::Unknown as u8));
+        let (dropped, used, habit) =
+            (AtomicBool::new(false), AtomicU64::new(0), AtomicU8::new(Habit::Unknown as u8));
         Program { number, sha, body, shebang, flags, dropped, used, habit }
     }
 
@@ -178,14 +179,27 @@ pub trait Scripts: Send + Sync {
     /// The compiler's message.
     fn compile(&self, program: &Arc<Program>) -> Result<(), String>;
     /// Runs a program.
-    fn run(&self, program: &Arc<Program>, input: &Input<'_>, world: &mut dyn World, reply: &mut dyn Reply) -> Ended;
+    fn run(
+        &self,
+        program: &Arc<Program>,
+        input: &Input<'_>,
+        world: &mut dyn World,
+        reply: &mut dyn Reply,
+    ) -> Ended;
     /// Loads a library into this thread; returns the functions that it registers.
     ///
     /// # Errors
     /// The whole error text.
     fn load(&self, library: &Library, trust: Trust) -> Result<Vec<Function>, String>;
     /// Runs a function of a library, which this thread loads if it has not yet.
-    fn call(&self, library: &Arc<Library>, function: &str, input: &Input<'_>, world: &mut dyn World, reply: &mut dyn Reply) -> Ended;
+    fn call(
+        &self,
+        library: &Arc<Library>,
+        function: &str,
+        input: &Input<'_>,
+        world: &mut dyn World,
+        reply: &mut dyn Reply,
+    ) -> Ended;
     /// Bytes that the interpreters of all threads take.
     fn memory(&self) -> u64;
     /// The most bytes that one thread's interpreter may take; 0 for no limit.

@@ -142,7 +142,9 @@ mod tests {
 
     #[test]
     fn quoted_words_read_back() {
-        for word in [b"".as_slice(), b"plain", b"two words", b"\"'\\", b"\x00\x07\x08\t\r\n\xff", b"#no comment"] {
+        for word in
+            [b"".as_slice(), b"plain", b"two words", b"\"'\\", b"\x00\x07\x08\t\r\n\xff", b"#no comment"]
+        {
             assert_eq!(split(quote(word).as_bytes()), Some(vec![word.to_vec()]));
         }
     }

@@ -50,7 +50,15 @@ pub struct Caller {
 impl Default for Caller {
     /// A trusted caller with nothing set.
     fn default() -> Caller {
-        Caller { db: 0, no_touch: false, atomic: false, scripted: false, parks: false, follows: true, waiting: None }
+        Caller {
+            db: 0,
+            no_touch: false,
+            atomic: false,
+            scripted: false,
+            parks: false,
+            follows: true,
+            waiting: None,
+        }
     }
 }
 
@@ -202,7 +210,11 @@ impl Call<'_> {
         } else {
             // By the clock itself, since a turn may be old, and rounded up: no call times out
             // early.
-            let until_ms = if wait.timeout_ms == 0 { u64::MAX } else { self.txn.now_us().div_ceil(1000).saturating_add(wait.timeout_ms) };
+            let until_ms = if wait.timeout_ms == 0 {
+                u64::MAX
+            } else {
+                self.txn.now_us().div_ceil(1000).saturating_add(wait.timeout_ms)
+            };
             let mut keys: Vec<Vec<u8>> = wait.keys.iter().map(|key| key.to_vec()).collect();
             keys.sort_unstable();
             keys.dedup();
@@ -240,7 +252,9 @@ impl Call<'_> {
         let asks = self.may_wait() && waiting.is_none_or(|waiting| !waiting.insists);
         for key in keys {
             let Some(found) = find(self, key)? else { continue };
-            if !asks || !queue::is_for_others(self.txn, kind, (self.caller.db, key), ticket, !self.caller.parks)? {
+            if !asks
+                || !queue::is_for_others(self.txn, kind, (self.caller.db, key), ticket, !self.caller.parks)?
+            {
                 return Ok(Some((key, found)));
             }
             *yields = true;
@@ -256,7 +270,13 @@ impl Call<'_> {
 
 /// Runs a call, and has its transaction say in the change log what it has changed, as its row says.
 #[inline]
-pub fn telling(txn: &Txn<'_>, db: Db, command: &Facts, args: &[&[u8]], run: impl FnOnce() -> Outcome) -> Outcome {
+pub fn telling(
+    txn: &Txn<'_>,
+    db: Db,
+    command: &Facts,
+    args: &[&[u8]],
+    run: impl FnOnce() -> Outcome,
+) -> Outcome {
     if command.tells.is_none() || !txn.tells() {
         return run();
     }
@@ -276,12 +296,15 @@ pub fn tell_of(txn: &Txn<'_>, db: Db, command: &Facts, args: &[&[u8]]) {
         match command.subcommand() {
             // The names of containers and subcommands stand in two words.
             Some(name) => {
-                let words: Vec<&[u8]> =
-                    [command.container().as_bytes(), name.as_bytes()].into_iter().chain(args[2..].iter().copied()).collect();
+                let words: Vec<&[u8]> = [command.container().as_bytes(), name.as_bytes()]
+                    .into_iter()
+                    .chain(args[2..].iter().copied())
+                    .collect();
                 txn.tell(db, &words);
             }
             None => {
-                let words: Vec<&[u8]> = std::iter::once(command.name.as_bytes()).chain(args[1..].iter().copied()).collect();
+                let words: Vec<&[u8]> =
+                    std::iter::once(command.name.as_bytes()).chain(args[1..].iter().copied()).collect();
                 txn.tell(db, &words);
             }
         }
@@ -293,7 +316,11 @@ pub fn tell_of(txn: &Txn<'_>, db: Db, command: &Facts, args: &[&[u8]]) {
 /// # Errors
 /// [`polder_base::Fault::Damaged`].
 pub fn is_whole(announced: usize, shown: usize) -> Outcome {
-    if announced == shown { Ok(()) } else { Err(polder_base::Fault::Damaged { what: "the count of a value" }.into()) }
+    if announced == shown {
+        Ok(())
+    } else {
+        Err(polder_base::Fault::Damaged { what: "the count of a value" }.into())
+    }
 }
 
 /// Whether an argument is this word, in any case.

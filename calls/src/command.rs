@@ -96,7 +96,12 @@ pub const fn write(name: &'static str, grammar: &'static str, run: fn(&mut Call<
 }
 
 /// A command that works on the table in `mode`, but which Redis counts neither among the reading nor the writing ones.
-pub const fn neutral(name: &'static str, grammar: &'static str, mode: Mode, run: fn(&mut Call<'_>) -> Outcome) -> Command {
+pub const fn neutral(
+    name: &'static str,
+    grammar: &'static str,
+    mode: Mode,
+    run: fn(&mut Call<'_>) -> Outcome,
+) -> Command {
     row(name, grammar, Run::Table(mode, run), 0)
 }
 
@@ -249,7 +254,9 @@ impl Command {
         match self.run {
             Run::Table(Mode::Read, _) => self.facts.reads_one_key(),
             Run::Table(Mode::Write, _) => {
-                let one = self.facts.has_one_key() && self.facts.locate.is_none() && self.facts.reads_where.is_none();
+                let one = self.facts.has_one_key()
+                    && self.facts.locate.is_none()
+                    && self.facts.reads_where.is_none();
                 one && self.facts.is_write() && !self.facts.has(BLOCKING | PUBSUB | SCRIPTS)
             }
             _ => false,
@@ -267,7 +274,8 @@ impl Command {
         if shares && self.reads_one_key() && matches!(self.run, Run::Table(Mode::Read, _)) {
             return args.get(1).copied().map(BatchKey::Reads);
         }
-        let is_short = shares && self.has(FAST) && !self.has(BLOCKING) && matches!(self.run, Run::Table(Mode::Write, _));
+        let is_short =
+            shares && self.has(FAST) && !self.has(BLOCKING) && matches!(self.run, Run::Table(Mode::Write, _));
         if is_short && self.has_one_key() { args.get(1).copied().map(BatchKey::Key) } else { None }
     }
 }

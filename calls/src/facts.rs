@@ -1,7 +1,9 @@
 //! What a row states about its command ([`Facts`]): name, grammar, flags, which arguments are keys, channels and secrets, how its changes are told.
 //!
 //! No code outside a command's own family asks for the command by its name: it asks these.
-use crate::flags::{ALLOW_BUSY, BLOCKING, Flags, GROWS, MOVABLE_KEYS, NO_MANDATORY_KEYS, PUBSUB, READONLY, SCRIPTS, WRITE};
+use crate::flags::{
+    ALLOW_BUSY, BLOCKING, Flags, GROWS, MOVABLE_KEYS, NO_MANDATORY_KEYS, PUBSUB, READONLY, SCRIPTS, WRITE,
+};
 use crate::grammar::{Begin, Find, Shape};
 
 /// The arguments of a command that are channels, from the first one on.
@@ -54,7 +56,12 @@ pub type Secrets = fn(&[&[u8]], &mut dyn FnMut(usize));
 pub type SecretOption = (&'static str, usize, bool);
 
 /// Shows the secrets among options from argument `at` on, up to the word KEYS: keys, which come last, are no options.
-pub fn secrets_of_options(args: &[&[u8]], mut at: usize, options: &[SecretOption], hide: &mut dyn FnMut(usize)) {
+pub fn secrets_of_options(
+    args: &[&[u8]],
+    mut at: usize,
+    options: &[SecretOption],
+    hide: &mut dyn FnMut(usize),
+) {
     let is = |at: usize, word: &str| args[at].eq_ignore_ascii_case(word.as_bytes());
     while at < args.len() && !is(at, "KEYS") {
         let known = options.iter().find(|(word, ..)| is(at, word));
@@ -169,7 +176,9 @@ impl Facts {
 
     /// The version of Redis that brought an argument which is written as `word`, if that came later than the command.
     pub fn argument_since(&self, word: &str) -> Option<&'static str> {
-        let takes = |text: &&str| text.starts_with("Takes ") && text.split('`').skip(1).step_by(2).any(|named| named == word);
+        let takes = |text: &&str| {
+            text.starts_with("Takes ") && text.split('`').skip(1).step_by(2).any(|named| named == word)
+        };
         self.changes.iter().find(|(_, text)| takes(text)).map(|(version, _)| *version)
     }
     /// Whether it may change keys.
@@ -246,7 +255,8 @@ impl Facts {
     /// Whether each count of keys in the arguments says how many keys follow it, one at least.
     pub fn counts_its_keys(&self, args: &[&[u8]]) -> bool {
         let counted = |spec: &crate::grammar::KeySpec| {
-            spec.find != Find::Numkeys || reach(spec.begin, spec.find, args).is_some_and(|(begin, end, _)| begin < end)
+            spec.find != Find::Numkeys
+                || reach(spec.begin, spec.find, args).is_some_and(|(begin, end, _)| begin < end)
         };
         self.locate.is_some() || self.shape.specs().iter().all(counted)
     }

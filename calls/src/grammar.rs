@@ -96,7 +96,10 @@ const fn next(text: &[u8], mut at: usize) -> Token {
         b'>' => Piece::Chosen,
         b'|' => Piece::Bar,
         b'.' => {
-            assert!(at + 2 < text.len() && text[at + 1] == b'.' && text[at + 2] == b'.', "a lone dot in a grammar");
+            assert!(
+                at + 2 < text.len() && text[at + 1] == b'.' && text[at + 2] == b'.',
+                "a lone dot in a grammar"
+            );
             return Token { piece: Piece::Dots, start, end: at + 3 };
         }
         _ => {
@@ -146,7 +149,8 @@ const fn is_key(text: &[u8], token: Token) -> bool {
 
 /// Whether a word is typed as it stands.
 const fn is_literal(text: &[u8], token: Token) -> bool {
-    matches!(token.piece, Piece::Word) && (text[token.start].is_ascii_uppercase() || !text[token.start].is_ascii_alphabetic())
+    matches!(token.piece, Piece::Word)
+        && (text[token.start].is_ascii_uppercase() || !text[token.start].is_ascii_alphabetic())
 }
 
 /// The walk over a grammar that finds its shape.
@@ -174,7 +178,15 @@ impl Shape {
         let text = grammar.as_bytes();
         let none = KeySpec { begin: Begin::Index(0), find: Find::Numkeys };
         let shape = Shape { arity: 0, specs: [none; SPECS_MAX], specs_len: 0 };
-        let mut walk = Walk { shape, position: base, open: false, key: NOTHING, numkeys: 0, literal: NOTHING, tail: false };
+        let mut walk = Walk {
+            shape,
+            position: base,
+            open: false,
+            key: NOTHING,
+            numkeys: 0,
+            literal: NOTHING,
+            tail: false,
+        };
         let mut at = 0;
         loop {
             let token = next(text, at);
@@ -186,7 +198,9 @@ impl Shape {
                 }
                 Piece::Open => walk.optional(grammar, token.end),
                 Piece::Either => walk.choice(text, token.end),
-                Piece::Close | Piece::Chosen | Piece::Bar | Piece::Dots => panic!("this piece of a grammar needs a bracket before it"),
+                Piece::Close | Piece::Chosen | Piece::Bar | Piece::Dots => {
+                    panic!("this piece of a grammar needs a bracket before it")
+                }
             };
         }
         walk.shape.arity = if walk.open { -(walk.position as i32) } else { walk.position as i32 };
@@ -202,7 +216,9 @@ impl Shape {
     pub fn legacy(&self) -> (usize, isize, usize) {
         let mut range = (0, 0, 0);
         for spec in self.specs() {
-            let (Begin::Index(index), Find::Range { last, step, .. }) = (spec.begin, spec.find) else { continue };
+            let (Begin::Index(index), Find::Range { last, step, .. }) = (spec.begin, spec.find) else {
+                continue;
+            };
             let last = if last < 0 { last } else { index as isize + last };
             match range {
                 (0, ..) => range = (index, last, step),
@@ -258,7 +274,10 @@ impl Walk {
             } else if self.numkeys != 0 {
                 self.add(Begin::Index(self.numkeys), Find::Numkeys);
             } else if literal.end != 0 && self.open {
-                self.add(Begin::Keyword(word(grammar, literal), self.position - 1), Find::Range { last: 0, step: 1, limit: 0 });
+                self.add(
+                    Begin::Keyword(word(grammar, literal), self.position - 1),
+                    Find::Range { last: 0, step: 1, limit: 0 },
+                );
             } else {
                 self.add(Begin::Index(self.position), Find::Range { last: 0, step: 1, limit: 0 });
             }
@@ -308,7 +327,10 @@ impl Walk {
         loop {
             let (literal, key) = (next(text, at), next(text, next(text, at).end));
             if is_literal(text, literal) && is_key(text, key) {
-                self.add(Begin::Keyword(word(grammar, literal), self.position), Find::Range { last: 0, step: 1, limit: 0 });
+                self.add(
+                    Begin::Keyword(word(grammar, literal), self.position),
+                    Find::Range { last: 0, step: 1, limit: 0 },
+                );
             }
             loop {
                 let token = next(text, at);
@@ -512,9 +534,12 @@ impl Argument {
         let kind = match word {
             _ if key => "key",
             "pattern" => "pattern",
-            "increment-float" | "longitude" | "latitude" | "radius" | "width" | "height" | "weight" | "score" => "double",
-            "seconds" | "milliseconds" | "count" | "index" | "offset" | "start" | "stop" | "end" | "numkeys" | "increment" => "integer",
-            "decrement" | "db" | "destination-db" | "timeout" | "cursor" | "limit" | "len" | "rank" | "maxlen" | "client-id" => "integer",
+            "increment-float" | "longitude" | "latitude" | "radius" | "width" | "height" | "weight"
+            | "score" => "double",
+            "seconds" | "milliseconds" | "count" | "index" | "offset" | "start" | "stop" | "end"
+            | "numkeys" | "increment" => "integer",
+            "decrement" | "db" | "destination-db" | "timeout" | "cursor" | "limit" | "len" | "rank"
+            | "maxlen" | "client-id" => "integer",
             _ if word.starts_with("unix-time") => "unix-time",
             _ => "string",
         };
@@ -581,19 +606,36 @@ mod tests {
         let numkeys = |index| KeySpec { begin: Begin::Index(index), find: Find::Numkeys };
         check("numkeys key [key ...] <LEFT|RIGHT> [COUNT count]", -4, &[numkeys(1)]);
         check("script numkeys [key ...] [arg ...]", -3, &[numkeys(2)]);
-        check("destination numkeys key [key ...] [WEIGHTS weight [weight ...]]", -4, &[range(1, 0, 1), numkeys(2)]);
-        let streams = |from| KeySpec { begin: Begin::Keyword("STREAMS", from), find: Find::Range { last: -1, step: 1, limit: 2 } };
+        check(
+            "destination numkeys key [key ...] [WEIGHTS weight [weight ...]]",
+            -4,
+            &[range(1, 0, 1), numkeys(2)],
+        );
+        let streams = |from| KeySpec {
+            begin: Begin::Keyword("STREAMS", from),
+            find: Find::Range { last: -1, step: 1, limit: 2 },
+        };
         check("[COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]", -4, &[streams(1)]);
-        check("GROUP group consumer [COUNT count] [NOACK] STREAMS key [key ...] id [id ...]", -7, &[streams(4)]);
+        check(
+            "GROUP group consumer [COUNT count] [NOACK] STREAMS key [key ...] id [id ...]",
+            -7,
+            &[streams(4)],
+        );
     }
 
     #[test]
     fn arguments_are_described_as_redis_describes_them() {
         fn shown(arguments: &[Argument]) -> String {
             let one = |a: &Argument| {
-                let marks = format!("{}{}", if a.optional { "?" } else { "" }, if a.multiple { "+" } else { "" });
+                let marks =
+                    format!("{}{}", if a.optional { "?" } else { "" }, if a.multiple { "+" } else { "" });
                 let inner = if a.inner.is_empty() { String::new() } else { format!("({})", shown(&a.inner)) };
-                format!("{}:{}{marks}{}{inner}", a.token.unwrap_or("-"), a.name, if a.kind == "pure-token" { "!" } else { "" })
+                format!(
+                    "{}:{}{marks}{}{inner}",
+                    a.token.unwrap_or("-"),
+                    a.name,
+                    if a.kind == "pure-token" { "!" } else { "" }
+                )
             };
             arguments.iter().map(one).collect::<Vec<_>>().join(" ")
         }
@@ -602,7 +644,10 @@ mod tests {
             ("key [key ...]", "-:key+"),
             ("key value [key value ...]", "-:key_value+(-:key -:value)"),
             ("cursor [MATCH pattern] [REPLACE]", "-:cursor MATCH:pattern? REPLACE:replace?!"),
-            ("key [NX|XX] [EX seconds|KEEPTTL]", "-:key -:nx-xx?(NX:nx! XX:xx!) -:seconds-keepttl?(EX:seconds KEEPTTL:keepttl!)"),
+            (
+                "key [NX|XX] [EX seconds|KEEPTTL]",
+                "-:key -:nx-xx?(NX:nx! XX:xx!) -:seconds-keepttl?(EX:seconds KEEPTTL:keepttl!)",
+            ),
             ("[LIMIT offset count]", "LIMIT:limit?(-:offset -:count)"),
             ("[WEIGHTS weight [weight ...]]", "WEIGHTS:weight?+"),
             ("STREAMS key [key ...] id [id ...]", "STREAMS:streams(-:key+ -:id+)"),

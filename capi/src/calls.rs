@@ -15,7 +15,12 @@ use crate::threads::{self, lend};
 /// Where a function writes its reply.
 type Out = *mut *const polder_reply;
 
-fn arguments<'c>(count: usize, args: *const polder_text, more_count: usize, more: *const polder_text) -> Done<Vec<&'c [u8]>> {
+fn arguments<'c>(
+    count: usize,
+    args: *const polder_text,
+    more_count: usize,
+    more: *const polder_text,
+) -> Done<Vec<&'c [u8]>> {
     let mut all = words(args, count)?;
     all.extend(words(more, more_count)?);
     Ok(all)
@@ -79,7 +84,11 @@ pub extern "C" fn polder_release(reply: *const polder_reply) -> polder_status {
 
 /// Adds a call to the caller's batch. The arguments are copied.
 #[unsafe(no_mangle)]
-pub extern "C" fn polder_batch_add(caller: polder_caller, count: usize, args: *const polder_text) -> polder_status {
+pub extern "C" fn polder_batch_add(
+    caller: polder_caller,
+    count: usize,
+    args: *const polder_text,
+) -> polder_status {
     guarded(|| {
         let args = arguments(count, args, 0, std::ptr::null())?;
         lend(caller.handle, |door| {
@@ -92,7 +101,11 @@ pub extern "C" fn polder_batch_add(caller: polder_caller, count: usize, args: *c
 /// Runs the calls of the batch, their cache misses taken together, and empties it. The reply is an array of theirs, errors among them. With
 /// `atomically` they are one transaction: all or none, with no other call between them; the reply is NULL when a watched key has changed.
 #[unsafe(no_mangle)]
-pub extern "C" fn polder_batch_run(caller: polder_caller, atomically: c_int, reply: *mut *const polder_reply) -> polder_status {
+pub extern "C" fn polder_batch_run(
+    caller: polder_caller,
+    atomically: c_int,
+    reply: *mut *const polder_reply,
+) -> polder_status {
     guarded(|| {
         clear(reply);
         lend(caller.handle, |door| {

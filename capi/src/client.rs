@@ -28,7 +28,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use ::polder_client::{Call, CallNumber, Client, Completions, Db, Error, Options, Pipeline, Policy, Stage, Value};
+use ::polder_client::{
+    Call, CallNumber, Client, Completions, Db, Error, Options, Pipeline, Policy, Stage, Value,
+};
 use polder_engine::{Shelter, generation, watch_forks};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -105,7 +107,8 @@ pub enum polder_stage {
 
 /// Is told how a call has ended: `reply` is its reply after POLDER_OK and else NULL, and lives until this returns.
 /// `polder_message` has the text to every other status.
-pub type polder_ended = Option<unsafe extern "C" fn(context: *mut c_void, status: polder_status, reply: *const polder_reply)>;
+pub type polder_ended =
+    Option<unsafe extern "C" fn(context: *mut c_void, status: polder_status, reply: *const polder_reply)>;
 
 /// What is done when a call has ended.
 struct Submitted {
@@ -236,7 +239,9 @@ fn remote_of(client: polder_client) -> Done<Used> {
 impl Remote {
     /// The database that calls go to, and whether they are held.
     fn db(&self, options: *const polder_call_options) -> Done<(Db, bool)> {
-        let [given] = (if options.is_null() { &[] } else { read(options, 1)? }) else { return Ok((self.db.clone(), false)) };
+        let [given] = (if options.is_null() { &[] } else { read(options, 1)? }) else {
+            return Ok((self.db.clone(), false));
+        };
         let mut db = self.client.db(given.database);
         if given.jumps != 0 {
             db = db.jump();
@@ -256,7 +261,12 @@ impl Remote {
         Ok((db, given.is_held != 0))
     }
 
-    fn submit(&self, make: impl FnOnce() -> Call<Value>, submitted: Submitted, is_held: bool) -> Done<polder_call> {
+    fn submit(
+        &self,
+        make: impl FnOnce() -> Call<Value>,
+        submitted: Submitted,
+        is_held: bool,
+    ) -> Done<polder_call> {
         let number = self.completions.submit(make, submitted);
         if !is_held {
             self.completions.release();
@@ -290,7 +300,8 @@ impl Remote {
             }
         }
         drop(ended);
-        count += self.feeds.process(&self.completions.waker(), || self.is_parents()).map_or_else(forked, Ok)?;
+        count +=
+            self.feeds.process(&self.completions.waker(), || self.is_parents()).map_or_else(forked, Ok)?;
         self.wake_waiting();
         Ok(count)
     }
@@ -310,13 +321,17 @@ impl Remote {
 
 fn group(db: &Db, atomically: c_int, count: usize, calls: *const polder_words) -> Done<Pipeline> {
     let group = if atomically == 0 { db.pipeline() } else { db.transaction() };
-    read(calls, count)?.iter().try_fold(group, |group, call| Ok(group.call(&words(call.args, call.count)?[..])))
+    read(calls, count)?
+        .iter()
+        .try_fold(group, |group, call| Ok(group.call(&words(call.args, call.count)?[..])))
 }
 
 fn ended_by(ended: polder_ended, context: *mut c_void) -> Done<Submitted> {
     match ended {
         Some(ended) => Ok(Submitted { ended, context }),
-        None => misuse("NULL where the callback should be; a call whose end is not wanted is made by polder_client_fire"),
+        None => misuse(
+            "NULL where the callback should be; a call whose end is not wanted is made by polder_client_fire",
+        ),
     }
 }
 
@@ -343,7 +358,15 @@ pub extern "C" fn polder_client_connect(url: *const c_char, client: *mut polder_
         let (connected, completions) = Completions::connect(options).map_err(failure)?;
         let db = connected.db(database);
         let (feeds, is_closed, waiting) = (Feeds::default(), AtomicBool::new(false), AtomicUsize::new(0));
-        let remote = Remote { client: connected, db, completions, feeds, generation: generation(), is_closed, waiting };
+        let remote = Remote {
+            client: connected,
+            db,
+            completions,
+            feeds,
+            generation: generation(),
+            is_closed,
+            waiting,
+        };
         let handle = HANDLES.fetch_add(1, Ordering::Relaxed);
         CLIENTS.lock().insert(handle, Arc::new(remote));
         give(client, polder_client { handle });
@@ -368,7 +391,10 @@ pub extern "C" fn polder_client_close(client: polder_client) -> polder_status {
                 let in_flight = remote.completions.cancel_all();
                 remote.wake_waiting();
                 for submitted in in_flight {
-                    submitted.end(Err(Failure(POLDER_CLOSED, "ERR the client was closed while the call was in flight".into())));
+                    submitted.end(Err(Failure(
+                        POLDER_CLOSED,
+                        "ERR the client was closed while the call was in flight".into(),
+                    )));
                     if remote.is_parents() {
                         break;
                     }
@@ -524,11 +550,17 @@ pub extern "C" fn polder_client_process(client: polder_client, processed: *mut u
 /// when there is nothing to wait for: no call in flight, and no subscription. If another thread closes the client, this returns
 /// POLDER_CLOSED.
 #[unsafe(no_mangle)]
-pub extern "C" fn polder_client_wait(client: polder_client, timeout_ms: i64, processed: *mut usize) -> polder_status {
+pub extern "C" fn polder_client_wait(
+    client: polder_client,
+    timeout_ms: i64,
+    processed: *mut usize,
+) -> polder_status {
     guarded(|| {
         give(processed, 0);
         let remote = remote_of(client)?;
-        let until = u64::try_from(timeout_ms).ok().and_then(|limit_ms| Instant::now().checked_add(Duration::from_millis(limit_ms)));
+        let until = u64::try_from(timeout_ms)
+            .ok()
+            .and_then(|limit_ms| Instant::now().checked_add(Duration::from_millis(limit_ms)));
         let _waiting = Waiting::begin(&remote);
         loop {
             let count = remote.process()?;
@@ -540,10 +572,16 @@ pub extern "C" fn polder_client_wait(client: polder_client, timeout_ms: i64, pro
             if count > 0 || remote.is_idle() || left == Some(Duration::ZERO) {
                 return Ok(());
             }
-            let most = left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
+            let most = left
+                .map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
             match poll(&mut [PollFd::new(&remote.completions, PollFlags::IN)], most.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(Failure(POLDER_FAULT, format!("ERR the client's descriptor cannot be polled: {error}"))),
+                Err(error) => {
+                    return Err(Failure(
+                        POLDER_FAULT,
+                        format!("ERR the client's descriptor cannot be polled: {error}"),
+                    ));
+                }
             }
         }
     })

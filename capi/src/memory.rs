@@ -62,7 +62,11 @@ fn memory_of(memory: polder_memory) -> Done<Arc<Memory>> {
 
 /// Attaches a segment ("shm:NAME", "sysv:NAME", "file:PATH"; a bare name means "shm:") and makes it where there is none. `options` may be NULL.
 #[unsafe(no_mangle)]
-pub extern "C" fn polder_attach(segment: *const c_char, options: *const polder_options, memory: *mut polder_memory) -> polder_status {
+pub extern "C" fn polder_attach(
+    segment: *const c_char,
+    options: *const polder_options,
+    memory: *mut polder_memory,
+) -> polder_status {
     guarded(|| {
         if memory.is_null() {
             return misuse("NULL where the memory's handle should be written");
@@ -73,7 +77,8 @@ pub extern "C" fn polder_attach(segment: *const c_char, options: *const polder_o
             how.ceiling = if given.ceiling == 0 { how.ceiling } else { given.ceiling };
             how.mode = if given.mode == 0 { how.mode } else { given.mode & 0o777 };
             if !given.owner.is_null() {
-                how.owner = string(given.owner)?.parse().or_else(|error: NoSuchUser| misuse(&error.to_string()))?;
+                how.owner =
+                    string(given.owner)?.parse().or_else(|error: NoSuchUser| misuse(&error.to_string()))?;
             }
         }
         let attached = Arc::new(Memory::attach(&how)?);
@@ -170,7 +175,12 @@ pub extern "C" fn polder_stop(listener: polder_listener) -> polder_status {
         let stopped = LISTENERS.lock().remove(&listener.handle);
         match stopped {
             Some(stopped) => stopped.stop(),
-            None => return Err(Failure(POLDER_CLOSED, "ERR there is no such listener: it has been stopped".into())),
+            None => {
+                return Err(Failure(
+                    POLDER_CLOSED,
+                    "ERR there is no such listener: it has been stopped".into(),
+                ));
+            }
         }
         Ok(())
     })

@@ -64,8 +64,15 @@ pub(crate) struct Kept {
     _owner: Owner,
 }
 
-const NOTHING: polder_reply =
-    polder_reply { kind: POLDER_NULL, integer: 0, number: 0.0, text: ptr::null(), length: 0, items: ptr::null(), count: 0 };
+const NOTHING: polder_reply = polder_reply {
+    kind: POLDER_NULL,
+    integer: 0,
+    number: 0.0,
+    text: ptr::null(),
+    length: 0,
+    items: ptr::null(),
+    count: 0,
+};
 
 impl Kept {
     /// The first reply of an answer.
@@ -141,8 +148,12 @@ impl Part for Item<'_> {
             Item::Null => NOTHING,
             Item::Status(bytes) => text(POLDER_STATUS, bytes),
             Item::Error(bytes) => text(POLDER_ERROR, bytes),
-            Item::Integer(integer) => polder_reply { kind: POLDER_INTEGER, integer, number: integer as f64, ..NOTHING },
-            Item::Double(number) => polder_reply { kind: POLDER_DOUBLE, integer: number as i64, number, ..NOTHING },
+            Item::Integer(integer) => {
+                polder_reply { kind: POLDER_INTEGER, integer, number: integer as f64, ..NOTHING }
+            }
+            Item::Double(number) => {
+                polder_reply { kind: POLDER_DOUBLE, integer: number as i64, number, ..NOTHING }
+            }
             Item::Boolean(value) => polder_reply { kind: POLDER_BOOLEAN, integer: value.into(), ..NOTHING },
             Item::Bulk(bytes) | Item::Verbatim(_, bytes) => text(POLDER_TEXT, bytes),
             Item::BigNumber(bytes) => text(POLDER_BIG_NUMBER, bytes),
@@ -174,9 +185,10 @@ impl Part for &Value {
             Value::Error(bytes) => text(POLDER_ERROR, bytes),
             Value::Integer(integer) => Item::Integer(*integer).plain(),
             // What is no number, no server sends.
-            Value::Double(digits) => {
-                Item::Double(std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(f64::NAN)).plain()
-            }
+            Value::Double(digits) => Item::Double(
+                std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(f64::NAN),
+            )
+            .plain(),
             Value::Boolean(value) => Item::Boolean(*value).plain(),
             Value::Bulk(bytes) | Value::Verbatim { text: bytes, .. } => text(POLDER_TEXT, bytes),
             Value::BigNumber(bytes) => text(POLDER_BIG_NUMBER, bytes),

@@ -92,7 +92,10 @@ pub(crate) fn guarded(work: impl FnOnce() -> Done) -> polder_status {
     note(match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(())) => return POLDER_OK,
         Ok(Err(failure)) => failure,
-        Err(_) => Failure(POLDER_PANIC, "ERR a defect of Polder: please report what was written to the error stream".into()),
+        Err(_) => Failure(
+            POLDER_PANIC,
+            "ERR a defect of Polder: please report what was written to the error stream".into(),
+        ),
     })
 }
 

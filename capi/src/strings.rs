@@ -51,7 +51,12 @@ pub extern "C" fn polder_string_copy(
 }
 
 #[inline(never)]
-fn copy_guarded(caller: polder_caller, key: polder_text, (buffer, room): (*mut u8, usize), length: *mut usize) -> polder_status {
+fn copy_guarded(
+    caller: polder_caller,
+    key: polder_text,
+    (buffer, room): (*mut u8, usize),
+    length: *mut usize,
+) -> polder_status {
     guarded(|| {
         let key = key.read()?;
         if buffer.is_null() && room > 0 {
@@ -69,19 +74,31 @@ fn copy_guarded(caller: polder_caller, key: polder_text, (buffer, room): (*mut u
         })?;
         let Some(whole) = copied else { return absent() };
         give(length, whole);
-        if whole > room { Err(Failure(POLDER_TOO_SMALL, format!("ERR the string has {whole} bytes"))) } else { Ok(()) }
+        if whole > room {
+            Err(Failure(POLDER_TOO_SMALL, format!("ERR the string has {whole} bytes")))
+        } else {
+            Ok(())
+        }
     })
 }
 
 /// Shows the string in a key where it lies, without a copy of a long value. If a writer changes it meanwhile, it is shown again: the last time
 /// counts.
 #[unsafe(no_mangle)]
-pub extern "C" fn polder_string_see(caller: polder_caller, key: polder_text, seen: polder_seen, context: *mut c_void) -> polder_status {
+pub extern "C" fn polder_string_see(
+    caller: polder_caller,
+    key: polder_text,
+    seen: polder_seen,
+    context: *mut c_void,
+) -> polder_status {
     guarded(|| {
-        let (key, Some(seen)) = (key.read()?, seen) else { return misuse("NULL where the callback should be") };
+        let (key, Some(seen)) = (key.read()?, seen) else {
+            return misuse("NULL where the callback should be");
+        };
         on_database(caller, |database| {
             Ok(database.read(key, |value| {
-                let (bytes, length) = value.map_or((std::ptr::null(), 0), |value| (value.as_ptr(), value.len()));
+                let (bytes, length) =
+                    value.map_or((std::ptr::null(), 0), |value| (value.as_ptr(), value.len()));
                 // SAFETY: C1, a function that takes these.
                 unsafe { seen(context, bytes, length) };
             })?)
@@ -91,7 +108,11 @@ pub extern "C" fn polder_string_see(caller: polder_caller, key: polder_text, see
 
 /// Gives a key a string; an expiry that it had is gone.
 #[unsafe(no_mangle)]
-pub extern "C" fn polder_string_put(caller: polder_caller, key: polder_text, value: polder_text) -> polder_status {
+pub extern "C" fn polder_string_put(
+    caller: polder_caller,
+    key: polder_text,
+    value: polder_text,
+) -> polder_status {
     let put = lend_again(caller.handle, |door| Some(door.caller.set_quickly(key.peek()?, value.peek()?)));
     if put == Some(true) { POLDER_OK } else { put_guarded(caller, key, value) }
 }
@@ -106,7 +127,12 @@ fn put_guarded(caller: polder_caller, key: polder_text, value: polder_text) -> p
 
 /// As `polder_string_put`, with an expiry in milliseconds since the Unix epoch.
 #[unsafe(no_mangle)]
-pub extern "C" fn polder_string_put_until(caller: polder_caller, key: polder_text, value: polder_text, expiry_ms: u64) -> polder_status {
+pub extern "C" fn polder_string_put_until(
+    caller: polder_caller,
+    key: polder_text,
+    value: polder_text,
+    expiry_ms: u64,
+) -> polder_status {
     guarded(|| {
         let (key, value) = (key.read()?, value.read()?);
         let until = SetOptions::new().expiry(Expiry::at_ms(expiry_ms));
@@ -116,7 +142,12 @@ pub extern "C" fn polder_string_put_until(caller: polder_caller, key: polder_tex
 
 /// Adds to the integer in a key, where an absent one counts as 0; `sum` gets the sum.
 #[unsafe(no_mangle)]
-pub extern "C" fn polder_string_add(caller: polder_caller, key: polder_text, by: i64, sum: *mut i64) -> polder_status {
+pub extern "C" fn polder_string_add(
+    caller: polder_caller,
+    key: polder_text,
+    by: i64,
+    sum: *mut i64,
+) -> polder_status {
     guarded(|| {
         let key = key.read()?;
         give(sum, on_database(caller, |database| Ok(database.incrby(key, by)?))?);

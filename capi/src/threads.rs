@@ -37,7 +37,10 @@ impl Drop for Thread {
     fn drop(&mut self) {
         LAST.set((0, std::ptr::null()));
         // The thread ends, and its callers receive nothing any more. The end of its seat tells the other processes.
-        self.doors.drain(..).filter_map(|(_, door)| Rc::into_inner(door)).for_each(|door| door.into_inner().caller.abandon());
+        self.doors
+            .drain(..)
+            .filter_map(|(_, door)| Rc::into_inner(door))
+            .for_each(|door| door.into_inner().caller.abandon());
     }
 }
 
@@ -72,7 +75,9 @@ pub(crate) fn enter(caller: Caller) -> Done<u64> {
     let serial = SERIALS.fetch_add(1, Ordering::Relaxed) & ((1 << SERIAL_BITS) - 1);
     with(|thread| {
         let handle = thread.number << SERIAL_BITS | serial;
-        thread.doors.push((handle, Rc::new(RefCell::new(Door { caller, batch: Batch::new(), descriptor: None }))));
+        thread
+            .doors
+            .push((handle, Rc::new(RefCell::new(Door { caller, batch: Batch::new(), descriptor: None }))));
         handle
     })
 }
@@ -103,9 +108,10 @@ fn find(handle: u64) -> Done<Rc<RefCell<Door>>> {
 #[cold]
 fn unknown<T>(handle: u64, thread: u64) -> Done<T> {
     match handle >> SERIAL_BITS {
-        number if number != thread && number != 0 => {
-            Err(Failure(POLDER_WRONG_THREAD, "ERR this caller is another thread's: open one in each thread".into()))
-        }
+        number if number != thread && number != 0 => Err(Failure(
+            POLDER_WRONG_THREAD,
+            "ERR this caller is another thread's: open one in each thread".into(),
+        )),
         _ => Err(Failure(POLDER_CLOSED, "ERR there is no such caller: it has been closed".into())),
     }
 }

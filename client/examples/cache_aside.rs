@@ -31,7 +31,10 @@ async fn price(client: &Client, database: &Database, product: u32) -> Result<Str
     }
     let price = database.price(product).await;
     // Only where there is none: another task may have put a newer one there meanwhile.
-    client.db(4).set::<bool>(&key, &price, SetOptions::new().if_absent().expiry(Expiry::In(Duration::from_secs(300)))).await?;
+    client
+        .db(4)
+        .set::<bool>(&key, &price, SetOptions::new().if_absent().expiry(Expiry::In(Duration::from_secs(300))))
+        .await?;
     Ok(price)
 }
 
@@ -41,7 +44,8 @@ async fn main() -> Result<(), Error> {
     let mut options: Options = url.parse()?;
     // Only what `cached` reads is tracked, so the server's table stays small.
     options.cache = Some(CacheOptions { bytes_max: 16 << 20, tracking: Tracking::OptIn });
-    let (client, other, database) = (Client::with_options(options)?, Client::connect(&url)?, Database::default());
+    let (client, other, database) =
+        (Client::with_options(options)?, Client::connect(&url)?, Database::default());
     for product in 0..10 {
         other.db(4).del::<i64>(format!("price:{product}")).await?;
     }

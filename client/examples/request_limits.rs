@@ -23,7 +23,8 @@ impl Limiter {
     /// Whether a request is let in. While the server cannot be reached, requests are let in, after 50 ms at the latest: a limit
     /// is no reason to be down.
     async fn admits(&self, user: &str) -> bool {
-        let counted = self.count.run::<i64>(&self.db, format!("limit:{user}"), self.window.as_millis() as u64);
+        let counted =
+            self.count.run::<i64>(&self.db, format!("limit:{user}"), self.window.as_millis() as u64);
         counted.await.map_or_else(|error| !matches!(error, Error::Refused(_)), |count| count <= self.most)
     }
 }
@@ -35,7 +36,12 @@ async fn main() -> Result<(), Error> {
     client.db(2).del::<i64>("limit:ann").await?;
     // Ahead of whatever else the program sends, and no longer than a request may be held up.
     let db = client.db(2).jump().within(Duration::from_millis(50));
-    let limiter = std::sync::Arc::new(Limiter { db, count: Script::new(COUNT), most: 50, window: Duration::from_secs(60) });
+    let limiter = std::sync::Arc::new(Limiter {
+        db,
+        count: Script::new(COUNT),
+        most: 50,
+        window: Duration::from_secs(60),
+    });
     let tasks: Vec<_> = (0..8)
         .map(|_| {
             let limiter = limiter.clone();

@@ -30,7 +30,12 @@ impl Sessions {
         if !self.db.exists::<bool>(&key).await? {
             return Ok(None);
         }
-        let touched = self.db.transaction().hincrby(&key, "requests", 1).expire(&key, SESSION_SECONDS, ()).hgetall(&key);
+        let touched = self
+            .db
+            .transaction()
+            .hincrby(&key, "requests", 1)
+            .expire(&key, SESSION_SECONDS, ())
+            .hgetall(&key);
         let (_, _, session): (i64, i64, BTreeMap<String, String>) = touched.send().await?;
         // The session may have ended meanwhile: what the count has made is no session, since it has no user.
         Ok(Some(session).filter(|session| session.contains_key("user")))
@@ -63,6 +68,9 @@ async fn main() -> Result<(), Error> {
     let ann = sessions.touch("c1").await?.unwrap_or_default();
     sessions.end("c1");
     let is_over = sessions.touch("c1").await?.is_none();
-    println!("{}: {} requests, {refused} without a session, logged out: {is_over}", ann["user"], ann["requests"]);
+    println!(
+        "{}: {} requests, {refused} without a session, logged out: {is_over}",
+        ann["user"], ann["requests"]
+    );
     Ok(())
 }

@@ -19,8 +19,12 @@ async fn work(db: Db, name: &'static str, most: usize) -> Result<usize, Error> {
                 return Ok(done);
             }
             // The job itself, and that it is done, in one step: it is not done twice.
-            let (_, acknowledged): (i64, i64) =
-                db.transaction().sadd("done", &entry.fields[0].1).xack("jobs", "workers", &entry.id).send().await?;
+            let (_, acknowledged): (i64, i64) = db
+                .transaction()
+                .sadd("done", &entry.fields[0].1)
+                .xack("jobs", "workers", &entry.id)
+                .send()
+                .await?;
             done += acknowledged as usize;
         }
     }
@@ -34,9 +38,11 @@ async fn main() -> Result<(), Error> {
     db.del::<i64>(["jobs", "done"]).await?;
     for job in 0..30 {
         // The oldest jobs go when there are more than some thousands.
-        db.xadd::<String>("jobs", (XaddOptions::new().trim(Trim::maxlen(10_000).roughly()), "job", job)).await?;
+        db.xadd::<String>("jobs", (XaddOptions::new().trim(Trim::maxlen(10_000).roughly()), "job", job))
+            .await?;
     }
-    let (ann, bob, tired) = tokio::join!(work(db.clone(), "ann", 30), work(db.clone(), "bob", 30), work(db.clone(), "tired", 2));
+    let (ann, bob, tired) =
+        tokio::join!(work(db.clone(), "ann", 30), work(db.clone(), "bob", 30), work(db.clone(), "tired", 2));
     let again = work(db.clone(), "tired", 30).await?;
     let done: usize = db.scard("done").await?;
     println!("{done} jobs done, none of them twice: {}", ann? + bob? + tired? + again);

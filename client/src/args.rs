@@ -196,7 +196,10 @@ mod tests {
         assert_eq!(framed(("SET", "k", 12)), "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2\r\n12\r\n");
         assert_eq!(framed((("DEL",), ("a",), ())), "*2\r\n$3\r\nDEL\r\n$1\r\na\r\n");
         assert_eq!(framed(("DEL", ["a", "b"])), "*3\r\n$3\r\nDEL\r\n$1\r\na\r\n$1\r\nb\r\n");
-        assert_eq!(framed(("X", vec![1u8, 2].as_slice(), None::<&str>)), "*2\r\n$1\r\nX\r\n$2\r\n\u{1}\u{2}\r\n");
+        assert_eq!(
+            framed(("X", vec![1u8, 2].as_slice(), None::<&str>)),
+            "*2\r\n$1\r\nX\r\n$2\r\n\u{1}\u{2}\r\n"
+        );
         assert_eq!(
             framed(("ZADD", "z", [(1.5, "a"), (2.0, "b")])),
             "*6\r\n$4\r\nZADD\r\n$1\r\nz\r\n$3\r\n1.5\r\n$1\r\na\r\n$1\r\n2\r\n$1\r\nb\r\n"

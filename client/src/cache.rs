@@ -130,7 +130,15 @@ impl Cache {
 
     /// Looks a question up; `slot` waits for the reply, until its own deadline, if there is none yet and the caller `shares` a
     /// flight with others. Those who share have the same timeout, so a flight's deadlines pass in the order of asking.
-    pub(crate) fn ask(self: &Arc<Self>, db: u32, request: &[u8], key: &[u8], slot: &Arc<Slot>, due: Option<Due>, shares: bool) -> Found {
+    pub(crate) fn ask(
+        self: &Arc<Self>,
+        db: u32,
+        request: &[u8],
+        key: &[u8],
+        slot: &Arc<Slot>,
+        due: Option<Due>,
+        shares: bool,
+    ) -> Found {
         let mut state = self.lock();
         if !state.is_on {
             return Found::Off;
@@ -159,7 +167,10 @@ impl Cache {
             None => {}
         }
         state.misses += 1;
-        state.entries.insert(question.clone(), Entry::Flying { waiting: vec![(Arc::clone(slot), due)], doomed: false });
+        state.entries.insert(
+            question.clone(),
+            Entry::Flying { waiting: vec![(Arc::clone(slot), due)], doomed: false },
+        );
         state.by_key.entry(key.into()).or_default().insert(question.clone());
         Found::Ask(Filling { cache: Arc::clone(self), question, key: key.into() })
     }
@@ -277,7 +288,9 @@ impl Filling {
     /// The reply, in the order of the connection (K1).
     pub(crate) fn complete(self, outcome: &Outcome) -> Vec<Arc<Slot>> {
         let mut state = self.cache.lock();
-        let Some(Entry::Flying { waiting, doomed }) = state.forget(&self.question, &self.key) else { return Vec::new() };
+        let Some(Entry::Flying { waiting, doomed }) = state.forget(&self.question, &self.key) else {
+            return Vec::new();
+        };
         if let Ok(value) = outcome
             && !doomed
             && state.is_on
@@ -287,7 +300,9 @@ impl Filling {
                 let number = state.next;
                 state.next += 1;
                 state.bytes += bytes;
-                state.entries.insert(self.question.clone(), Entry::Kept { value: value.clone(), bytes, number });
+                state
+                    .entries
+                    .insert(self.question.clone(), Entry::Kept { value: value.clone(), bytes, number });
                 state.by_key.entry(self.key.clone()).or_default().insert(self.question.clone());
                 state.age.push_back((self.question.clone(), self.key.clone(), number));
                 let bytes_max = self.cache.options.bytes_max;
@@ -301,7 +316,9 @@ impl Filling {
     /// forgotten: its reply is read and thrown away, and the question is asked anew.
     pub(crate) fn take_late(&self, now: Instant) -> (Vec<LateCall>, Option<Due>, bool) {
         let mut state = self.cache.lock();
-        let Some(Entry::Flying { waiting, .. }) = state.entries.get_mut(&self.question) else { return (Vec::new(), None, false) };
+        let Some(Entry::Flying { waiting, .. }) = state.entries.get_mut(&self.question) else {
+            return (Vec::new(), None, false);
+        };
         let (mut late, mut next) = (Vec::new(), None::<Due>);
         waiting.retain(|(slot, due)| match due {
             Some(due) if due.at <= now => {
@@ -325,7 +342,11 @@ impl Filling {
 /// About how much memory a reply takes.
 fn weight(value: &Value) -> usize {
     let inside = match value {
-        Value::Status(text) | Value::Error(text) | Value::Bulk(text) | Value::Double(text) | Value::BigNumber(text) => text.len(),
+        Value::Status(text)
+        | Value::Error(text)
+        | Value::Bulk(text)
+        | Value::Double(text)
+        | Value::BigNumber(text) => text.len(),
         Value::Verbatim { text, .. } => text.len(),
         Value::Array(items) | Value::Set(items) | Value::Push(items) => items.iter().map(weight).sum(),
         Value::Map(pairs) => pairs.iter().map(|(key, value)| weight(key) + weight(value)).sum(),
@@ -407,11 +428,18 @@ mod tests {
         let made = Instant::now();
         let due = |millis| Some(Due { made, at: made + std::time::Duration::from_millis(millis) });
         let (first, second) = (Arc::<Slot>::default(), Arc::<Slot>::default());
-        let Found::Ask(filling) = cache.ask(0, b"a", b"a", &first, due(50), true) else { panic!("asked for the first time") };
+        let Found::Ask(filling) = cache.ask(0, b"a", b"a", &first, due(50), true) else {
+            panic!("asked for the first time")
+        };
         assert!(matches!(cache.ask(0, b"a", b"a", &second, due(90), true), Found::Waiting));
         let traits = crate::traits::Traits::SINGLE;
-        let mut call =
-            crate::queue::Queued { end: 0, target: crate::target::Target::Cache(Box::new(filling)), due: due(50), traits, selects: false };
+        let mut call = crate::queue::Queued {
+            end: 0,
+            target: crate::target::Target::Cache(Box::new(filling)),
+            due: due(50),
+            traits,
+            selects: false,
+        };
         let late = |call: &mut crate::queue::Queued, millis| {
             let late = call.take_late(made + std::time::Duration::from_millis(millis));
             late.map(|(_, due)| due.at.duration_since(made).as_millis()).collect::<Vec<_>>()

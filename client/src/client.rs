@@ -88,7 +88,9 @@ impl Client {
 
     /// A client in a thread of its own, whose wake-ups are held back until they are released.
     pub(crate) fn connect_held(options: Options, held: &Arc<Held>) -> Result<Client, Error> {
-        Client::start(options, |options, secrets, listeners| driver::thread::start(options, secrets.with_held(held), listeners))
+        Client::start(options, |options, secrets, listeners| {
+            driver::thread::start(options, secrets.with_held(held), listeners)
+        })
     }
 
     fn start(
@@ -125,7 +127,11 @@ impl Client {
         };
         let reply: Value = self.call(("CLUSTER", "SLOTS")).await?;
         front.0.learn(&reply)?;
-        let nodes = front.0.masters().into_iter().map(|(name, connection)| (name, Client { connection, cluster: None }));
+        let nodes = front
+            .0
+            .masters()
+            .into_iter()
+            .map(|(name, connection)| (name, Client { connection, cluster: None }));
         Ok(nodes.collect())
     }
 
@@ -138,7 +144,8 @@ impl Client {
     fn at_keys_of(&self, requests: &[u8]) -> Result<Client, Error> {
         match &self.cluster {
             Some(front) => {
-                let connection = front.0.connection(rows::slot(requests)?).unwrap_or_else(|| Arc::clone(&self.connection));
+                let connection =
+                    front.0.connection(rows::slot(requests)?).unwrap_or_else(|| Arc::clone(&self.connection));
                 Ok(Client { connection, cluster: self.cluster.clone() })
             }
             None => Ok(self.clone()),
@@ -160,7 +167,9 @@ impl Client {
 
     /// Figures of the cache; all 0 without one. In a cluster, the sums of all nodes' caches.
     pub fn cache_stats(&self) -> CacheStats {
-        let of = |connection: &Connection| connection.cache.as_ref().map(|cache| cache.stats()).unwrap_or_default();
+        let of = |connection: &Connection| {
+            connection.cache.as_ref().map(|cache| cache.stats()).unwrap_or_default()
+        };
         self.node_connections().iter().fold(of(&self.connection), |sum, node| sum.and(of(node)))
     }
 
@@ -172,14 +181,25 @@ impl Client {
     pub fn db(&self, number: u32) -> Db {
         let options = &self.connection.shared.options;
         let route = Route { db: number, jumps: false, policy: options.policy };
-        Db { client: self.clone(), route, timeout: options.timeout, may_wait: true, caches: false, reads_replica: false, goes_aside: false }
+        Db {
+            client: self.clone(),
+            route,
+            timeout: options.timeout,
+            may_wait: true,
+            caches: false,
+            reads_replica: false,
+            goes_aside: false,
+        }
     }
 
     /// Subscribes to channels: what is published to them arrives at the [`Subscription`], first of all its confirmation.
     ///
     /// # Errors
     /// [`Error::Usage`] without a name, and when the connection cannot be started.
-    pub fn subscribe<N: AsRef<[u8]>>(&self, channels: impl IntoIterator<Item = N>) -> Result<Subscription, Error> {
+    pub fn subscribe<N: AsRef<[u8]>>(
+        &self,
+        channels: impl IntoIterator<Item = N>,
+    ) -> Result<Subscription, Error> {
         self.subscribe_to(Kind::Channel, channels)
     }
 
@@ -187,7 +207,10 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::subscribe`].
-    pub fn subscribe_patterns<N: AsRef<[u8]>>(&self, patterns: impl IntoIterator<Item = N>) -> Result<Subscription, Error> {
+    pub fn subscribe_patterns<N: AsRef<[u8]>>(
+        &self,
+        patterns: impl IntoIterator<Item = N>,
+    ) -> Result<Subscription, Error> {
         self.subscribe_to(Kind::Pattern, patterns)
     }
 
@@ -195,14 +218,23 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::subscribe`].
-    pub fn subscribe_shards<N: AsRef<[u8]>>(&self, channels: impl IntoIterator<Item = N>) -> Result<Subscription, Error> {
+    pub fn subscribe_shards<N: AsRef<[u8]>>(
+        &self,
+        channels: impl IntoIterator<Item = N>,
+    ) -> Result<Subscription, Error> {
         self.subscribe_to(Kind::Shard, channels)
     }
 
-    fn subscribe_to<N: AsRef<[u8]>>(&self, kind: Kind, names: impl IntoIterator<Item = N>) -> Result<Subscription, Error> {
+    fn subscribe_to<N: AsRef<[u8]>>(
+        &self,
+        kind: Kind,
+        names: impl IntoIterator<Item = N>,
+    ) -> Result<Subscription, Error> {
         let names: Vec<Vec<u8>> = names.into_iter().map(|name| name.as_ref().to_vec()).collect();
         if names.is_empty() {
-            return Err(Error::usage("a subscription without names hears nothing; name a channel or a pattern"));
+            return Err(Error::usage(
+                "a subscription without names hears nothing; name a channel or a pattern",
+            ));
         }
         if kind == Kind::Shard && self.is_cluster() {
             return self.subscribe_in_cluster(names);
@@ -221,11 +253,13 @@ impl Client {
         }
         let known = self.cluster.as_ref().and_then(|front| front.0.connection(slot));
         let connection = known.unwrap_or_else(|| Arc::clone(&self.connection));
-        let mut subscription = Client { connection, cluster: None }.subscribe_here(Kind::Shard, names.clone())?;
+        let mut subscription =
+            Client { connection, cluster: None }.subscribe_here(Kind::Shard, names.clone())?;
         let client = self.clone();
         subscription.follows = Some(Box::new(move |refusal| {
             let noted = client.redirection(&Error::Refused(refusal.into()));
-            (noted.is_some() || refusal.is_empty()).then(|| client.subscribe_in_cluster(names.clone()).ok())?
+            (noted.is_some() || refusal.is_empty())
+                .then(|| client.subscribe_in_cluster(names.clone()).ok())?
         }));
         Ok(subscription)
     }
@@ -240,7 +274,8 @@ impl Client {
             Some(pair) => pair.clone(),
             None => {
                 let subscriptions = Arc::new(Subscriptions::default());
-                let listeners = Listeners { subscriptions: Some(Arc::clone(&subscriptions)), ..Listeners::default() };
+                let listeners =
+                    Listeners { subscriptions: Some(Arc::clone(&subscriptions)), ..Listeners::default() };
                 let shared = self.connection.shared.start_another(listeners)?;
                 subscribing.insert((subscriptions, Connection::new(shared, None))).clone()
             }
@@ -409,7 +444,8 @@ impl Db {
         let ended = |state| Some(Call::new(self.client.clone(), None, state));
         // A timeout of the call's own, shorter than that of the flight, would want the flight's deadline to be moved.
         let due = self.due();
-        let filling = match cache.ask(self.route.db, &request, rows::key(&request), &slot, due, self.may_wait) {
+        let filling = match cache.ask(self.route.db, &request, rows::key(&request), &slot, due, self.may_wait)
+        {
             Found::Kept(value) => {
                 slot.complete(Ok(value));
                 return ended(State::Shared(slot));
@@ -483,7 +519,14 @@ impl Db {
                 drop(queue);
                 let mut bytes = Vec::new();
                 match encode(&mut bytes) {
-                    Ok(traits) => State::Blocked(Box::new(Blocked { bytes, traits, route: self.route, due, slot, target })),
+                    Ok(traits) => State::Blocked(Box::new(Blocked {
+                        bytes,
+                        traits,
+                        route: self.route,
+                        due,
+                        slot,
+                        target,
+                    })),
                     Err(error) => State::Done(Err(error)),
                 }
             }
@@ -504,7 +547,10 @@ impl Db {
     }
 
     /// Sends a call that the program wants to go over a side connection.
-    fn send_alone<T: FromValue>(&self, encode: impl FnOnce(&mut Vec<u8>) -> Result<Traits, Error>) -> Call<T> {
+    fn send_alone<T: FromValue>(
+        &self,
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<Traits, Error>,
+    ) -> Call<T> {
         let mut requests = Vec::new();
         let traits = match encode(&mut requests) {
             Ok(traits) => traits,
@@ -541,7 +587,8 @@ impl Db {
                 written = Some((traits, bytes[start..].to_vec()));
             }
             if self.client.is_cluster() {
-                again = Some(Again { request: bytes[start..].to_vec(), traits, db: self.clone(), due, hops: 0 });
+                again =
+                    Some(Again { request: bytes[start..].to_vec(), traits, db: self.clone(), due, hops: 0 });
             }
             Ok(traits)
         });
@@ -560,8 +607,9 @@ impl Db {
             return self
                 .failed(Error::usage("a call that waits in the server cannot be part of a pipeline in a cluster; make it by itself"));
         }
-        let parts: Result<Vec<_>, Error> =
-            rows::requests(requests).map(|part| Ok((self.client.at_keys_of(part)?, rows::traits(part)?, part))).collect();
+        let parts: Result<Vec<_>, Error> = rows::requests(requests)
+            .map(|part| Ok((self.client.at_keys_of(part)?, rows::traits(part)?, part)))
+            .collect();
         let parts = match parts {
             Ok(parts) => parts,
             Err(error) => return self.failed(error),

@@ -73,7 +73,9 @@ impl Map {
         let Value::Array(ranges) = reply else { return None };
         for range in ranges {
             let Value::Array(range) = range else { return None };
-            let [Value::Integer(first), Value::Integer(last), master, others @ ..] = &range[..] else { return None };
+            let [Value::Integer(first), Value::Integer(last), master, others @ ..] = &range[..] else {
+                return None;
+            };
             let number = map.master(place(master, asked)?);
             let range = usize::try_from(*first).ok()?..=usize::try_from(*last).ok()?;
             map.slots.get_mut(range)?.fill(number);
@@ -112,7 +114,9 @@ fn place(node: &Value, asked: &str) -> Option<Place> {
     let Value::Array(words) = node else { return None };
     let [host, Value::Integer(port), ..] = &words[..] else { return None };
     let host = match host {
-        Value::Bulk(host) if !host.is_empty() => String::from_utf8(host.clone()).ok().filter(|host| host != "?")?,
+        Value::Bulk(host) if !host.is_empty() => {
+            String::from_utf8(host.clone()).ok().filter(|host| host != "?")?
+        }
         _ => asked.to_owned(),
     };
     Some((host, u16::try_from(*port).ok()?))
@@ -192,7 +196,10 @@ impl Cluster {
         self.lock().main = Arc::downgrade(main);
         let cluster = Arc::clone(self);
         let unable = |error| Error::usage(format!("the cluster's thread cannot be started: {error}"));
-        std::thread::Builder::new().name("polder-cluster".into()).spawn(move || cluster.run()).map_err(unable)?;
+        std::thread::Builder::new()
+            .name("polder-cluster".into())
+            .spawn(move || cluster.run())
+            .map_err(unable)?;
         Ok(())
     }
 
@@ -222,7 +229,8 @@ impl Cluster {
     pub(crate) fn replica(self: &Arc<Self>, slot: Option<u16>) -> Option<Arc<Connection>> {
         let slot = usize::from(slot?);
         let count = self.lock().map.replicas_of(slot).len();
-        let found = (0..count).find_map(|_| self.next_replica(slot).filter(|connection| !connection.shared.queue().is_failing));
+        let found = (0..count)
+            .find_map(|_| self.next_replica(slot).filter(|connection| !connection.shared.queue().is_failing));
         if found.is_none() {
             self.look_for_replicas();
         }
@@ -262,9 +270,11 @@ impl Cluster {
     fn open(self: &Arc<Self>, state: &State, place: &Place, reads_only: bool) -> Option<Arc<Connection>> {
         let main = state.main.upgrade().filter(|_| !state.is_closed)?;
         let endpoint = Endpoint::Tcp { host: place.0.clone(), port: place.1 };
-        let cache = self.options.cache.clone().filter(|_| !reads_only).map(|options| Arc::new(Cache::new(options)));
+        let cache =
+            self.options.cache.clone().filter(|_| !reads_only).map(|options| Arc::new(Cache::new(options)));
         let options = Arc::new(Options { endpoint, ..(*self.options).clone() });
-        let listeners = Listeners { cache: cache.clone(), guide: Some(self.guide()), reads_only, ..Listeners::default() };
+        let listeners =
+            Listeners { cache: cache.clone(), guide: Some(self.guide()), reads_only, ..Listeners::default() };
         match main.shared.start_at(options, listeners) {
             Ok(shared) => Some(Connection::new(shared, cache)),
             Err(error) => {
@@ -297,8 +307,9 @@ impl Cluster {
     /// [`Error::Usage`] if it is none.
     pub(crate) fn learn(self: &Arc<Self>, reply: &Value) -> Result<(), Error> {
         let host = self.seeds().first().map_or(String::new(), |(host, _)| host.clone());
-        let map = Map::read(reply, &host)
-            .ok_or_else(|| Error::usage("the server's reply to CLUSTER SLOTS names no masters; is it a cluster?"))?;
+        let map = Map::read(reply, &host).ok_or_else(|| {
+            Error::usage("the server's reply to CLUSTER SLOTS names no masters; is it a cluster?")
+        })?;
         self.take_over(map);
         Ok(())
     }
@@ -389,20 +400,25 @@ impl Cluster {
             }
             let now = Instant::now();
             let due = |later: &Later| later.at.min(later.stray.call.due.map_or(later.at, |due| due.at));
-            let (go, stay): (Vec<_>, Vec<_>) = std::mem::take(&mut state.later).into_iter().partition(|later| due(later) <= now);
+            let (go, stay): (Vec<_>, Vec<_>) =
+                std::mem::take(&mut state.later).into_iter().partition(|later| due(later) <= now);
             state.later = stay;
             let refreshes = state.is_stale && next_refresh <= now;
             if go.is_empty() && !refreshes {
                 let refresh = state.is_stale.then_some(next_refresh);
                 let next = state.later.iter().map(due).chain(refresh).min();
-                let patience = next.map_or(Duration::from_secs(3600), |next| next.saturating_duration_since(now));
+                let patience =
+                    next.map_or(Duration::from_secs(3600), |next| next.saturating_duration_since(now));
                 let _woken = self.changed.wait_timeout(state, patience);
                 continue;
             }
             state.is_stale &= !refreshes;
             drop(state);
             for Later { mut stray, .. } in go {
-                stray.call.take_late(now).for_each(|(target, due)| target.complete(Err(due.passed_in_queue((0, 0)))));
+                stray
+                    .call
+                    .take_late(now)
+                    .for_each(|(target, due)| target.complete(Err(due.passed_in_queue((0, 0)))));
                 if stray.call.target.is_wanted() {
                     self.send(stray);
                 }
@@ -423,7 +439,8 @@ impl Cluster {
             if self.lock().is_closed {
                 return true;
             }
-            let told = sentinel::ask(&self.options, &self.secrets, (&host, port), &("CLUSTER", "SLOTS"), timeout);
+            let told =
+                sentinel::ask(&self.options, &self.secrets, (&host, port), &("CLUSTER", "SLOTS"), timeout);
             match told.map(|reply| Map::read(&reply, &host)) {
                 Ok(Some(map)) => {
                     self.take_over(map);
@@ -511,8 +528,11 @@ mod tests {
 
     #[test]
     fn a_map_is_read_and_what_is_no_map_is_refused() {
-        let node = |host: Value, port| Value::Array(vec![host, Value::Integer(port), Value::Bulk("id".into())]);
-        let range = |first, last, nodes: Vec<Value>| Value::Array([vec![Value::Integer(first), Value::Integer(last)], nodes].concat());
+        let node =
+            |host: Value, port| Value::Array(vec![host, Value::Integer(port), Value::Bulk("id".into())]);
+        let range = |first, last, nodes: Vec<Value>| {
+            Value::Array([vec![Value::Integer(first), Value::Integer(last)], nodes].concat())
+        };
         let reply = Value::Array(vec![
             range(0, 49, vec![node(Value::Bulk("a".into()), 1), node(Value::Bulk("b".into()), 2)]),
             range(50, 99, vec![node(Value::Bulk("a".into()), 1), node(Value::Bulk("b".into()), 2)]),

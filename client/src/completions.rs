@@ -153,11 +153,19 @@ impl<T> Completions<T> {
     /// # Errors
     /// [`Error::Usage`] for options that cannot be used, or when the process has no descriptor left.
     pub fn connect(options: Options) -> Result<(Client, Completions<T>), Error> {
-        let unable = |error: io::Error| Error::usage(format!("the client cannot make the descriptor for an event loop: {error}"));
-        let arrivals = Arrivals { numbers: Mutex::default(), signal: Arc::new(Signal::new().map_err(unable)?) };
+        let unable = |error: io::Error| {
+            Error::usage(format!("the client cannot make the descriptor for an event loop: {error}"))
+        };
+        let arrivals =
+            Arrivals { numbers: Mutex::default(), signal: Arc::new(Signal::new().map_err(unable)?) };
         let held = Arc::new(Held::default());
         let client = Client::connect_held(options, &held)?;
-        let completions = Completions { arrivals: Arc::new(arrivals), held, event_loop: None, calls: Mutex::new((HashMap::new(), 0)) };
+        let completions = Completions {
+            arrivals: Arc::new(arrivals),
+            held,
+            event_loop: None,
+            calls: Mutex::new((HashMap::new(), 0)),
+        };
         Ok((client, completions))
     }
 
@@ -167,7 +175,9 @@ impl<T> Completions<T> {
     /// # Errors
     /// As [`Completions::connect`].
     pub fn connect_to_loop(options: Options) -> Result<(Client, Completions<T>), Error> {
-        let unable = |error: rustix::io::Errno| Error::usage(format!("the client cannot make the descriptor for an event loop: {error}"));
+        let unable = |error: rustix::io::Errno| {
+            Error::usage(format!("the client cannot make the descriptor for an event loop: {error}"))
+        };
         let (client, mut completions) = Completions::connect(options)?;
         if let Some(lender) = client.connection.shared.lender() {
             let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(unable)?;
@@ -200,7 +210,11 @@ impl<T> Completions<T> {
 
     /// As [`Completions::add`], for a future that makes several calls one after the other (a transaction with conditions). Its first
     /// calls are written at the next [`Completions::release`].
-    pub fn add_steps(&self, steps: impl Future<Output = Result<Value, Error>> + Send + 'static, tag: T) -> Added<T> {
+    pub fn add_steps(
+        &self,
+        steps: impl Future<Output = Result<Value, Error>> + Send + 'static,
+        tag: T,
+    ) -> Added<T> {
         Held::during(|| self.look_after(Work::Steps(Box::pin(steps)), tag))
     }
 

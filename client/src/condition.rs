@@ -39,7 +39,9 @@ impl Condition {
         match self {
             Condition::KeyExists(key) | Condition::KeyAbsent(key) | Condition::LengthEquals(key, _) => key,
             Condition::ValueEquals(key, _) | Condition::ValueDiffers(key, _) => key,
-            Condition::FieldExists(key, _) | Condition::FieldEquals(key, _, _) | Condition::MemberExists(key, _) => key,
+            Condition::FieldExists(key, _)
+            | Condition::FieldEquals(key, _, _)
+            | Condition::MemberExists(key, _) => key,
         }
     }
 
@@ -59,11 +61,15 @@ impl Condition {
     fn holds(&self, reply: &Value) -> bool {
         let is = |expected: &[u8]| matches!(reply, Value::Bulk(bytes) if bytes == expected);
         match self {
-            Condition::KeyExists(_) | Condition::FieldExists(..) | Condition::MemberExists(..) => *reply == Value::Integer(1),
+            Condition::KeyExists(_) | Condition::FieldExists(..) | Condition::MemberExists(..) => {
+                *reply == Value::Integer(1)
+            }
             Condition::KeyAbsent(_) => *reply == Value::Integer(0),
             Condition::ValueEquals(_, value) | Condition::FieldEquals(_, _, value) => is(value),
             Condition::ValueDiffers(_, value) => !is(value) && !matches!(reply, Value::Error(_)),
-            Condition::LengthEquals(_, length) => matches!(reply, Value::Integer(have) if u64::try_from(*have) == Ok(*length)),
+            Condition::LengthEquals(_, length) => {
+                matches!(reply, Value::Integer(have) if u64::try_from(*have) == Ok(*length))
+            }
         }
     }
 }
@@ -99,7 +105,9 @@ pub struct Conditional {
 
 impl Conditional {
     pub(crate) fn new(db: Db, conditions: Vec<Condition>) -> Conditional {
-        let error = conditions.is_empty().then(|| Error::usage("a transaction without conditions is made by `transaction()`"));
+        let error = conditions
+            .is_empty()
+            .then(|| Error::usage("a transaction without conditions is made by `transaction()`"));
         Conditional { db, conditions, bytes: Vec::new(), calls: 0, error }
     }
 
@@ -183,6 +191,9 @@ impl Conditional {
             return Err(crate::value::refused(text));
         }
         let judged = self.conditions.iter().zip(&replies[1..]);
-        Ok(judged.filter(|(condition, reply)| !condition.holds(reply)).map(|(condition, _)| condition.clone()).collect())
+        Ok(judged
+            .filter(|(condition, reply)| !condition.holds(reply))
+            .map(|(condition, _)| condition.clone())
+            .collect())
     }
 }

@@ -105,7 +105,8 @@ impl Connection {
         if let Some(known) = &*known {
             return Ok(Some(Arc::clone(known)));
         }
-        let endpoint = Endpoint::Sentinel { sentinels: sentinels.clone(), master: master.clone(), replica: true };
+        let endpoint =
+            Endpoint::Sentinel { sentinels: sentinels.clone(), master: master.clone(), replica: true };
         let options = Options { endpoint, cache: None, ..Options::clone(options) };
         let shared = self.shared.start_at(Arc::new(options), Listeners::default())?;
         Ok(Some(Arc::clone(known.insert(Connection::new(shared, None)))))

@@ -56,10 +56,24 @@ pub struct Consumer {
 impl Db {
     /// A consumer of a stream's group. `name` tells it from the group's others; a program that begins anew takes the same name, and
     /// first gets what it had not acknowledged.
-    pub fn consumer(&self, key: impl AsRef<[u8]>, group: impl AsRef<[u8]>, name: impl AsRef<[u8]>) -> Consumer {
+    pub fn consumer(
+        &self,
+        key: impl AsRef<[u8]>,
+        group: impl AsRef<[u8]>,
+        name: impl AsRef<[u8]>,
+    ) -> Consumer {
         let bytes = |text: &dyn AsRef<[u8]>| text.as_ref().to_vec();
         let (key, group, name) = (bytes(&key), bytes(&group), bytes(&name));
-        Consumer { db: self.clone(), key, group, name, count: COUNT, last: "0-0".into(), has_pending: true, uncertain_until: None }
+        Consumer {
+            db: self.clone(),
+            key,
+            group,
+            name,
+            count: COUNT,
+            last: "0-0".into(),
+            has_pending: true,
+            uncertain_until: None,
+        }
     }
 }
 
@@ -111,7 +125,10 @@ impl Consumer {
                 self.last.clone_from(id);
             }
             // What was deleted meanwhile has no fields, and nothing can be done with it.
-            let entries: Vec<Entry> = given.into_iter().filter_map(|(id, fields)| Some(Entry { id, fields: pairs(fields?) })).collect();
+            let entries: Vec<Entry> = given
+                .into_iter()
+                .filter_map(|(id, fields)| Some(Entry { id, fields: pairs(fields?) }))
+                .collect();
             if !entries.is_empty() {
                 return Ok(entries);
             }
@@ -120,7 +137,9 @@ impl Consumer {
 
     async fn read_pending(&self) -> Result<Option<Given>, Error> {
         let consumer = ("GROUP", &self.group, &self.name);
-        self.db.call(("XREADGROUP", consumer, ("COUNT", self.count), ("STREAMS", &self.key, &self.last))).await
+        self.db
+            .call(("XREADGROUP", consumer, ("COUNT", self.count), ("STREAMS", &self.key, &self.last)))
+            .await
     }
 
     async fn read_new(&self) -> Result<Option<Given>, Error> {

@@ -61,7 +61,9 @@ impl Secrets {
     /// [`Error::Usage`] when a certificate cannot be used, or the crate was built without TLS.
     pub(crate) fn of(options: &Options) -> Result<Secrets, Error> {
         if options.tls.is_some() && matches!(options.endpoint, Endpoint::Unix(_) | Endpoint::Memory { .. }) {
-            return Err(Error::usage("TLS is for a server that is named by host and port; begin the URL with rediss://"));
+            return Err(Error::usage(
+                "TLS is for a server that is named by host and port; begin the URL with rediss://",
+            ));
         }
         #[cfg(feature = "tls")]
         {
@@ -73,7 +75,9 @@ impl Secrets {
         #[cfg(not(feature = "tls"))]
         {
             match options.tls {
-                Some(_) => Err(Error::usage("this build has no TLS; build polder-client with the feature 'tls'")),
+                Some(_) => {
+                    Err(Error::usage("this build has no TLS; build polder-client with the feature 'tls'"))
+                }
                 None => Ok(Secrets::default()),
             }
         }
@@ -155,7 +159,9 @@ impl Shared {
     pub(crate) fn start_at(&self, options: Arc<Options>, listeners: Listeners) -> Result<Arc<Shared>, Error> {
         match &self.wakeup {
             #[cfg(feature = "tokio")]
-            Wakeup::Task(_, runtime) => Ok(task::start_in(runtime.clone(), options, self.secrets.clone(), listeners)),
+            Wakeup::Task(_, runtime) => {
+                Ok(task::start_in(runtime.clone(), options, self.secrets.clone(), listeners))
+            }
             Wakeup::Thread(_) => thread::start(options, self.secrets.clone(), listeners),
             #[cfg(feature = "shm")]
             Wakeup::None => Err(Error::usage("shared memory has no connections")),
@@ -212,7 +218,9 @@ impl Shared {
     /// Whether a client that was closed gives up: nothing is left to send, or it has taken too long. Its calls have then ended.
     pub(crate) fn gives_up(&self) -> bool {
         let mut queue = self.queue();
-        let Some(error) = queue.closed.clone().filter(|_| queue.gives_up(Instant::now())) else { return false };
+        let Some(error) = queue.closed.clone().filter(|_| queue.gives_up(Instant::now())) else {
+            return false;
+        };
         let drained = queue.drain();
         drop(queue);
         drained.end(&error);
@@ -316,7 +324,12 @@ impl<S: Socket> Socket for Channel<S> {
 ///
 /// # Errors
 /// When the connection is of no use any more.
-pub(crate) fn pump(shared: &Shared, link: &mut Link, socket: &mut impl Socket, now: Instant) -> Result<bool, Broken> {
+pub(crate) fn pump(
+    shared: &Shared,
+    link: &mut Link,
+    socket: &mut impl Socket,
+    now: Instant,
+) -> Result<bool, Broken> {
     let (wakers, failed) = link.gather(&mut shared.queue(), now);
     wakers.into_iter().for_each(std::task::Waker::wake);
     fail(failed);
@@ -388,7 +401,10 @@ fn broken(error: &io::Error) -> Broken {
 
 /// What becomes of an attempt to connect.
 pub(crate) fn unreachable(shared: &Shared, error: &io::Error) -> Broken {
-    Broken { error: Error::not_sent(format!("{} cannot be reached: {error}", shared.options.endpoint)), is_final: is_final(error) }
+    Broken {
+        error: Error::not_sent(format!("{} cannot be reached: {error}", shared.options.endpoint)),
+        is_final: is_final(error),
+    }
 }
 
 /// Whether the server cannot be used although it can be reached: TLS says so by this kind.
@@ -414,7 +430,8 @@ pub(crate) struct Backoff {
 impl Backoff {
     pub(crate) fn new(options: &Options) -> Backoff {
         // Only clients that start together must differ; the address of a local and the clock do.
-        let random = std::hash::BuildHasher::hash_one(&std::collections::hash_map::RandomState::new(), 0u8) | 1;
+        let random =
+            std::hash::BuildHasher::hash_one(&std::collections::hash_map::RandomState::new(), 0u8) | 1;
         Backoff { next: options.backoff_min, min: options.backoff_min, max: options.backoff_max, random }
     }
 
@@ -454,7 +471,9 @@ pub(crate) fn lost(shared: &Shared, link: &mut Link, broken: &Broken) {
 
 /// The driver ends, by a panic or with its runtime: the calls that are left would have no end.
 pub(crate) fn abandon(shared: &Shared, link: &mut Link) {
-    let error = Error::not_sent("the client's driver has ended: its runtime was shut down, or it panicked; make a new client");
+    let error = Error::not_sent(
+        "the client's driver has ended: its runtime was shut down, or it panicked; make a new client",
+    );
     let mut queue = shared.queue();
     let unknown = link.disconnected(&mut queue, "the client's driver has ended");
     queue.closed.get_or_insert_with(|| error.clone());

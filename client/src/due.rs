@@ -16,6 +16,13 @@ impl Due {
     pub(crate) fn passed_in_queue(self, (calls_ahead, bytes_unwritten): (usize, usize)) -> Error {
         let driver_lag = Instant::now().saturating_duration_since(self.at);
         let limit = self.at.duration_since(self.made);
-        Error::TimedOut(Arc::new(TimedOut { stage: Stage::Queue, limit, calls_ahead, bytes_unwritten, since_read: None, driver_lag }))
+        Error::TimedOut(Arc::new(TimedOut {
+            stage: Stage::Queue,
+            limit,
+            calls_ahead,
+            bytes_unwritten,
+            since_read: None,
+            driver_lag,
+        }))
     }
 }

@@ -79,7 +79,8 @@ pub use error::{Error, Stage, TimedOut};
 pub use options::{Endpoint, Options, Policy, QueueLimits, TlsOptions, Transport};
 #[doc(inline)]
 pub use polder_base::options::{
-    Aggregate, ExpireIf, Expiry, HsetexOptions, LposOptions, ScanOptions, SetOptions, Trim, XaddOptions, ZaddOptions, ZcombineOptions,
+    Aggregate, ExpireIf, Expiry, HsetexOptions, LposOptions, ScanOptions, SetOptions, Trim, XaddOptions,
+    ZaddOptions, ZcombineOptions,
 };
 pub use scan::{Scan, ScanCommand};
 pub use script::Script;

@@ -85,7 +85,8 @@ impl Flight {
     }
 }
 
-const STRAY_REPLY: &str = "the server sent a reply that no call waits for; is something else using this connection?";
+const STRAY_REPLY: &str =
+    "the server sent a reply that no call waits for; is something else using this connection?";
 
 /// What a driver does for a link and its callers (see the module).
 pub(crate) struct Link {
@@ -195,7 +196,15 @@ impl Link {
         let start = batch.prefix;
         let first_selects = batch.calls.front().is_some_and(|call| call.selects);
         let selects_due = u8::from(prefix_selects) + u8::from(first_selects);
-        self.flights.push_back(Flight { purpose, batch, written, written_at: None, start, selects_due, got: Vec::new() });
+        self.flights.push_back(Flight {
+            purpose,
+            batch,
+            written,
+            written_at: None,
+            start,
+            selects_due,
+            got: Vec::new(),
+        });
     }
 
     /// Takes over what the queue holds and the connection is ready for. Returns tasks that waited for room in the queue,
@@ -226,7 +235,8 @@ impl Link {
 
     /// SUBSCRIBE and UNSUBSCRIBE get no replies but events.
     fn ask_for_subscriptions(&mut self) {
-        let bytes = self.subscriptions.as_ref().map(|subscriptions| subscriptions.requests()).unwrap_or_default();
+        let bytes =
+            self.subscriptions.as_ref().map(|subscriptions| subscriptions.requests()).unwrap_or_default();
         if !bytes.is_empty() {
             let batch = Batch { db: 0, bytes, prefix: 0, calls: VecDeque::new(), moved: false };
             self.fly(Purpose::Calls, batch, 0, false);
@@ -272,7 +282,9 @@ impl Link {
     /// The next bytes to write, in pieces; returns how many pieces there are.
     pub(crate) fn output<'a>(&'a self, pieces: &mut [IoSlice<'a>]) -> usize {
         let mut count = 0;
-        for (piece, flight) in pieces.iter_mut().zip(self.flights.range(self.writing.min(self.flights.len())..)) {
+        for (piece, flight) in
+            pieces.iter_mut().zip(self.flights.range(self.writing.min(self.flights.len())..))
+        {
             *piece = IoSlice::new(&flight.batch.bytes[flight.written..]);
             count += 1;
         }
@@ -334,7 +346,9 @@ impl Link {
                     }
                 }
                 Ok(None) => break Ok(()),
-                Err(malformed) => break Err(Error::not_sent(format!("the server does not speak RESP: {malformed}"))),
+                Err(malformed) => {
+                    break Err(Error::not_sent(format!("the server does not speak RESP: {malformed}")));
+                }
             }
         };
         self.held.start = self.held.end - left.len();
@@ -379,14 +393,15 @@ impl Link {
         let range = flight.start..call.end;
         flight.start = range.end;
         let call = flight.batch.calls.pop_front();
-        if let (Some(read), Some(written), Purpose::Calls) = (self.last_read, flight.written_at, &flight.purpose) {
+        if let (Some(read), Some(written), Purpose::Calls) =
+            (self.last_read, flight.written_at, &flight.purpose)
+        {
             self.traffic.note(read.saturating_duration_since(written));
         }
         flight.selects_due = flight.batch.calls.front().is_some_and(|next| next.selects).into();
         if !matches!(flight.purpose, Purpose::Calls) {
             return self.own_reply(value);
         }
-        let is_readonly = |value: &Value| matches!(value, Value::Error(text) if text.starts_with(b"READONLY"));
         if let (Some(guide), Some(_), Value::Error(text)) = (&self.guide, &call, &value)
             && (is_redirection(text) || self.reads_only && is_behind(text))
         {
@@ -395,8 +410,7 @@ impl Link {
             self.land();
             return Ok(());
         }
-        // A pipeline's replies come as one array.
-        let demoted = is_readonly(&value) || matches!(&value, Value::Array(replies) if replies.iter().any(is_readonly));
+        let demoted = is_readonly(&value);
         if let Some(call) = call {
             call.target.complete(match value {
                 Value::Error(text) => Err(refused(&text)),
@@ -405,7 +419,9 @@ impl Link {
         }
         self.land();
         if demoted && matches!(self.options.endpoint, Endpoint::Sentinel { .. }) {
-            return Err(Error::not_sent("the server is a replica now; the sentinels are asked for the new master"));
+            return Err(Error::not_sent(
+                "the server is a replica now; the sentinels are asked for the new master",
+            ));
         }
         Ok(())
     }
@@ -419,7 +435,8 @@ impl Link {
 
     /// What the server sent without being asked.
     fn push(&self, mut items: Vec<Value>) {
-        let is_invalidation = matches!(items.first(), Some(Value::Bulk(word) | Value::Status(word)) if word == b"invalidate");
+        let is_invalidation =
+            matches!(items.first(), Some(Value::Bulk(word) | Value::Status(word)) if word == b"invalidate");
         if let Some(cache) = &self.cache
             && is_invalidation
         {
@@ -465,7 +482,9 @@ impl Link {
             }
             Purpose::Hello => match value {
                 // Servers before Redis 6 know no HELLO, some proxies no version 3.
-                Value::Error(text) if text.starts_with(b"NOPROTO") || text.starts_with(b"ERR unknown command") => {
+                Value::Error(text)
+                    if text.starts_with(b"NOPROTO") || text.starts_with(b"ERR unknown command") =>
+                {
                     self.login_without_hello();
                     Ok(())
                 }
@@ -497,7 +516,10 @@ impl Link {
             }
             Purpose::Login => {
                 let replies = if let Value::Array(replies) = value { replies } else { vec![value] };
-                if let Some(text) = replies.into_iter().find_map(|reply| if let Value::Error(text) = reply { Some(text) } else { None }) {
+                if let Some(text) = replies
+                    .into_iter()
+                    .find_map(|reply| if let Value::Error(text) = reply { Some(text) } else { None })
+                {
                     return Err(login_refused(&text));
                 }
                 self.greeted();
@@ -513,7 +535,8 @@ impl Link {
             Tracking::Default => args::encode(&("CLIENT", "TRACKING", "ON"), &mut bytes),
             Tracking::OptIn => args::encode(&("CLIENT", "TRACKING", "ON", "OPTIN"), &mut bytes),
             Tracking::Broadcast(prefixes) => {
-                let prefixes: Vec<(&str, &Vec<u8>)> = prefixes.iter().map(|prefix| ("PREFIX", prefix)).collect();
+                let prefixes: Vec<(&str, &Vec<u8>)> =
+                    prefixes.iter().map(|prefix| ("PREFIX", prefix)).collect();
                 args::encode(&("CLIENT", "TRACKING", "ON", "BCAST", prefixes), &mut bytes);
             }
         }
@@ -606,7 +629,10 @@ impl Link {
     pub(crate) fn check(&mut self, now: Instant) -> Result<(), Error> {
         let silence = now.saturating_duration_since(self.last_read.unwrap_or(self.opened));
         if self.deadlines_missed >= DEADLINES_UNTIL_DEAD && silence >= SILENCE_UNTIL_DEAD {
-            return Err(Error::not_sent(format!("{} deadlines passed and the server sent nothing", self.deadlines_missed)));
+            return Err(Error::not_sent(format!(
+                "{} deadlines passed and the server sent nothing",
+                self.deadlines_missed
+            )));
         }
         if !self.ready || now.saturating_duration_since(self.quiet_since()) < self.options.ping_interval {
             return Ok(());
@@ -614,9 +640,12 @@ impl Link {
         self.last_ping = now;
         if self.flights.iter().any(|flight| matches!(flight.purpose, Purpose::Ping)) {
             if silence >= PINGS_UNTIL_DEAD * self.options.ping_interval {
-                return Err(Error::not_sent(format!("the server has sent nothing for {silence:?}, and no reply to a PING")));
+                return Err(Error::not_sent(format!(
+                    "the server has sent nothing for {silence:?}, and no reply to a PING"
+                )));
             }
-        } else if !self.flights.iter().any(|flight| flight.batch.calls.iter().any(|call| call.traits.blocks)) {
+        } else if !self.flights.iter().any(|flight| flight.batch.calls.iter().any(|call| call.traits.blocks))
+        {
             let mut bytes = Vec::new();
             args::encode(&"PING", &mut bytes);
             self.own(Purpose::Ping, bytes, 1);
@@ -637,7 +666,14 @@ impl Link {
             let late = driver_lag > Duration::from_millis(20).max(limit / 2);
             let since_read = last_read.map(|read| now.saturating_duration_since(read));
             let stage = if late { Stage::Runtime } else { stage() };
-            Error::TimedOut(Arc::new(TimedOut { stage, limit, calls_ahead, bytes_unwritten: unwritten, since_read, driver_lag }))
+            Error::TimedOut(Arc::new(TimedOut {
+                stage,
+                limit,
+                calls_ahead,
+                bytes_unwritten: unwritten,
+                since_read,
+                driver_lag,
+            }))
         };
         let (mut failed, mut ahead) = (Vec::new(), 0);
         let mut missed = false;
@@ -660,7 +696,10 @@ impl Link {
         }
         self.deadlines_missed += u32::from(missed);
         queue.end(|_, call, before| {
-            failed.extend(call.take_late(now).map(|(target, due)| (target, timed_out(due, &|| Stage::Queue, ahead + before))));
+            failed.extend(
+                call.take_late(now)
+                    .map(|(target, due)| (target, timed_out(due, &|| Stage::Queue, ahead + before))),
+            );
             earliest = earlier(earliest, call.due.map(|due| due.at));
         });
         self.earliest = earlier(earliest, queue.earliest.take());
@@ -669,7 +708,10 @@ impl Link {
     }
 
     fn unwritten(&self) -> usize {
-        self.flights.range(self.writing.min(self.flights.len())..).map(|flight| flight.batch.bytes.len() - flight.written).sum()
+        self.flights
+            .range(self.writing.min(self.flights.len())..)
+            .map(|flight| flight.batch.bytes.len() - flight.written)
+            .sum()
     }
 
     /// The connection broke: calls that were not written, and those that only read, go back into the queue. Returns the
@@ -715,6 +757,17 @@ impl Link {
     }
 }
 
+/// Whether a server says that it is a replica; a pipeline's replies come as one array.
+fn is_readonly(value: &Value) -> bool {
+    match value {
+        Value::Error(text) => text.starts_with(b"READONLY"),
+        Value::Array(replies) => {
+            replies.iter().any(|reply| matches!(reply, Value::Error(text) if text.starts_with(b"READONLY")))
+        }
+        _ => false,
+    }
+}
+
 /// Whether a node of a cluster says that another one has the keys, or that it cannot say what they are now.
 fn is_redirection(text: &[u8]) -> bool {
     [&b"MOVED "[..], b"ASK ", b"TRYAGAIN", b"CLUSTERDOWN"].iter().any(|code| text.starts_with(code))
@@ -755,14 +808,20 @@ fn database_refused(db: u32, text: &[u8]) -> Error {
 }
 
 fn login_refused(text: &[u8]) -> Error {
-    Error::Refused(format!("{} (at log-in; check the user and password of the URL)", String::from_utf8_lossy(text)).into())
+    Error::Refused(
+        format!("{} (at log-in; check the user and password of the URL)", String::from_utf8_lossy(text))
+            .into(),
+    )
 }
 
 /// Whether a SELECT in front of a call went well.
 fn selected(reply: &Value) -> Result<(), Error> {
     match reply {
         Value::Error(text) => {
-            let why = format!("the server refused a SELECT that it had accepted before: {}", String::from_utf8_lossy(text));
+            let why = format!(
+                "the server refused a SELECT that it had accepted before: {}",
+                String::from_utf8_lossy(text)
+            );
             Err(Error::not_sent(why))
         }
         _ => Ok(()),

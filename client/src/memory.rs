@@ -45,7 +45,11 @@ impl Local {
     /// # Errors
     /// [`Error::Usage`] that says why the memory cannot be attached.
     pub(crate) fn attach(segment: &str, create: bool) -> Result<Arc<Local>, Error> {
-        let options = polder_engine::Options { segment: segment.to_owned(), create, ..polder_engine::Options::default() };
+        let options = polder_engine::Options {
+            segment: segment.to_owned(),
+            create,
+            ..polder_engine::Options::default()
+        };
         let memory = Memory::attach(&options).map_err(|fault| Error::usage(fault.to_string()))?;
         Ok(Arc::new(Local { memory: Arc::new(memory) }))
     }
@@ -77,16 +81,25 @@ impl Local {
     ///
     /// # Errors
     /// [`Error::Usage`] when the operating system has no thread left.
-    pub(crate) fn run_aside(&self, db: u32, request: Vec<u8>, slot: &Arc<Slot>, due: Option<Due>) -> Result<Arc<AtomicU64>, Error> {
+    pub(crate) fn run_aside(
+        &self,
+        db: u32,
+        request: Vec<u8>,
+        slot: &Arc<Slot>,
+        due: Option<Due>,
+    ) -> Result<Arc<AtomicU64>, Error> {
         let id = Arc::new(AtomicU64::new(0));
-        let (memory, told, target) = (Arc::clone(&self.memory), Arc::clone(&id), Target::Slot(Arc::clone(slot)));
+        let (memory, told, target) =
+            (Arc::clone(&self.memory), Arc::clone(&id), Target::Slot(Arc::clone(slot)));
         let wait = move || {
             let mut caller = Caller::new(&memory);
             told.store(caller.id(), Ordering::Release);
             let outcome = wait(&mut caller, db, &request, &target, due);
             target.complete(outcome);
         };
-        let unable = |error| Error::usage(format!("a call that waits needs a thread, which cannot be started: {error}"));
+        let unable = |error| {
+            Error::usage(format!("a call that waits needs a thread, which cannot be started: {error}"))
+        };
         std::thread::Builder::new().name("polder-waiting".into()).spawn(wait).map_err(unable)?;
         Ok(id)
     }
@@ -98,7 +111,8 @@ impl Local {
 
     fn administer(self: &Arc<Self>, what: &str, id: u64) {
         let mut request = Vec::new();
-        let words = if what == "KILL" { ("CLIENT", what, Some("ID"), id) } else { ("CLIENT", what, None, id) };
+        let words =
+            if what == "KILL" { ("CLIENT", what, Some("ID"), id) } else { ("CLIENT", what, None, id) };
         crate::args::encode(&words, &mut request);
         if let Err(error) = self.run(0, &request, Traits::SINGLE) {
             tracing::debug!("CLIENT {what} {id}: {error}");
@@ -109,8 +123,14 @@ impl Local {
     ///
     /// # Errors
     /// [`Error::Usage`] when the operating system has no thread left.
-    pub(crate) fn listen(self: &Arc<Self>, kind: Kind, names: &[Vec<u8>], heard: Heard) -> Result<Listening, Error> {
-        let words: Vec<Vec<u8>> = std::iter::once(kind.subscribe().as_bytes().to_vec()).chain(names.iter().cloned()).collect();
+    pub(crate) fn listen(
+        self: &Arc<Self>,
+        kind: Kind,
+        names: &[Vec<u8>],
+        heard: Heard,
+    ) -> Result<Listening, Error> {
+        let words: Vec<Vec<u8>> =
+            std::iter::once(kind.subscribe().as_bytes().to_vec()).chain(names.iter().cloned()).collect();
         let memory = Arc::clone(&self.memory);
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         let listen = move || {
@@ -131,9 +151,13 @@ impl Local {
                 }
             }
         };
-        let unable =
-            |error: &dyn std::fmt::Display| Error::usage(format!("a subscription needs a thread, which cannot be started: {error}"));
-        std::thread::Builder::new().name("polder-listening".into()).spawn(listen).map_err(|error| unable(&error))?;
+        let unable = |error: &dyn std::fmt::Display| {
+            Error::usage(format!("a subscription needs a thread, which cannot be started: {error}"))
+        };
+        std::thread::Builder::new()
+            .name("polder-listening".into())
+            .spawn(listen)
+            .map_err(|error| unable(&error))?;
         let id = told.recv().map_err(|error| unable(&error))?;
         Ok(Listening { local: Arc::clone(self), id })
     }
@@ -169,9 +193,9 @@ impl Ended {
 impl From<polder_engine::Error> for Ended {
     fn from(error: polder_engine::Error) -> Ended {
         match error {
-            polder_engine::Error::Closed | polder_engine::Error::Forked | polder_engine::Error::WrongThread => {
-                Ended::Closed(Error::not_sent(error.to_string()))
-            }
+            polder_engine::Error::Closed
+            | polder_engine::Error::Forked
+            | polder_engine::Error::WrongThread => Ended::Closed(Error::not_sent(error.to_string())),
             refusal => Ended::Failed(refused(refusal.to_string().as_bytes())),
         }
     }
@@ -241,7 +265,10 @@ fn wait(caller: &mut Caller, db: u32, request: &[u8], target: &Target, due: Opti
             let late = due.filter(|due| due.at <= now);
             if late.is_some() || !target.is_wanted() {
                 caller.cancel()?;
-                return Ok(Err(late.map_or_else(|| Error::not_sent("the call was given up"), |due| waited_too_long(due, now))));
+                return Ok(Err(late.map_or_else(
+                    || Error::not_sent("the call was given up"),
+                    |due| waited_too_long(due, now),
+                )));
             }
             caller.rest(due.map_or(REST, |due| due.at - now))?;
             answer = caller.resume()?;
@@ -252,7 +279,14 @@ fn wait(caller: &mut Caller, db: u32, request: &[u8], target: &Target, due: Opti
 
 fn waited_too_long(due: Due, now: Instant) -> Error {
     let (limit, driver_lag) = (due.at - due.made, now - due.at);
-    Error::TimedOut(Arc::new(TimedOut { stage: Stage::Server, limit, calls_ahead: 0, bytes_unwritten: 0, since_read: None, driver_lag }))
+    Error::TimedOut(Arc::new(TimedOut {
+        stage: Stage::Server,
+        limit,
+        calls_ahead: 0,
+        bytes_unwritten: 0,
+        since_read: None,
+        driver_lag,
+    }))
 }
 
 /// A reply of the memory as one of a connection.

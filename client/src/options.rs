@@ -139,8 +139,12 @@ pub enum Transport {
 
 impl std::fmt::Debug for Options {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Options { endpoint, user, password, database, name, connect_timeout, timeout, policy, queue, .. } = self;
-        let Options { sentinel_login, backoff_min, backoff_max, ping_interval, tls, cache, transport, .. } = self;
+        let Options {
+            endpoint, user, password, database, name, connect_timeout, timeout, policy, queue, ..
+        } = self;
+        let Options {
+            sentinel_login, backoff_min, backoff_max, ping_interval, tls, cache, transport, ..
+        } = self;
         out.debug_struct("Options")
             .field("endpoint", endpoint)
             .field("user", user)
@@ -192,19 +196,25 @@ impl std::str::FromStr for Options {
         let (address, query) = url.split_once('?').unwrap_or((url, ""));
         // No part of it is shown: it may be the password's.
         if query.contains('@') {
-            return Err(Error::usage("the URL has an '@' behind its '?': write ? in a password as %3F, and @ in an option as %40"));
+            return Err(Error::usage(
+                "the URL has an '@' behind its '?': write ? in a password as %3F, and @ in an option as %40",
+            ));
         }
         let mut options = match address.split_once(':') {
             Some(("redis", rest)) => tcp(rest.strip_prefix("//").unwrap_or(rest))?,
-            Some(("rediss", rest)) => Options { tls: Some(TlsOptions::default()), ..tcp(rest.strip_prefix("//").unwrap_or(rest))? },
+            Some(("rediss", rest)) => {
+                Options { tls: Some(TlsOptions::default()), ..tcp(rest.strip_prefix("//").unwrap_or(rest))? }
+            }
             Some(("redis-sentinel", rest)) => sentinel(rest.strip_prefix("//").unwrap_or(rest))?,
             Some(("redis-cluster", rest)) => cluster(rest.strip_prefix("//").unwrap_or(rest))?,
-            Some(("rediss-cluster", rest)) => {
-                Options { tls: Some(TlsOptions::default()), ..cluster(rest.strip_prefix("//").unwrap_or(rest))? }
-            }
-            Some(("rediss-sentinel", rest)) => {
-                Options { tls: Some(TlsOptions::default()), ..sentinel(rest.strip_prefix("//").unwrap_or(rest))? }
-            }
+            Some(("rediss-cluster", rest)) => Options {
+                tls: Some(TlsOptions::default()),
+                ..cluster(rest.strip_prefix("//").unwrap_or(rest))?
+            },
+            Some(("rediss-sentinel", rest)) => Options {
+                tls: Some(TlsOptions::default()),
+                ..sentinel(rest.strip_prefix("//").unwrap_or(rest))?
+            },
             Some(("polder", segment)) => {
                 let segment = unescape(segment.strip_prefix("//").unwrap_or(segment))?;
                 Options { endpoint: Endpoint::Memory { segment, create: false }, ..Options::default() }
@@ -215,8 +225,9 @@ impl std::str::FromStr for Options {
             }
             _ => {
                 // The scheme alone: what follows it may hold a password.
-                let scheme =
-                    address.split_once("://").map_or(String::new(), |(scheme, _)| format!("'{scheme}://' begins no URL that is known: "));
+                let scheme = address.split_once("://").map_or(String::new(), |(scheme, _)| {
+                    format!("'{scheme}://' begins no URL that is known: ")
+                });
                 return Err(Error::usage(format!(
                     "{scheme}write redis://host:port/database, rediss:// for TLS, redis-sentinel:// for Sentinel, redis-cluster:// for a cluster, polder://shm:NAME for shared memory, or unix:/path"
                 )));
@@ -248,12 +259,15 @@ fn sentinel(rest: &str) -> Result<Options, Error> {
     let (places, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (master, database) = path.split_once('/').unwrap_or((path, ""));
     if master.is_empty() {
-        return Err(Error::usage("the URL names no master: write redis-sentinel://host:port,host:port/MASTER"));
+        return Err(Error::usage(
+            "the URL names no master: write redis-sentinel://host:port,host:port/MASTER",
+        ));
     }
     if !database.is_empty() {
         options.database = number("database", database)?;
     }
-    let sentinels = places.split(',').map(|place| place_of(place, SENTINEL_PORT)).collect::<Result<_, _>>()?;
+    let sentinels =
+        places.split(',').map(|place| place_of(place, SENTINEL_PORT)).collect::<Result<_, _>>()?;
     options.endpoint = Endpoint::Sentinel { sentinels, master: unescape(master)?, replica: false };
     Ok(options)
 }
@@ -279,7 +293,8 @@ fn login(rest: &str) -> Result<(Options, &str), Error> {
     };
     if let Some(login) = login {
         // As redis-cli reads it: one word is the user, `:word` the password of the default user.
-        let (user, password) = login.split_once(':').map_or((login, None), |(user, password)| (user, Some(password)));
+        let (user, password) =
+            login.split_once(':').map_or((login, None), |(user, password)| (user, Some(password)));
         options.user = Some(unescape(user)?).filter(|user| !user.is_empty());
         options.password = password.map(unescape).transpose()?.filter(|password| !password.is_empty());
     }
@@ -307,7 +322,10 @@ fn option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
         "ping_interval_ms" => options.ping_interval = millis(value)?,
         "queue_calls_max" => options.queue.calls_max = number(name, value)?,
         "queue_bytes_max" => options.queue.bytes_max = number(name, value)?,
-        "cache_bytes_max" => options.cache = Some(CacheOptions { bytes_max: number(name, value)?, tracking: Tracking::Default }),
+        "cache_bytes_max" => {
+            options.cache =
+                Some(CacheOptions { bytes_max: number(name, value)?, tracking: Tracking::Default })
+        }
         "sentinel_user" => sentinel_login(options, name)?.0 = Some(value.to_owned()),
         "sentinel_password" => sentinel_login(options, name)?.1 = value.to_owned(),
         "tls_ca" => tls(options, name)?.ca = Some(value.to_owned()),
@@ -316,7 +334,11 @@ fn option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
         "create" => match &mut options.endpoint {
             Endpoint::Memory { create, .. } if matches!(value, "yes" | "no") => *create = value == "yes",
             Endpoint::Memory { .. } => return Err(Error::usage(format!("create={value}: write yes or no"))),
-            _ => return Err(Error::usage("the URL's option 'create' is for shared memory: begin the URL with polder://shm:")),
+            _ => {
+                return Err(Error::usage(
+                    "the URL's option 'create' is for shared memory: begin the URL with polder://shm:",
+                ));
+            }
         },
         "policy" => {
             options.policy = match value {
@@ -331,7 +353,9 @@ fn option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
                 ("socket", _) => Transport::Socket,
                 ("auto", Endpoint::Tcp { .. }) => Transport::Auto,
                 ("auto", _) => {
-                    return Err(Error::usage("transport=auto is for redis://host:port; polder://shm:NAME names the memory itself"));
+                    return Err(Error::usage(
+                        "transport=auto is for redis://host:port; polder://shm:NAME names the memory itself",
+                    ));
                 }
                 _ => return Err(Error::usage(format!("transport={value}: write socket or auto"))),
             }
@@ -344,24 +368,36 @@ fn option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
     Ok(())
 }
 
-fn sentinel_login<'o>(options: &'o mut Options, name: &str) -> Result<&'o mut (Option<String>, String), Error> {
+fn sentinel_login<'o>(
+    options: &'o mut Options,
+    name: &str,
+) -> Result<&'o mut (Option<String>, String), Error> {
     match options.endpoint {
         Endpoint::Sentinel { .. } => Ok(options.sentinel_login.get_or_insert_default()),
-        _ => Err(Error::usage(format!("the URL's option '{name}' is for sentinels: begin the URL with redis-sentinel://"))),
+        _ => Err(Error::usage(format!(
+            "the URL's option '{name}' is for sentinels: begin the URL with redis-sentinel://"
+        ))),
     }
 }
 
 fn tls<'o>(options: &'o mut Options, name: &str) -> Result<&'o mut TlsOptions, Error> {
-    options.tls.as_mut().ok_or_else(|| Error::usage(format!("the URL's option '{name}' is for TLS: begin the URL with rediss://")))
+    options.tls.as_mut().ok_or_else(|| {
+        Error::usage(format!("the URL's option '{name}' is for TLS: begin the URL with rediss://"))
+    })
 }
 
 fn number<T: std::str::FromStr>(what: &str, text: &str) -> Result<T, Error> {
-    text.parse().map_err(|_| Error::usage(format!("the URL's {what} is '{text}', which is not a number in range")))
+    text.parse()
+        .map_err(|_| Error::usage(format!("the URL's {what} is '{text}', which is not a number in range")))
 }
 
 /// Replaces `%41` by `A`. An error does not show the text, which may be a password.
 fn unescape(text: &str) -> Result<String, Error> {
-    let invalid = || Error::usage("the URL has a '%' without two hexadecimal digits that make UTF-8 text; a plain '%' is written %25");
+    let invalid = || {
+        Error::usage(
+            "the URL has a '%' without two hexadecimal digits that make UTF-8 text; a plain '%' is written %25",
+        )
+    };
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, tail)) = rest.split_first() {
@@ -413,18 +449,27 @@ mod tests {
         let full = read("redis://al%40ice:p%3Aw@example:7000/3?timeout_ms=250&policy=block&name=web");
         assert_eq!((full.endpoint, full.database), (tcp("example", 7000), 3));
         assert_eq!((full.user.as_deref(), full.password.as_deref()), (Some("al@ice"), Some("p:w")));
-        assert_eq!((full.timeout, full.policy, full.name.as_deref()), (Some(Duration::from_millis(250)), Policy::Block, Some("web")));
+        assert_eq!(
+            (full.timeout, full.policy, full.name.as_deref()),
+            (Some(Duration::from_millis(250)), Policy::Block, Some("web"))
+        );
         assert_eq!(read("redis://:secret@h").user, None);
         assert_eq!(read("unix:/run/polder.sock?db=2").endpoint, Endpoint::Unix("/run/polder.sock".into()));
         assert_eq!(read("redis://h?timeout_ms=0").timeout, None);
         let found = read("redis-sentinel://al:pw@a,[::1]:7000/main/3");
         let sentinels = vec![("a".to_owned(), 26379), ("::1".to_owned(), 7000)];
-        assert_eq!((found.endpoint, found.database), (Endpoint::Sentinel { sentinels, master: "main".into(), replica: false }, 3));
+        assert_eq!(
+            (found.endpoint, found.database),
+            (Endpoint::Sentinel { sentinels, master: "main".into(), replica: false }, 3)
+        );
         assert_eq!(found.password.as_deref(), Some("pw"));
         assert_eq!(found.sentinel_login, None);
         let login = |url| read(url).sentinel_login;
         assert_eq!(login("redis-sentinel://a/main?sentinel_password=p%26w"), Some((None, "p&w".into())));
-        assert_eq!(login("redis-sentinel://a/main?sentinel_user=al&sentinel_password=pw"), Some((Some("al".into()), "pw".into())));
+        assert_eq!(
+            login("redis-sentinel://a/main?sentinel_user=al&sentinel_password=pw"),
+            Some((Some("al".into()), "pw".into()))
+        );
         let tls = TlsOptions { ca: Some("/ca.pem".into()), ..TlsOptions::default() };
         assert_eq!(read("rediss://h:7000?tls_ca=/ca.pem").tls, Some(tls));
         assert_eq!(read("redis://h").tls, None);

@@ -113,7 +113,15 @@ pub(crate) struct Lane {
 
 impl Lane {
     fn new(db: u32, first: u64) -> Lane {
-        let mut lane = Lane { db, bytes: Vec::new(), prefix: 0, calls: VecDeque::new(), first, moved: false, withdrawn: false };
+        let mut lane = Lane {
+            db,
+            bytes: Vec::new(),
+            prefix: 0,
+            calls: VecDeque::new(),
+            first,
+            moved: false,
+            withdrawn: false,
+        };
         lane.begin();
         lane
     }
@@ -263,13 +271,16 @@ impl Queue {
         }
         if !self.is_up && route.policy == Policy::FailFast {
             self.refused += 1;
-            return Err(Error::not_sent("the connection is down; the policy of this call is to fail at once"));
+            return Err(Error::not_sent(
+                "the connection is down; the policy of this call is to fail at once",
+            ));
         }
         if self.is_full() {
             self.purge();
         }
         let is_full = self.is_full();
-        let lane = lane_of(if route.jumps { &mut self.jumping } else { &mut self.normal }, route.db, self.next);
+        let lane =
+            lane_of(if route.jumps { &mut self.jumping } else { &mut self.normal }, route.db, self.next);
         let before = lane.bytes.len();
         let selects = lane.moved;
         if selects {
@@ -287,7 +298,9 @@ impl Queue {
             if target.is_none() {
                 // Nothing waits for a reply, and a call that waits in the server for it is no call to forget.
                 self.refused += 1;
-                return Err(Error::usage("a call that waits in the server cannot be made and forgotten: call it, and keep its future"));
+                return Err(Error::usage(
+                    "a call that waits in the server cannot be made and forgotten: call it, and keep its future",
+                ));
             }
             return Ok(Pushed::Aside);
         }
@@ -332,7 +345,11 @@ impl Queue {
     pub(crate) fn wait_for_room(&mut self, waker: &Waker, due: Option<Due>) {
         // One task may wait with several calls: it is woken for the earliest of their deadlines.
         match self.waiting.iter_mut().find(|(waiting, _)| waiting.will_wake(waker)) {
-            Some((_, earliest)) if earliest.is_none_or(|earliest| due.is_some_and(|due| due.at < earliest.at)) => *earliest = due,
+            Some((_, earliest))
+                if earliest.is_none_or(|earliest| due.is_some_and(|due| due.at < earliest.at)) =>
+            {
+                *earliest = due
+            }
             Some(_) => {}
             None => self.waiting.push((waker.clone(), due)),
         }
@@ -347,7 +364,8 @@ impl Queue {
     pub(crate) fn may_go_on(&mut self, now: Instant) -> Vec<Waker> {
         let room = !self.is_full();
         let due = |due: Option<Due>| due.is_some_and(|due| due.at <= now);
-        let (go, stay): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting).into_iter().partition(|(_, at)| room || due(*at));
+        let (go, stay): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|(_, at)| room || due(*at));
         for (_, due) in &stay {
             self.note_deadline(*due);
         }
@@ -497,7 +515,10 @@ impl Queue {
             lane.withdrawn = false;
         }
         (self.count, self.bytes) = (0, 0);
-        Drained { targets, wakers: std::mem::take(&mut self.waiting).into_iter().map(|(waker, _)| waker).collect() }
+        Drained {
+            targets,
+            wakers: std::mem::take(&mut self.waiting).into_iter().map(|(waker, _)| waker).collect(),
+        }
     }
 
     /// Whether a closed client is to give up the calls that it could not send.

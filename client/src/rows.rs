@@ -51,7 +51,8 @@ const NAME_BYTES_MAX: usize = 32;
 /// [`Error::Usage`] for commands that cannot go over a shared connection.
 pub(crate) fn traits(request: &[u8]) -> Result<Traits, Error> {
     let mut words = Words { rest: request };
-    let first = words.next().ok_or_else(|| Error::usage("a call without words cannot be sent; name a command"))?;
+    let first =
+        words.next().ok_or_else(|| Error::usage("a call without words cannot be sent; name a command"))?;
     let Some(facts) = facts(first, || words.clone().next()) else {
         // Modules and newer servers have commands that no table knows.
         return Ok(Traits { moves: true, ..Traits::SINGLE });
@@ -60,7 +61,13 @@ pub(crate) fn traits(request: &[u8]) -> Result<Traits, Error> {
         return Err(Error::usage(instead(first)));
     }
     let blocks = facts & BLOCKS != 0 && waits(first, words);
-    Ok(Traits { reads: facts & READS != 0, moves: facts & MOVES != 0, blocks, caches: facts & CACHES != 0, ..Traits::SINGLE })
+    Ok(Traits {
+        reads: facts & READS != 0,
+        moves: facts & MOVES != 0,
+        blocks,
+        caches: facts & CACHES != 0,
+        ..Traits::SINGLE
+    })
 }
 
 /// The first argument of a framed request: the key, where there is just one.
@@ -123,7 +130,10 @@ pub(crate) fn slot_of(key: &[u8]) -> u16 {
     });
     // CRC-16/XMODEM, as the cluster specification says.
     let crc = tag.unwrap_or(key).iter().fold(0u16, |crc, byte| {
-        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 })
+        (0..8).fold(
+            crc ^ u16::from(*byte) << 8,
+            |crc, _| if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 },
+        )
     });
     crc % SLOTS as u16
 }
@@ -158,7 +168,11 @@ impl Place {
         let start = match self.begin {
             Begin::At(at) => at,
             Begin::Behind(word, from) => {
-                from + words.get(from..)?.iter().position(|found| found.eq_ignore_ascii_case(word.as_bytes()))? + 1
+                from + words
+                    .get(from..)?
+                    .iter()
+                    .position(|found| found.eq_ignore_ascii_case(word.as_bytes()))?
+                    + 1
             }
         };
         let count = words.len();
@@ -199,13 +213,20 @@ pub(crate) fn words(requests: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Whether a call changes keys that it does not name.
 pub(crate) fn empties(requests: &[u8]) -> bool {
-    words(requests).any(|word| [&b"FLUSHALL"[..], b"FLUSHDB", b"SWAPDB", b"ITEM.FLUSH"].iter().any(|name| word.eq_ignore_ascii_case(name)))
+    words(requests).any(|word| {
+        [&b"FLUSHALL"[..], b"FLUSHDB", b"SWAPDB", b"ITEM.FLUSH"]
+            .iter()
+            .any(|name| word.eq_ignore_ascii_case(name))
+    })
 }
 
 /// XREAD and XREADGROUP wait only with BLOCK; the others always may.
 fn waits(name: &[u8], words: Words<'_>) -> bool {
     let streams = name.eq_ignore_ascii_case(b"XREAD") || name.eq_ignore_ascii_case(b"XREADGROUP");
-    !streams || words.take_while(|word| !word.eq_ignore_ascii_case(b"STREAMS")).any(|word| word.eq_ignore_ascii_case(b"BLOCK"))
+    !streams
+        || words
+            .take_while(|word| !word.eq_ignore_ascii_case(b"STREAMS"))
+            .any(|word| word.eq_ignore_ascii_case(b"BLOCK"))
 }
 
 /// Which way to take in place of a command that belongs to the connection.
@@ -215,7 +236,9 @@ fn instead(name: &[u8]) -> String {
         "SELECT" => "name the database by `client.db(number)`",
         "MULTI" | "EXEC" | "DISCARD" | "WATCH" | "UNWATCH" => "use `db.transaction()`",
         "AUTH" | "HELLO" => "name user and password in the URL",
-        "SUBSCRIBE" | "PSUBSCRIBE" | "SSUBSCRIBE" | "UNSUBSCRIBE" | "PUNSUBSCRIBE" | "SUNSUBSCRIBE" => "use `client.subscribe()`",
+        "SUBSCRIBE" | "PSUBSCRIBE" | "SSUBSCRIBE" | "UNSUBSCRIBE" | "PUNSUBSCRIBE" | "SUNSUBSCRIBE" => {
+            "use `client.subscribe()`"
+        }
         _ => "it would change the connection that all calls share; open a connection of its own for it",
     };
     format!("{name} cannot be called on a shared connection: {way}")
@@ -227,7 +250,11 @@ fn facts<'r>(first: &[u8], second: impl FnOnce() -> Option<&'r [u8]>) -> Option<
 
 /// Looks a command up by its first word, or by its first two.
 #[inline]
-fn named<'r, T>(first: &[u8], second: impl FnOnce() -> Option<&'r [u8]>, lookup: impl Fn(&Name) -> Option<T>) -> Option<T> {
+fn named<'r, T>(
+    first: &[u8],
+    second: impl FnOnce() -> Option<&'r [u8]>,
+    lookup: impl Fn(&Name) -> Option<T>,
+) -> Option<T> {
     let mut name = Name::new(first)?;
     if let Some(alone) = lookup(&name) {
         return Some(alone);
@@ -269,7 +296,16 @@ impl Name {
     const fn place(bytes: &[u8; NAME_BYTES_MAX]) -> usize {
         let (mut mixed, mut at) = (0u64, 0);
         while at < NAME_BYTES_MAX {
-            let word = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3], bytes[at + 4], bytes[at + 5], bytes[at + 6], bytes[at + 7]];
+            let word = [
+                bytes[at],
+                bytes[at + 1],
+                bytes[at + 2],
+                bytes[at + 3],
+                bytes[at + 4],
+                bytes[at + 5],
+                bytes[at + 6],
+                bytes[at + 7],
+            ];
             mixed = mixed.rotate_left(23) ^ u64::from_le_bytes(word);
             at += 8;
         }
@@ -368,7 +404,9 @@ mod tests {
     #[test]
     fn each_command_of_the_table_is_found() {
         for (name, facts) in table::FACTS {
-            let (first, second) = name.split_once('|').map_or((*name, None), |(first, second)| (first, Some(second.as_bytes())));
+            let (first, second) = name
+                .split_once('|')
+                .map_or((*name, None), |(first, second)| (first, Some(second.as_bytes())));
             assert_eq!(super::facts(first.to_lowercase().as_bytes(), || second), Some(*facts), "{name}");
         }
         let longest = [b'X'; NAME_BYTES_MAX + 1];
@@ -418,7 +456,9 @@ mod tests {
     #[test]
     fn keys_lie_in_the_slots_that_the_specification_says() {
         // The first is the specification's own example.
-        for (key, slot) in [("123456789", 0x31c3), ("foo", 12182), ("{foo}bar", 12182), ("a{foo}{bar}", 12182), ("", 0)] {
+        for (key, slot) in
+            [("123456789", 0x31c3), ("foo", 12182), ("{foo}bar", 12182), ("a{foo}{bar}", 12182), ("", 0)]
+        {
             assert_eq!(slot_of(key.as_bytes()), slot, "{key}");
         }
         assert_ne!(slot_of(b"{}foo"), slot_of(b""), "an empty tag is none");

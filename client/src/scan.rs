@@ -74,13 +74,15 @@ impl Scan {
         let Some(cursor) = &self.cursor else { return Ok(None) };
         // The elements of one key are with its node, which finds itself.
         if self.nodes.is_none() {
-            self.nodes = Some(if self.key.is_some() { vec![self.db.clone()] } else { self.db.at_nodes().await? });
+            self.nodes =
+                Some(if self.key.is_some() { vec![self.db.clone()] } else { self.db.at_nodes().await? });
         }
         let nodes = self.nodes.get_or_insert_default();
         let Some(db) = nodes.last() else { return Ok(None) };
         let pattern = self.pattern.as_ref().map(|pattern| ("MATCH", pattern));
         let count = self.count.map(|count| ("COUNT", count));
-        let (next, found): (Vec<u8>, Vec<Vec<u8>>) = db.call((self.command, self.key.as_ref(), cursor, pattern, count)).await?;
+        let (next, found): (Vec<u8>, Vec<Vec<u8>>) =
+            db.call((self.command, self.key.as_ref(), cursor, pattern, count)).await?;
         if next == b"0" {
             nodes.pop();
         }

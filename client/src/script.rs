@@ -35,7 +35,9 @@ impl Script {
     pub async fn run<T: FromValue>(&self, db: &Db, keys: impl Args, args: impl Args) -> Result<T, Error> {
         let count = keys.count();
         match db.call::<T>(("EVALSHA", &*self.sha, count, &keys, &args)).await {
-            Err(error) if error.code() == Some("NOSCRIPT") => db.call(("EVAL", &*self.text, count, &keys, &args)).await,
+            Err(error) if error.code() == Some("NOSCRIPT") => {
+                db.call(("EVAL", &*self.text, count, &keys, &args)).await
+            }
             other => other,
         }
     }

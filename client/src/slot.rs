@@ -50,7 +50,9 @@ impl Slot {
         let mut state = self.lock();
         match std::mem::replace(&mut *state, State::Gone) {
             State::Done(outcome) => Poll::Ready(outcome),
-            State::Gone => Poll::Ready(Err(Error::usage("the reply of this call was taken before; a call is awaited once"))),
+            State::Gone => Poll::Ready(Err(Error::usage(
+                "the reply of this call was taken before; a call is awaited once",
+            ))),
             State::Waiting(before) if before.will_wake(waker) => {
                 *state = State::Waiting(before);
                 Poll::Pending

@@ -24,7 +24,9 @@ impl Span {
         }
         let mut request = Vec::new();
         crate::args::encode(args, &mut request);
-        let name = crate::rows::words(&request).next().map(|name| String::from_utf8_lossy(name).to_ascii_uppercase());
+        let name = crate::rows::words(&request)
+            .next()
+            .map(|name| String::from_utf8_lossy(name).to_ascii_uppercase());
         let span = tracing::info_span!(
             "call",
             "db.system.name" = "redis",

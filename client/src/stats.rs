@@ -96,7 +96,8 @@ impl ClientStats {
         let braced = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
         let comma = if labels.is_empty() { "" } else { "," };
         let mut line = |name: &str, kind: &str, value: u64| {
-            let _infallible = write!(text, "# TYPE polder_client_{name} {kind}\npolder_client_{name}{braced} {value}\n");
+            let _infallible =
+                write!(text, "# TYPE polder_client_{name} {kind}\npolder_client_{name}{braced} {value}\n");
         };
         line("up", "gauge", self.is_up.into());
         line("calls_total", "counter", self.calls);
@@ -112,7 +113,8 @@ impl ClientStats {
         let mut sum = 0;
         for (bucket, count) in self.traffic.round_trips.iter().enumerate() {
             sum += count;
-            let end = Traffic::bucket_end(bucket).map_or("+Inf".to_owned(), |end| end.as_secs_f64().to_string());
+            let end =
+                Traffic::bucket_end(bucket).map_or("+Inf".to_owned(), |end| end.as_secs_f64().to_string());
             let _infallible = writeln!(text, "{name}_bucket{{{labels}{comma}le=\"{end}\"}} {sum}");
         }
         let seconds = Duration::from_micros(self.traffic.round_trips_us).as_secs_f64();
@@ -127,16 +129,24 @@ mod tests {
 
     #[test]
     fn round_trips_fall_into_the_bucket_that_reaches_as_far() {
-        for (us, bucket) in [(0, 0), (16, 0), (17, 1), (32, 1), (33, 2), (1 << 22, 18), (u64::MAX, BUCKETS - 1)] {
+        for (us, bucket) in
+            [(0, 0), (16, 0), (17, 1), (32, 1), (33, 2), (1 << 22, 18), (u64::MAX, BUCKETS - 1)]
+        {
             let mut traffic = Traffic::default();
             traffic.note(Duration::from_micros(us));
             assert_eq!(traffic.round_trips.iter().position(|count| *count == 1), Some(bucket), "{us} us");
-            assert!(Traffic::bucket_end(bucket).is_none_or(|end| end >= Duration::from_micros(us)), "{us} us");
+            assert!(
+                Traffic::bucket_end(bucket).is_none_or(|end| end >= Duration::from_micros(us)),
+                "{us} us"
+            );
         }
         let mut traffic = Traffic::default();
         (0..99).for_each(|_| traffic.note(Duration::from_micros(20)));
         traffic.note(Duration::from_millis(1));
-        assert_eq!((traffic.quantile(0.5), traffic.quantile(1.0)), (Some(Duration::from_micros(32)), Some(Duration::from_micros(1024))));
+        assert_eq!(
+            (traffic.quantile(0.5), traffic.quantile(1.0)),
+            (Some(Duration::from_micros(32)), Some(Duration::from_micros(1024)))
+        );
         assert_eq!(Traffic::default().quantile(0.5), None);
     }
 

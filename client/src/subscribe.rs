@@ -171,7 +171,15 @@ impl Subscriptions {
         // Told even if another subscription has the names: each hears its own confirmation.
         state.order(kind, names.iter().map(|name| name.1.clone()).collect(), Some(Arc::downgrade(&mailbox)));
         drop(state);
-        Subscription { subscriptions: Arc::clone(self), shared, names, mailbox, _connection: connection, follows: None, was_ready: false }
+        Subscription {
+            subscriptions: Arc::clone(self),
+            shared,
+            names,
+            mailbox,
+            _connection: connection,
+            follows: None,
+            was_ready: false,
+        }
     }
 
     /// The connection has logged in: it has been told nothing yet.
@@ -185,7 +193,9 @@ impl Subscriptions {
         let mut mailboxes: BTreeMap<usize, (Weak<Mutex<Mailbox>>, Kind, Names)> = BTreeMap::new();
         for ((kind, name), listeners) in &state.wanted {
             for mailbox in listeners {
-                let (_, _, names) = mailboxes.entry(mailbox.as_ptr() as usize).or_insert_with(|| (mailbox.clone(), *kind, Vec::new()));
+                let (_, _, names) = mailboxes
+                    .entry(mailbox.as_ptr() as usize)
+                    .or_insert_with(|| (mailbox.clone(), *kind, Vec::new()));
                 names.push(name.clone());
             }
         }
@@ -218,7 +228,8 @@ impl Subscriptions {
 
     /// The server has no slots of its cluster any more: its subscriptions go elsewhere.
     pub(crate) fn leave(&self) {
-        let mailboxes: Vec<_> = lock(&self.state).wanted.values().flatten().filter_map(Weak::upgrade).collect();
+        let mailboxes: Vec<_> =
+            lock(&self.state).wanted.values().flatten().filter_map(Weak::upgrade).collect();
         for mailbox in mailboxes {
             let waker = lock(&mailbox).put(Event::Refused(String::new()));
             waker.into_iter().for_each(Waker::wake);
@@ -257,7 +268,10 @@ impl Subscriptions {
             b"smessage" => message(Kind::Shard, text(), text()),
             b"pmessage" => {
                 let (pattern, channel, payload) = (text(), text(), text());
-                ((Kind::Pattern, pattern.clone()), Event::Message { channel, pattern: Some(pattern), payload })
+                (
+                    (Kind::Pattern, pattern.clone()),
+                    Event::Message { channel, pattern: Some(pattern), payload },
+                )
             }
             b"subscribe" | b"psubscribe" | b"ssubscribe" => return self.confirm(true, &text()),
             b"unsubscribe" | b"punsubscribe" | b"sunsubscribe" => return self.confirm(false, &text()),
@@ -274,7 +288,9 @@ impl Subscriptions {
     /// The server confirmed one name of the first order (B1).
     fn confirm(&self, subscribes: bool, name: &[u8]) {
         let mut state = lock(&self.state);
-        let is_its_own = |order: &&mut Order| order.mailbox.is_some() == subscribes && order.names.iter().any(|own| own == name);
+        let is_its_own = |order: &&mut Order| {
+            order.mailbox.is_some() == subscribes && order.names.iter().any(|own| own == name)
+        };
         let Some(order) = state.asked.front_mut().filter(is_its_own) else {
             drop(state);
             if !subscribes {
@@ -501,7 +517,10 @@ mod tests {
         subscriptions.requests();
         assert!(subscriptions.refuse(b"NOPERM"));
         say(&subscriptions, ["subscribe", "allowed", "1"]);
-        assert_eq!((heard(&forbidden), heard(&allowed)), (vec![Event::Refused("NOPERM".into())], vec![Event::Ready]));
+        assert_eq!(
+            (heard(&forbidden), heard(&allowed)),
+            (vec![Event::Refused("NOPERM".into())], vec![Event::Ready])
+        );
         assert!(!subscriptions.refuse(b"ERR"), "no order is left that it could belong to");
     }
 

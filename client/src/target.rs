@@ -25,7 +25,9 @@ impl Target {
     pub(crate) fn complete(self, outcome: Outcome) {
         match self {
             Target::Slot(slot) => slot.complete(outcome),
-            Target::Cache(filling) => filling.complete(&outcome).iter().for_each(|slot| slot.complete(outcome.clone())),
+            Target::Cache(filling) => {
+                filling.complete(&outcome).iter().for_each(|slot| slot.complete(outcome.clone()))
+            }
             Target::Part(gathering, number) => gathering.complete(number, outcome),
             Target::Nowhere | Target::Withdrawn => {}
         }

@@ -49,8 +49,16 @@ pub(crate) struct Traits {
 
 impl Traits {
     /// One request, one reply.
-    pub(crate) const SINGLE: Traits =
-        Traits { replies: 1, shape: Shape::Single, reads: false, moves: false, blocks: false, caches: false, asks: false, hops: 0 };
+    pub(crate) const SINGLE: Traits = Traits {
+        replies: 1,
+        shape: Shape::Single,
+        reads: false,
+        moves: false,
+        blocks: false,
+        caches: false,
+        asks: false,
+        hops: 0,
+    };
 
     /// The same request behind an ASKING.
     pub(crate) fn asking(self) -> Traits {

@@ -39,7 +39,9 @@ pub(crate) fn refused(text: &[u8]) -> Error {
 /// The bytes of anything that is text.
 fn text(value: Value) -> Result<Vec<u8>, Value> {
     match value {
-        Value::Bulk(bytes) | Value::Status(bytes) | Value::Double(bytes) | Value::BigNumber(bytes) => Ok(bytes),
+        Value::Bulk(bytes) | Value::Status(bytes) | Value::Double(bytes) | Value::BigNumber(bytes) => {
+            Ok(bytes)
+        }
         Value::Verbatim { text, .. } => Ok(text),
         Value::Integer(number) => Ok(number.to_string().into_bytes()),
         other => Err(other),
@@ -148,8 +150,13 @@ fn pairs(value: Value) -> Result<Vec<(Value, Value)>, Error> {
         Value::Map(pairs) => return Ok(pairs),
         other => items(other).or_else(|value| unexpected("a map", &value))?,
     };
-    let nested = !items.is_empty() && items.iter().all(|item| matches!(item, Value::Array(pair) if pair.len() == 2));
-    let flat: Vec<Value> = if nested { items.into_iter().flat_map(|pair| self::items(pair).unwrap_or_default()).collect() } else { items };
+    let nested =
+        !items.is_empty() && items.iter().all(|item| matches!(item, Value::Array(pair) if pair.len() == 2));
+    let flat: Vec<Value> = if nested {
+        items.into_iter().flat_map(|pair| self::items(pair).unwrap_or_default()).collect()
+    } else {
+        items
+    };
     if flat.len() % 2 == 1 {
         return unexpected("a map", &Value::Array(flat));
     }
@@ -159,13 +166,19 @@ fn pairs(value: Value) -> Result<Vec<(Value, Value)>, Error> {
 
 impl<K: FromValue + Eq + Hash, V: FromValue> FromValue for HashMap<K, V> {
     fn from_value(value: Value) -> Result<Self, Error> {
-        pairs(value)?.into_iter().map(|(key, value)| Ok((K::from_value(key)?, V::from_value(value)?))).collect()
+        pairs(value)?
+            .into_iter()
+            .map(|(key, value)| Ok((K::from_value(key)?, V::from_value(value)?)))
+            .collect()
     }
 }
 
 impl<K: FromValue + Ord, V: FromValue> FromValue for BTreeMap<K, V> {
     fn from_value(value: Value) -> Result<Self, Error> {
-        pairs(value)?.into_iter().map(|(key, value)| Ok((K::from_value(key)?, V::from_value(value)?))).collect()
+        pairs(value)?
+            .into_iter()
+            .map(|(key, value)| Ok((K::from_value(key)?, V::from_value(value)?)))
+            .collect()
     }
 }
 
@@ -205,14 +218,23 @@ mod tests {
         assert_eq!(i64::from_value(bulk("-7")).ok(), Some(-7));
         assert_eq!(u32::from_value(Value::Integer(-1)).ok(), None);
         assert_eq!(Option::<String>::from_value(Value::Null).ok(), Some(None));
-        assert_eq!(Vec::<Option<String>>::from_value(Value::Array(vec![bulk("a"), Value::Null])).ok(), Some(vec![Some("a".into()), None]));
+        assert_eq!(
+            Vec::<Option<String>>::from_value(Value::Array(vec![bulk("a"), Value::Null])).ok(),
+            Some(vec![Some("a".into()), None])
+        );
         assert_eq!(f64::from_value(bulk("inf")).ok(), Some(f64::INFINITY));
         let flat = Value::Array(vec![bulk("a"), Value::Integer(1), bulk("b"), Value::Integer(2)]);
-        let nested = Value::Array(vec![Value::Array(vec![bulk("a"), Value::Integer(1)]), Value::Array(vec![bulk("b"), Value::Integer(2)])]);
+        let nested = Value::Array(vec![
+            Value::Array(vec![bulk("a"), Value::Integer(1)]),
+            Value::Array(vec![bulk("b"), Value::Integer(2)]),
+        ]);
         let expected = BTreeMap::from([("a".to_owned(), 1i64), ("b".to_owned(), 2)]);
         assert_eq!(BTreeMap::from_value(flat).ok(), Some(expected.clone()));
         assert_eq!(BTreeMap::from_value(nested).ok(), Some(expected));
-        assert_eq!(<(String, i64)>::from_value(Value::Array(vec![bulk("a"), Value::Integer(3)])).ok(), Some(("a".to_owned(), 3)));
+        assert_eq!(
+            <(String, i64)>::from_value(Value::Array(vec![bulk("a"), Value::Integer(3)])).ok(),
+            Some(("a".to_owned(), 3))
+        );
     }
 
     #[test]

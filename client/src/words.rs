@@ -20,7 +20,8 @@
 //! The builders are those of `polder_base::options`, which typed calls in shared memory take, too.
 
 use polder_base::options::{
-    ExpireIf, Expiry, HsetexOptions, LposOptions, ScanOptions, SetOptions, Trim, Words, XaddOptions, ZaddOptions, ZcombineOptions,
+    ExpireIf, Expiry, HsetexOptions, LposOptions, ScanOptions, SetOptions, Trim, Words, XaddOptions,
+    ZaddOptions, ZcombineOptions,
 };
 
 use crate::args::{Args, Encoder};
@@ -52,7 +53,10 @@ mod tests {
         let mut out = Vec::new();
         let scored = (ZaddOptions::new().if_present().if_greater().count_changed(), "INCR", 1.5, "a");
         crate::args::encode(&("ZADD", "z", scored), &mut out);
-        assert_eq!(crate::rows::words(&out).collect::<Vec<_>>(), ["ZADD", "z", "XX", "GT", "CH", "INCR", "1.5", "a"].map(str::as_bytes));
+        assert_eq!(
+            crate::rows::words(&out).collect::<Vec<_>>(),
+            ["ZADD", "z", "XX", "GT", "CH", "INCR", "1.5", "a"].map(str::as_bytes)
+        );
         assert!(out.starts_with(b"*8\r\n"));
     }
 }

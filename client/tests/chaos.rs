@@ -49,9 +49,14 @@ impl Server {
     }
 
     fn spawn(port: u16, folder: &std::path::Path) -> Option<Child> {
-        let words = ["--save", "", "--appendonly", "yes", "--appendfsync", "no", "--aof-load-truncated", "yes"];
-        let spawned =
-            Command::new("redis-server").args(["--port", &port.to_string()]).args(words).current_dir(folder).stdout(Stdio::null()).spawn();
+        let words =
+            ["--save", "", "--appendonly", "yes", "--appendfsync", "no", "--aof-load-truncated", "yes"];
+        let spawned = Command::new("redis-server")
+            .args(["--port", &port.to_string()])
+            .args(words)
+            .current_dir(folder)
+            .stdout(Stdio::null())
+            .spawn();
         let Ok(child) = spawned else {
             eprintln!("redis-server is not installed: not tested");
             return None;
@@ -103,7 +108,11 @@ impl Proxy {
                 open.retain(|socket| socket.peer_addr().is_ok());
                 for (from, to) in [(&client, &server), (&server, &client)] {
                     let _small = from.set_nodelay(true);
-                    let (from, to, delays) = (from.try_clone().expect("a copy"), to.try_clone().expect("a copy"), Arc::clone(&delays));
+                    let (from, to, delays) = (
+                        from.try_clone().expect("a copy"),
+                        to.try_clone().expect("a copy"),
+                        Arc::clone(&delays),
+                    );
                     open.push(from.try_clone().expect("a copy"));
                     std::thread::spawn(move || copy(from, to, &delays));
                 }
@@ -127,7 +136,11 @@ fn copy(mut from: TcpStream, mut to: TcpStream, delays: &AtomicBool) {
         let mut rest = &room[..count];
         while !rest.is_empty() {
             // Pieces end anywhere.
-            let piece = if delays.load(Ordering::Relaxed) { 1 + chance.below(rest.len() as u64) as usize } else { rest.len() };
+            let piece = if delays.load(Ordering::Relaxed) {
+                1 + chance.below(rest.len() as u64) as usize
+            } else {
+                rest.len()
+            };
             if delays.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_micros(chance.below(3000)));
             }
@@ -180,7 +193,10 @@ async fn count(client: Client, number: u32, stop: Arc<AtomicBool>, seen: Arc<See
             let patience = Duration::from_micros(chance.below(3000));
             match tokio::time::timeout(patience, call).await {
                 Ok(Ok(value)) => {
-                    assert!(value > acknowledged && value <= acknowledged + uncertain, "{key}: {value}, {acknowledged}, {uncertain}");
+                    assert!(
+                        value > acknowledged && value <= acknowledged + uncertain,
+                        "{key}: {value}, {acknowledged}, {uncertain}"
+                    );
                     uncertain -= 1;
                     acknowledged += 1;
                 }
@@ -194,7 +210,10 @@ async fn count(client: Client, number: u32, stop: Arc<AtomicBool>, seen: Arc<See
             Ok(value) => {
                 add(&seen.done);
                 acknowledged += 1;
-                assert!(value >= acknowledged && value <= acknowledged + uncertain, "{key}: {value}, {acknowledged}, {uncertain}");
+                assert!(
+                    value >= acknowledged && value <= acknowledged + uncertain,
+                    "{key}: {value}, {acknowledged}, {uncertain}"
+                );
             }
             Err(Error::OutcomeUnknown(_)) => {
                 add(&seen.unknown);
@@ -205,7 +224,9 @@ async fn count(client: Client, number: u32, stop: Arc<AtomicBool>, seen: Arc<See
                 add(&seen.late);
                 uncertain += i64::from(cause.stage.is_sent());
             }
-            Err(Error::Refused(text)) if text.starts_with("LOADING") => tokio::time::sleep(Duration::from_millis(5)).await,
+            Err(Error::Refused(text)) if text.starts_with("LOADING") => {
+                tokio::time::sleep(Duration::from_millis(5)).await
+            }
             Err(error) => panic!("{key}: {error}"),
         }
     }
@@ -219,12 +240,21 @@ async fn no_reply_goes_astray_and_no_call_hangs_whatever_breaks() {
     let delays = Arc::new(AtomicBool::new(false));
     let proxy = Proxy::start(server.port, Arc::clone(&delays));
     let url = format!("redis://127.0.0.1:{}?ping_interval_ms=200", proxy.port);
-    let clients = [Client::connect(&url).expect("connects"), Client::connect_in_thread(&url).expect("starts")];
+    let clients =
+        [Client::connect(&url).expect("connects"), Client::connect_in_thread(&url).expect("starts")];
     let (stop, seen) = (Arc::new(AtomicBool::new(false)), Arc::new(Seen::default()));
     let tasks: Vec<_> = (0..TASKS)
-        .map(|number| tokio::spawn(count(clients[number as usize % 2].clone(), number, Arc::clone(&stop), Arc::clone(&seen))))
+        .map(|number| {
+            tokio::spawn(count(
+                clients[number as usize % 2].clone(),
+                number,
+                Arc::clone(&stop),
+                Arc::clone(&seen),
+            ))
+        })
         .collect();
-    let mut chance = Chance(std::env::var("POLDER_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_260_711));
+    let mut chance =
+        Chance(std::env::var("POLDER_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_260_711));
     let until = Instant::now() + Duration::from_secs(seconds);
     while Instant::now() < until {
         tokio::time::sleep(Duration::from_millis(100 + chance.below(400))).await;
@@ -244,14 +274,20 @@ async fn no_reply_goes_astray_and_no_call_hangs_whatever_breaks() {
     let direct = Client::connect(&format!("redis://127.0.0.1:{}", server.port)).expect("connects");
     let (mut total, mut lost) = (0, 0);
     for (number, task) in (0..TASKS).zip(tasks) {
-        let (acknowledged, uncertain) = tokio::time::timeout(2 * HANG, task).await.expect("a task hangs").expect("no task panics");
+        let (acknowledged, uncertain) =
+            tokio::time::timeout(2 * HANG, task).await.expect("a task hangs").expect("no task panics");
         let value = loop {
             match direct.db(number % DATABASES).get::<Option<i64>>(format!("counter:{number}")).await {
-                Err(error) if error.code() == Some("LOADING") => tokio::time::sleep(Duration::from_millis(10)).await,
+                Err(error) if error.code() == Some("LOADING") => {
+                    tokio::time::sleep(Duration::from_millis(10)).await
+                }
                 read => break read.expect("reads").unwrap_or(0),
             }
         };
-        assert!(value >= acknowledged && value <= acknowledged + uncertain, "counter {number}: {value}, {acknowledged}, {uncertain}");
+        assert!(
+            value >= acknowledged && value <= acknowledged + uncertain,
+            "counter {number}: {value}, {acknowledged}, {uncertain}"
+        );
         total += acknowledged;
         lost += value - acknowledged;
     }

@@ -29,7 +29,10 @@ impl Drop for Cluster {
 /// A port whose number plus 10,000 is free, too: the nodes talk to each other there.
 fn free_port() -> u16 {
     loop {
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .expect("a port")
+            .port();
         if port < 55_000 && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok() {
             return port;
         }
@@ -47,13 +50,21 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 impl Cluster {
     /// `None` where redis-server is not installed. With `replicas`, each master has one.
     fn start(name: &str, replicas: bool) -> Option<Cluster> {
-        let folder = std::env::temp_dir().join(format!("polder-client-cluster-{}-{name}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("polder-client-cluster-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).ok()?;
         let ports: Vec<u16> = (0..if replicas { 6 } else { 3 }).map(|_| free_port()).collect();
         let mut cluster = Cluster { children: Vec::new(), folder, ports };
         for port in cluster.ports.clone() {
             let spawned = Command::new("redis-server")
-                .args(["--port", &port.to_string(), "--cluster-enabled", "yes", "--cluster-config-file", &format!("nodes-{port}")])
+                .args([
+                    "--port",
+                    &port.to_string(),
+                    "--cluster-enabled",
+                    "yes",
+                    "--cluster-config-file",
+                    &format!("nodes-{port}"),
+                ])
                 .args([
                     "--save",
                     "",
@@ -146,7 +157,10 @@ fn slot_of(port: u16, key: &str) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_of_a_cluster_go_where_their_keys_are() {
     let Some(cluster) = Cluster::start("calls", false) else { return };
-    for client in [Client::connect(&cluster.url()).expect("connects"), Client::connect_in_thread(&cluster.url()).expect("starts")] {
+    for client in [
+        Client::connect(&cluster.url()).expect("connects"),
+        Client::connect_in_thread(&cluster.url()).expect("starts"),
+    ] {
         client.db(0).call::<()>(("DEL", "{list}0")).await.expect("removes");
         // Many are made before the nodes are known.
         let calls: Vec<_> = (0..1000).map(|n| client.db(0).set::<()>(format!("key:{n}"), n, ())).collect();
@@ -157,12 +171,16 @@ async fn calls_of_a_cluster_go_where_their_keys_are() {
         for n in 0..100 {
             pipeline = pipeline.get(format!("key:{n}"));
         }
-        assert_eq!(pipeline.lpush("key:0", "x").get("key:7").send::<Vec<Value>>().await.expect("runs")[7], Value::Bulk("7".into()));
+        assert_eq!(
+            pipeline.lpush("key:0", "x").get("key:7").send::<Vec<Value>>().await.expect("runs")[7],
+            Value::Bulk("7".into())
+        );
         for n in 0..100 {
             client.db(0).fire().incr(format!("key:{n}"));
         }
         assert_eq!(client.db(0).get::<i64>("key:7").await.expect("reads"), 8);
-        let (set, count): (bool, i64) = client.db(0).transaction().set("{t}a", 1, ()).incr("{t}a").send().await.expect("runs");
+        let (set, count): (bool, i64) =
+            client.db(0).transaction().set("{t}a", 1, ()).incr("{t}a").send().await.expect("runs");
         assert_eq!((set, count), (true, 2));
         let error = client.db(0).transaction().incr("a").incr("b").send::<Value>().await.unwrap_err();
         assert!(matches!(&error, Error::Usage(text) if text.contains("hash tag")), "{error}");
@@ -170,13 +188,20 @@ async fn calls_of_a_cluster_go_where_their_keys_are() {
         assert!(matches!(&error, Error::Usage(text) if text.contains("different slots")), "{error}");
         assert_eq!(client.db(0).mget::<Vec<i64>>(["{t}a", "{t}a"]).await.expect("reads"), [2, 2]);
         let free = [Condition::KeyAbsent("{t}lock".into())];
-        let taken = client.db(0).transaction_if(free.clone()).call(("SET", "{t}lock", "me")).send::<(bool,)>().await.expect("runs");
+        let taken = client
+            .db(0)
+            .transaction_if(free.clone())
+            .call(("SET", "{t}lock", "me"))
+            .send::<(bool,)>()
+            .await
+            .expect("runs");
         assert_eq!(taken, Committed::Yes((true,)));
         let popped = client.db(0).call::<Option<(String, i64)>>(("BLPOP", "{list}0", 0));
         tokio::time::sleep(Duration::from_millis(50)).await;
         client.db(0).rpush::<i64>("{list}0", 5).await.expect("pushes");
         assert_eq!(popped.await.expect("pops"), Some(("{list}0".into(), 5)));
-        let (mut scan, mut found) = (client.db(0).scan().matching("key:*"), std::collections::BTreeSet::new());
+        let (mut scan, mut found) =
+            (client.db(0).scan().matching("key:*"), std::collections::BTreeSet::new());
         while let Some(keys) = scan.step().await.expect("scans") {
             found.extend(keys);
         }
@@ -216,7 +241,8 @@ async fn no_call_is_lost_while_slots_move() {
                 while !stop.load(Ordering::Relaxed) {
                     count += 1;
                     assert_eq!(db.incr::<i64>(&one).await.expect("counts"), count);
-                    let (first, second): (i64, bool) = db.transaction().get(&one).set(&two, count, ()).send().await.expect("runs");
+                    let (first, second): (i64, bool) =
+                        db.transaction().get(&one).set(&two, count, ()).send().await.expect("runs");
                     assert_eq!((first, second), (count, true));
                     assert_eq!(db.mget::<Vec<i64>>([&one, &two]).await.expect("reads"), [count, count]);
                     if count % 8 == 0 {
@@ -224,7 +250,10 @@ async fn no_call_is_lost_while_slots_move() {
                         match db.transaction_if(holds).call(("GET", &two)).send::<(i64,)>().await {
                             Ok(committed) => assert_eq!(committed, Committed::Yes((count,))),
                             // The slot moves at this moment: the keys are in two nodes, and nothing ran.
-                            Err(error) => assert!(matches!(error.code(), Some("ASK" | "TRYAGAIN" | "EXECABORT")), "{error}"),
+                            Err(error) => assert!(
+                                matches!(error.code(), Some("ASK" | "TRYAGAIN" | "EXECABORT")),
+                                "{error}"
+                            ),
                         }
                     }
                 }
@@ -238,7 +267,13 @@ async fn no_call_is_lost_while_slots_move() {
             for number in 0..KEYS {
                 let slot = slot_of(cluster.ports[0], &format!("{{{number}}}"));
                 let from = cluster.owner(slot);
-                let to = cluster.ports.iter().copied().filter(|port| *port != from).nth((round + number) % 2).expect("another node");
+                let to = cluster
+                    .ports
+                    .iter()
+                    .copied()
+                    .filter(|port| *port != from)
+                    .nth((round + number) % 2)
+                    .expect("another node");
                 cluster.move_slot(slot, from, to);
             }
         }
@@ -287,7 +322,9 @@ async fn a_replica_takes_over_and_calls_find_it() {
 fn calls_of(name: &str, ports: &[u16]) -> usize {
     let calls = |port: &u16| {
         let stats = ask(*port, &["INFO", "commandstats"]);
-        let found = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls="))?.split(',').next()?.parse().ok());
+        let found = stats.lines().find_map(|line| {
+            line.strip_prefix(&format!("cmdstat_{name}:calls="))?.split(',').next()?.parse().ok()
+        });
         found.unwrap_or(0usize)
     };
     ports.iter().map(calls).sum()
@@ -300,7 +337,8 @@ async fn reads_go_to_replicas_if_the_program_says_so() {
     let is_master = |port: &u16| ask(*port, &["ROLE"]).starts_with("master");
     let (masters, replicas): (Vec<u16>, Vec<u16>) = cluster.ports.iter().copied().partition(is_master);
     let url = format!("{}?timeout_ms=30000", cluster.url());
-    for client in [Client::connect(&url).expect("connects"), Client::connect_in_thread(&url).expect("starts")] {
+    for client in [Client::connect(&url).expect("connects"), Client::connect_in_thread(&url).expect("starts")]
+    {
         let db = client.db(0);
         for n in 0..KEYS {
             db.set::<()>(format!("key:{n}"), n, ()).await.expect("sets");

@@ -74,7 +74,9 @@ fn calls_of_one_turn_are_written_together_and_each_comes_out_once() {
 fn a_call_that_was_taken_back_has_no_outcome() {
     let (url, _server) = server(&[]);
     let (client, completions) = Completions::connect(url.parse().expect("a URL")).expect("a client");
-    let Added::InFlight(number) = completions.add(|| client.call(("GET", "k")), 7) else { panic!("no reply has come") };
+    let Added::InFlight(number) = completions.add(|| client.call(("GET", "k")), 7) else {
+        panic!("no reply has come")
+    };
     assert_eq!(completions.cancel(number), Some(7));
     assert_eq!(completions.cancel(number), None);
     assert!(completions.is_empty());
@@ -143,11 +145,15 @@ fn server_of_large_replies(go_on: mpsc::Receiver<()>) -> String {
         while let Ok(count @ 1..) = socket.read(&mut room) {
             let request = String::from_utf8_lossy(&room[..count]).into_owned();
             if request.contains("GET") {
-                socket.write_all(format!("${}\r\n{}", 2 * HALF, "x".repeat(HALF)).as_bytes()).expect("the client reads");
+                socket
+                    .write_all(format!("${}\r\n{}", 2 * HALF, "x".repeat(HALF)).as_bytes())
+                    .expect("the client reads");
                 go_on.lock().expect("no panic").recv().expect("the test goes on");
                 socket.write_all(format!("{}\r\n", "x".repeat(HALF)).as_bytes()).expect("the client reads");
             } else {
-                socket.write_all(if request.contains("HELLO") { b"%0\r\n" } else { b"+PONG\r\n" }).expect("the client reads");
+                socket
+                    .write_all(if request.contains("HELLO") { b"%0\r\n" } else { b"+PONG\r\n" })
+                    .expect("the client reads");
             }
         }
     })
@@ -180,7 +186,10 @@ fn server_that_counts() -> String {
 }
 
 /// Makes a call as an event loop does: releases it, and takes its outcome when the descriptor is readable.
-fn looped(completions: &Completions<u32>, make: impl FnOnce() -> polder_client::Call<Value>) -> Result<Value, Error> {
+fn looped(
+    completions: &Completions<u32>,
+    make: impl FnOnce() -> polder_client::Call<Value>,
+) -> Result<Value, Error> {
     if let Added::Ended(_, outcome) = completions.add(make, 0) {
         return outcome;
     }
@@ -194,7 +203,8 @@ fn looped(completions: &Completions<u32>, make: impl FnOnce() -> polder_client::
 
 #[test]
 fn an_event_loop_serves_the_connection_that_is_lent_to_it() {
-    let (client, completions) = Completions::connect_to_loop(server_that_counts().parse().expect("a URL")).expect("a client");
+    let (client, completions) =
+        Completions::connect_to_loop(server_that_counts().parse().expect("a URL")).expect("a client");
     let count = Cell::new(0);
     let expected = || {
         count.set(count.get() + 1);
@@ -226,7 +236,8 @@ fn an_event_loop_serves_the_connection_that_is_lent_to_it() {
         (0..100).for_each(|_| incr());
         assert_eq!(client.stats().connects, u64::from(round) + 1);
         // A deadline passes although the loop does not run.
-        let late = completions.add(|| client.db(0).within(Duration::from_millis(30)).call(("EXISTS", "k")), 0);
+        let late =
+            completions.add(|| client.db(0).within(Duration::from_millis(30)).call(("EXISTS", "k")), 0);
         assert!(matches!(late, Added::InFlight(_)));
         completions.release();
         let mut outcomes = Vec::new();

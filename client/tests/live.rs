@@ -4,7 +4,9 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use polder_client::{Client, Committed, Condition, Error, Event, Expiry, Policy, Script, SetOptions, Stage, Value, ZaddOptions};
+use polder_client::{
+    Client, Committed, Condition, Error, Event, Expiry, Policy, Script, SetOptions, Stage, Value, ZaddOptions,
+};
 
 /// A server of the test's own, which ends with it.
 struct Server {
@@ -135,11 +137,13 @@ async fn a_transaction_is_one_call() {
     let Some(server) = Server::start() else { return };
     let client = Client::connect(&server.url()).expect("connects");
     let db = client.db(2);
-    let (set, count): (bool, i64) = db.transaction().call(("SET", "a", 1)).call(("INCRBY", "a", 4)).send().await.expect("runs");
+    let (set, count): (bool, i64) =
+        db.transaction().call(("SET", "a", 1)).call(("INCRBY", "a", 4)).send().await.expect("runs");
     assert_eq!((set, count), (true, 5));
     let error = db.transaction().call(("SET", "a")).call(("INCR", "a")).send::<Value>().await.unwrap_err();
     assert!(error.to_string().contains("wrong number of arguments"), "{error}");
-    let values: Vec<Value> = db.pipeline().call(("GET", "a")).call(("LPUSH", "a", "x")).send().await.expect("runs");
+    let values: Vec<Value> =
+        db.pipeline().call(("GET", "a")).call(("LPUSH", "a", "x")).send().await.expect("runs");
     assert!(matches!(&values[..], [Value::Bulk(five), Value::Error(_)] if five == b"5"), "{values:?}");
 }
 
@@ -148,7 +152,8 @@ async fn a_call_that_waits_in_the_server_holds_up_no_other() {
     let Some(server) = Server::start() else { return };
     let client = Client::connect(&format!("{}?timeout_ms=300", server.url())).expect("connects");
     let db = client.db(7);
-    let waiting: Vec<_> = (0..3).map(|n| db.call::<Option<(String, String)>>(("BLPOP", format!("l{n}"), 0))).collect();
+    let waiting: Vec<_> =
+        (0..3).map(|n| db.call::<Option<(String, String)>>(("BLPOP", format!("l{n}"), 0))).collect();
     // Longer than the client's deadline, which calls that wait do not have.
     tokio::time::sleep(Duration::from_millis(400)).await;
     for n in 0..3 {
@@ -199,7 +204,9 @@ async fn a_transaction_runs_only_if_its_conditions_hold() {
     let client = Client::connect(&server.url()).expect("connects");
     let db = client.db(6);
     let is_free = Condition::KeyAbsent("lock".into());
-    let take = |owner: &'static str| db.transaction_if([is_free.clone()]).call(("SET", "lock", owner)).call(("INCR", "taken"));
+    let take = |owner: &'static str| {
+        db.transaction_if([is_free.clone()]).call(("SET", "lock", owner)).call(("INCR", "taken"))
+    };
     assert_eq!(take("a").send::<(bool, i64)>().await.expect("runs"), Committed::Yes((true, 1)));
     assert_eq!(take("b").send::<(bool, i64)>().await.expect("runs"), Committed::Unmet(vec![is_free]));
     // Many tasks add one to a number that they have read: no addition is lost.
@@ -214,7 +221,11 @@ async fn a_transaction_runs_only_if_its_conditions_hold() {
                             Some(n) => Condition::ValueEquals("n".into(), n.to_string().into()),
                             None => Condition::KeyAbsent("n".into()),
                         };
-                        let added = db.transaction_if([condition]).call(("SET", "n", have.unwrap_or(0) + 1)).send::<Value>().await;
+                        let added = db
+                            .transaction_if([condition])
+                            .call(("SET", "n", have.unwrap_or(0) + 1))
+                            .send::<Value>()
+                            .await;
                         if matches!(added.expect("runs"), Committed::Yes(_)) {
                             break;
                         }
@@ -295,7 +306,8 @@ async fn a_client_outlives_its_server() {
 #[tokio::test]
 async fn a_refused_login_ends_the_calls_at_once() {
     let Some(server) = Server::start_with(&["--requirepass", "secret"]) else { return };
-    let client = Client::connect(&format!("redis://:wrong@127.0.0.1:{}", server.port)).expect("reads the URL");
+    let client =
+        Client::connect(&format!("redis://:wrong@127.0.0.1:{}", server.port)).expect("reads the URL");
     let error = client.call::<Value>(("GET", "k")).await.unwrap_err();
     assert!(matches!(&error, Error::Refused(text) if text.starts_with("WRONGPASS")), "{error}");
     let client = Client::connect(&format!("redis://:secret@127.0.0.1:{}", server.port)).expect("connects");
@@ -322,12 +334,18 @@ fn a_program_without_a_runtime_waits_for_its_calls() {
 fn a_full_queue_refuses_or_waits_as_the_policy_says() {
     let Some(server) = Server::start() else { return };
     server.signal("-STOP");
-    let client = Client::connect_in_thread(&format!("{}?queue_calls_max=10", server.url())).expect("connects");
+    let client =
+        Client::connect_in_thread(&format!("{}?queue_calls_max=10", server.url())).expect("connects");
     let db = client.db(0);
     let calls: Vec<_> = (0..10).map(|_| db.call::<i64>(("INCR", "n"))).collect();
     let error = db.call::<i64>(("INCR", "n")).wait().unwrap_err();
     assert!(matches!(&error, Error::NotSent(text) if text.contains("queue_calls_max")), "{error}");
-    let late = db.policy(Policy::Block).within(Duration::from_millis(50)).call::<i64>(("INCR", "n")).wait().unwrap_err();
+    let late = db
+        .policy(Policy::Block)
+        .within(Duration::from_millis(50))
+        .call::<i64>(("INCR", "n"))
+        .wait()
+        .unwrap_err();
     assert!(matches!(&late, Error::TimedOut(cause) if cause.stage == Stage::Queue), "{late}");
     let blocked = db.policy(Policy::Block).call::<i64>(("INCR", "n"));
     server.signal("-CONT");
@@ -365,15 +383,22 @@ async fn a_cached_read_is_made_once_until_its_key_changes() {
         assert_eq!(call.await.expect("reads"), None);
     }
     let calls = other.call::<String>(("INFO", "commandstats")).await.expect("asks");
-    let gets =
-        calls.lines().find(|line| line.starts_with("cmdstat_get:")).and_then(|line| line.split(['=', ',']).nth(1)).unwrap_or_default();
+    let gets = calls
+        .lines()
+        .find(|line| line.starts_with("cmdstat_get:"))
+        .and_then(|line| line.split(['=', ',']).nth(1))
+        .unwrap_or_default();
     assert!(gets.parse::<u32>().is_ok_and(|gets| gets < 120), "{gets} GETs reached the server");
 }
 
 #[test]
 fn a_runtime_that_ends_leaves_no_call_waiting() {
     let Some(server) = Server::start() else { return };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime");
     let client = runtime.block_on(async { Client::connect(&server.url()).expect("connects") });
     client.call::<()>("PING").wait().expect("is up");
     server.signal("-STOP");
@@ -417,7 +442,8 @@ async fn a_refused_subscription_says_so_and_leaves_the_others() {
 
 #[tokio::test]
 async fn calls_that_were_fired_are_sent_after_their_client_was_dropped() {
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+    let port =
+        TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
     let url = format!("redis://127.0.0.1:{port}");
     let by_task = Client::connect(&url).expect("reads the URL");
     let by_thread = Client::connect_in_thread(&url).expect("starts");
@@ -447,10 +473,17 @@ async fn a_dead_link_is_found_behind_calls_without_a_deadline() {
     db.call::<()>(("SET", "k", "v")).await.expect("sets");
     server.signal("-STOP");
     let begun = Instant::now();
-    let error = tokio::time::timeout(Duration::from_secs(10), db.call::<i64>(("INCR", "n"))).await.expect("ends").unwrap_err();
+    let error = tokio::time::timeout(Duration::from_secs(10), db.call::<i64>(("INCR", "n")))
+        .await
+        .expect("ends")
+        .unwrap_err();
     server.signal("-CONT");
     assert!(matches!(&error, Error::OutcomeUnknown(text) if text.contains("PING")), "{error}");
-    assert!(begun.elapsed() >= Duration::from_millis(300), "a server may be busy for as long: {:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() >= Duration::from_millis(300),
+        "a server may be busy for as long: {:?}",
+        begun.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -483,14 +516,18 @@ async fn a_program_reads_what_its_side_connections_wrote() {
 #[test]
 fn deadlines_pass_while_a_thread_connects() {
     // A listener whose queue is full: the operating system drops what asks to connect.
-    let listener = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+    let listener =
+        socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
     listener.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("binds");
     listener.listen(0).expect("listens");
     let address = listener.local_addr().ok().and_then(|address| address.as_socket()).expect("an address");
-    let filling: Vec<_> = (0..4).map(|_| std::net::TcpStream::connect_timeout(&address, Duration::from_millis(50))).collect();
-    let client = Client::connect_in_thread(&format!("redis://{address}?connect_timeout_ms=60000")).expect("starts");
+    let filling: Vec<_> =
+        (0..4).map(|_| std::net::TcpStream::connect_timeout(&address, Duration::from_millis(50))).collect();
+    let client =
+        Client::connect_in_thread(&format!("redis://{address}?connect_timeout_ms=60000")).expect("starts");
     let begun = Instant::now();
-    let error = client.db(0).within(Duration::from_millis(100)).call::<Value>(("GET", "k")).wait().unwrap_err();
+    let error =
+        client.db(0).within(Duration::from_millis(100)).call::<Value>(("GET", "k")).wait().unwrap_err();
     assert!(matches!(&error, Error::TimedOut(cause) if cause.stage == Stage::Queue), "{error}");
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     drop(filling);
@@ -503,7 +540,8 @@ fn a_blocking_call_needs_no_room_in_the_queue() {
     let client = Client::connect_in_thread(&format!("{}?queue_calls_max=1", server.url())).expect("connects");
     let db = client.db(0).policy(Policy::Block);
     let first = db.call::<i64>(("INCR", "n"));
-    let popped = [Policy::Block, Policy::Queue].map(|policy| db.policy(policy).call::<Option<(String, i64)>>(("BLPOP", "l", 0)));
+    let popped = [Policy::Block, Policy::Queue]
+        .map(|policy| db.policy(policy).call::<Option<(String, i64)>>(("BLPOP", "l", 0)));
     let refused = db.policy(Policy::Queue).call::<i64>(("INCR", "n"));
     server.signal("-CONT");
     assert!(matches!(refused.wait(), Err(Error::NotSent(_))));
@@ -519,13 +557,18 @@ fn a_blocking_call_needs_no_room_in_the_queue() {
 #[tokio::test]
 async fn a_call_that_waited_for_room_drops_what_was_kept_meanwhile() {
     let Some(server) = Server::start() else { return };
-    let client = Client::connect(&format!("{}?cache_bytes_max=1000000&queue_calls_max=1", server.url())).expect("connects");
+    let client = Client::connect(&format!("{}?cache_bytes_max=1000000&queue_calls_max=1", server.url()))
+        .expect("connects");
     let (db, cached) = (client.db(0).policy(Policy::Block), client.db(0).cached());
     for n in 0..100 {
         // The driver has not run: the first call fills the queue, the second waits for room.
         db.fire().call("PING");
         let set = db.call::<()>(("SET", "k", n));
-        while cached.call::<Option<i64>>(("GET", "k")).await.map_or(true, |found| found != (n > 0).then(|| n - 1)) {
+        while cached
+            .call::<Option<i64>>(("GET", "k"))
+            .await
+            .map_or(true, |found| found != (n > 0).then(|| n - 1))
+        {
             tokio::task::yield_now().await;
         }
         set.await.expect("sets");
@@ -548,10 +591,18 @@ async fn every_command_has_a_method_of_what_sends_calls() {
     assert_eq!(db.get::<Option<String>>("k").await.expect("reads"), Some("v".into()));
     let once = SetOptions::new().if_absent().expiry(Expiry::In(Duration::from_secs(60)));
     assert_eq!(db.set::<Value>("o", "one", once).await.expect("sets"), Value::Status("OK".into()));
-    assert_eq!(db.set::<Value>("o", "two", ("GET", Expiry::Keep)).await.expect("sets"), Value::Bulk("one".into()));
+    assert_eq!(
+        db.set::<Value>("o", "two", ("GET", Expiry::Keep)).await.expect("sets"),
+        Value::Bulk("one".into())
+    );
     assert!(db.pttl::<i64>("o").await.expect("reads") > 50_000, "the expiry was kept");
     assert_eq!(db.set::<Value>("o", "three", once).await.expect("is there"), Value::Null);
-    assert_eq!(db.zadd::<i64>("z", (ZaddOptions::new().count_changed(), [(1.5, "a"), (2.0, "b")])).await.expect("adds"), 2);
+    assert_eq!(
+        db.zadd::<i64>("z", (ZaddOptions::new().count_changed(), [(1.5, "a"), (2.0, "b")]))
+            .await
+            .expect("adds"),
+        2
+    );
     assert_eq!(db.incrbyfloat::<f64>("f", 1.5).await.expect("adds"), 1.5);
     assert_eq!(db.hset::<i64>("h", [("a", 1), ("b", 2)]).await.expect("sets"), 2);
     assert_eq!(db.hincrby::<i64>("h", "a", 4).await.expect("adds"), 5);
@@ -562,7 +613,10 @@ async fn every_command_has_a_method_of_what_sends_calls() {
     let locked = db.transaction_if([Condition::KeyAbsent("lock".into())]).set("lock", "me", ()).incr("taken");
     assert_eq!(locked.send::<(bool, i64)>().await.expect("runs"), Committed::Yes((true, 1)));
     assert_eq!(db.object_encoding::<String>("taken").await.expect("asks"), "int");
-    assert_eq!(db.blpop::<Option<(String, String)>>("l", 0.5).await.expect("pops"), Some(("l".into(), "x".into())));
+    assert_eq!(
+        db.blpop::<Option<(String, String)>>("l", 0.5).await.expect("pops"),
+        Some(("l".into(), "x".into()))
+    );
 }
 
 #[tokio::test]
@@ -574,7 +628,11 @@ async fn a_client_counts_what_became_of_its_calls() {
         client.db(0).fire().incr("n");
     }
     let stats = client.stats();
-    assert_eq!((stats.is_up, stats.connects, stats.calls, stats.calls_refused, stats.queued_calls), (true, 1, 6, 3, 5), "{stats:?}");
+    assert_eq!(
+        (stats.is_up, stats.connects, stats.calls, stats.calls_refused, stats.queued_calls),
+        (true, 1, 6, 3, 5),
+        "{stats:?}"
+    );
     assert_eq!(client.db(0).policy(Policy::Block).get::<i64>("n").await.expect("reads"), 5);
     server.signal("-STOP");
     let late = client.db(0).within(Duration::from_millis(50)).get::<i64>("n").await;

@@ -38,7 +38,8 @@ async fn calls_are_ready_at_once_in_the_database_that_they_name() {
     db.set::<()>("k", "v", ("EX", 60)).await.expect("sets");
     assert_eq!(db.get::<Option<String>>("none").await.expect("reads"), None);
     assert_eq!(db.lpush::<i64>("k", "x").await.unwrap_err().code(), Some("WRONGTYPE"));
-    let (set, count): (bool, i64) = db.transaction().call(("SET", "a", 1)).incr("a").send().await.expect("runs");
+    let (set, count): (bool, i64) =
+        db.transaction().call(("SET", "a", 1)).incr("a").send().await.expect("runs");
     assert_eq!((set, count), (true, 2));
     let values: Vec<Value> = db.pipeline().get("a").lpush("a", "x").send().await.expect("runs");
     assert!(matches!(&values[..], [Value::Bulk(two), Value::Error(_)] if two == b"2"), "{values:?}");

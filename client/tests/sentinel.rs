@@ -26,7 +26,8 @@ impl Drop for Group {
 impl Group {
     /// Returns false where redis-server is not installed.
     fn start(&mut self, words: &[&str]) -> bool {
-        let spawned = Command::new("redis-server").args(words).current_dir(&self.folder).stdout(Stdio::null()).spawn();
+        let spawned =
+            Command::new("redis-server").args(words).current_dir(&self.folder).stdout(Stdio::null()).spawn();
         spawned.map(|child| self.children.push(child)).is_ok()
     }
 }
@@ -40,7 +41,11 @@ fn ask(port: u16, words: &[&str]) -> String {
 }
 
 fn ask_as(password: &str, port: u16, words: &[&str]) -> String {
-    let output = Command::new("redis-cli").env("REDISCLI_AUTH", password).args(["-p", &port.to_string()]).args(words).output();
+    let output = Command::new("redis-cli")
+        .env("REDISCLI_AUTH", password)
+        .args(["-p", &port.to_string()])
+        .args(words)
+        .output();
     output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
 }
 
@@ -71,7 +76,9 @@ fn watched(name: &str, sentinel_password: &str, server_password: &str) -> Option
         "port {sentinel}\nsentinel monitor main 127.0.0.1 {master} 1\nsentinel down-after-milliseconds main 500\nsentinel failover-timeout main 3000\n"
     );
     if !sentinel_password.is_empty() {
-        text.push_str(&format!("requirepass {sentinel_password}\nsentinel auth-pass main {server_password}\n"));
+        text.push_str(&format!(
+            "requirepass {sentinel_password}\nsentinel auth-pass main {server_password}\n"
+        ));
     }
     std::fs::write(group.folder.join("sentinel.conf"), text).expect("a file");
     let passwords = ["--requirepass", server_password, "--masterauth", server_password];
@@ -79,12 +86,17 @@ fn watched(name: &str, sentinel_password: &str, server_password: &str) -> Option
         eprintln!("redis-server is not installed: not tested");
         return None;
     }
-    let follows = ["--port", &replica.to_string(), "--save", "", "--replicaof", "127.0.0.1", &master.to_string()];
+    let follows =
+        ["--port", &replica.to_string(), "--save", "", "--replicaof", "127.0.0.1", &master.to_string()];
     group.start(&[&follows, &passwords[..]].concat());
-    let has_data = || ask_as(server_password, replica, &["INFO", "replication"]).contains("master_link_status:up");
+    let has_data =
+        || ask_as(server_password, replica, &["INFO", "replication"]).contains("master_link_status:up");
     wait_until("the replica has its master's data", has_data);
     group.start(&["sentinel.conf", "--sentinel"]);
-    let knows = || ask_as(sentinel_password, sentinel, &["SENTINEL", "REPLICAS", "main"]).contains("master-link-status\nok");
+    let knows = || {
+        ask_as(sentinel_password, sentinel, &["SENTINEL", "REPLICAS", "main"])
+            .contains("master-link-status\nok")
+    };
     wait_until("the sentinel knows the replica", knows);
     Some((group, ports))
 }
@@ -96,7 +108,9 @@ async fn sentinels_and_servers_have_passwords_of_their_own() {
     let place = format!("redis-sentinel://:serve@127.0.0.1:{sentinel}/main");
     let url = format!("{place}?sentinel_password=watch");
     let user = format!("{place}?sentinel_user=default&sentinel_password=watch");
-    let port_of = |info: String| info.lines().find_map(|line| line.strip_prefix("tcp_port:")?.trim().parse::<u16>().ok());
+    let port_of = |info: String| {
+        info.lines().find_map(|line| line.strip_prefix("tcp_port:")?.trim().parse::<u16>().ok())
+    };
     for client in [
         Client::connect(&url).expect("connects"),
         Client::connect_in_thread(&url).expect("starts"),
@@ -104,13 +118,19 @@ async fn sentinels_and_servers_have_passwords_of_their_own() {
     ] {
         assert_eq!(port_of(client.db(0).info("server").await.expect("asks")), Some(master));
         client.db(0).set::<()>("k", "v", ()).await.expect("sets");
-        wait_until("the replica has what was written", || ask_as("serve", replica, &["GET", "k"]).trim() == "v");
+        wait_until("the replica has what was written", || {
+            ask_as("serve", replica, &["GET", "k"]).trim() == "v"
+        });
         assert_eq!(client.db(0).from_replica().get::<String>("k").await.expect("reads"), "v");
     }
-    assert!(ask_as("serve", replica, &["INFO", "commandstats"]).contains("cmdstat_get:calls"), "the replica was read");
+    assert!(
+        ask_as("serve", replica, &["INFO", "commandstats"]).contains("cmdstat_get:calls"),
+        "the replica was read"
+    );
     // Without the password, or with a wrong one, the error comes at once and says where to look.
     for wrong in [place.clone(), format!("{place}?sentinel_password=wrong")] {
-        let error = Client::connect(&wrong).expect("starts").db(0).get::<Option<String>>("k").await.unwrap_err();
+        let error =
+            Client::connect(&wrong).expect("starts").db(0).get::<Option<String>>("k").await.unwrap_err();
         assert!(matches!(&error, Error::NotSent(text) if text.contains("sentinel_password")), "{error}");
     }
 }
@@ -121,15 +141,20 @@ async fn a_client_follows_the_master_that_sentinel_names() {
     let Ports { master: first, replica: second, sentinel } = ports;
 
     // The first sentinel does not exist: the second one is asked.
-    let url = format!("redis-sentinel://127.0.0.1:{},127.0.0.1:{sentinel}/main?timeout_ms=30000", free_port());
-    let (by_task, by_thread) = (Client::connect(&url).expect("connects"), Client::connect_in_thread(&url).expect("starts"));
+    let url =
+        format!("redis-sentinel://127.0.0.1:{},127.0.0.1:{sentinel}/main?timeout_ms=30000", free_port());
+    let (by_task, by_thread) =
+        (Client::connect(&url).expect("connects"), Client::connect_in_thread(&url).expect("starts"));
     for client in [&by_task, &by_thread] {
         client.db(0).incr::<i64>("n").await.expect("counts");
-        assert!(client.db(0).info::<String>("server").await.expect("asks").contains(&format!("tcp_port:{first}")));
+        assert!(
+            client.db(0).info::<String>("server").await.expect("asks").contains(&format!("tcp_port:{first}"))
+        );
     }
     wait_until("the replica has what was written", || ask(second, &["GET", "n"]).trim() == "2");
     // Reads go to the replica if the program says so, and nothing else does.
-    let calls = |port, name: &str| ask(port, &["INFO", "commandstats"]).matches(&format!("cmdstat_{name}:")).count();
+    let calls =
+        |port, name: &str| ask(port, &["INFO", "commandstats"]).matches(&format!("cmdstat_{name}:")).count();
     for client in [&by_task, &by_thread] {
         let db = client.db(0).from_replica();
         assert_eq!(db.strlen::<i64>("n").await.expect("reads"), 1);
@@ -144,7 +169,14 @@ async fn a_client_follows_the_master_that_sentinel_names() {
     for (client, n) in [(&by_task, 3), (&by_thread, 4)] {
         // Waits in the queue until there is a master again.
         assert_eq!(client.db(0).incr::<i64>("n").await.expect("counts"), n);
-        assert!(client.db(0).info::<String>("server").await.expect("asks").contains(&format!("tcp_port:{second}")));
+        assert!(
+            client
+                .db(0)
+                .info::<String>("server")
+                .await
+                .expect("asks")
+                .contains(&format!("tcp_port:{second}"))
+        );
         // There is no replica any more: the master is read.
         assert_eq!(client.db(0).from_replica().get::<i64>("n").await.expect("reads"), n);
     }

@@ -47,7 +47,8 @@ impl Subscriber for Kept {
 #[test]
 fn a_call_has_a_span_that_says_how_it_ended() {
     // Nothing listens there once the listener is gone.
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+    let port =
+        TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
     let client = Client::connect_in_thread(&format!("redis://127.0.0.1:{port}")).expect("starts");
     let kept = Kept::default();
     tracing::subscriber::with_default(kept.clone(), || {
@@ -62,5 +63,8 @@ fn a_call_has_a_span_that_says_how_it_ended() {
             "db.system.name=\"redis\" db.operation.name=\"{name}\" db.namespace=7 server.address=127.0.0.1:{port} error.type=\"{kind}\" "
         )
     };
-    assert_eq!(*spans, [expected("GET", "timed out"), expected("MULTI", "timed out"), expected("SELECT", "usage")]);
+    assert_eq!(
+        *spans,
+        [expected("GET", "timed out"), expected("MULTI", "timed out"), expected("SELECT", "usage")]
+    );
 }

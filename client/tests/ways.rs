@@ -12,7 +12,10 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use polder_client::{Client, Committed, Condition, Error, Event, Expiry, ScanCommand, Script, SetOptions, Stage, Subscription, Value};
+use polder_client::{
+    Client, Committed, Condition, Error, Event, Expiry, ScanCommand, Script, SetOptions, Stage, Subscription,
+    Value,
+};
 use servers::Server;
 
 /// A segment that is removed with the test.
@@ -52,7 +55,9 @@ const CASES: &[(&str, Case)] = &[
     ("strings", |way| Box::pin(strings(way))),
     ("collections", |way| Box::pin(collections(way))),
     ("replies are read as what is asked for", |way| Box::pin(replies_are_read_as_what_is_asked_for(way))),
-    ("calls run in the database that they name", |way| Box::pin(calls_run_in_the_database_that_they_name(way))),
+    ("calls run in the database that they name", |way| {
+        Box::pin(calls_run_in_the_database_that_they_name(way))
+    }),
     ("refusals have their codes", |way| Box::pin(refusals_have_their_codes(way))),
     ("calls are sent in order", |way| Box::pin(calls_are_sent_in_order(way))),
     ("transactions", |way| Box::pin(transactions(way))),
@@ -71,7 +76,9 @@ async fn run(way: &Way) {
     for (name, case) in CASES {
         eprintln!("{}: {name}", way.url);
         way.client.call::<()>("FLUSHALL").await.expect("empties");
-        tokio::time::timeout(Duration::from_secs(60), case(way)).await.unwrap_or_else(|_| panic!("{name} hangs over {}", way.url));
+        tokio::time::timeout(Duration::from_secs(60), case(way))
+            .await
+            .unwrap_or_else(|_| panic!("{name} hangs over {}", way.url));
     }
 }
 
@@ -183,7 +190,10 @@ async fn strings(way: &Way) {
     db.set::<()>("large", &bytes, ()).await.expect("sets");
     assert_eq!(db.get::<Vec<u8>>("large").await.expect("reads"), bytes);
     db.call::<()>(("MSET", "a", 1, "b", "")).await.expect("sets");
-    assert_eq!(db.call::<Vec<Option<String>>>(("MGET", "a", "b", "c")).await.expect("reads"), [Some("1".into()), Some("".into()), None]);
+    assert_eq!(
+        db.call::<Vec<Option<String>>>(("MGET", "a", "b", "c")).await.expect("reads"),
+        [Some("1".into()), Some("".into()), None]
+    );
     assert_eq!(db.incrby::<i64>("a", -3).await.expect("adds"), -2);
     assert_eq!(db.call::<f64>(("INCRBYFLOAT", "f", 0.25)).await.expect("adds"), 0.25);
     assert_eq!(db.del::<i64>(["a", "b", "c"]).await.expect("deletes"), 2);
@@ -216,10 +226,12 @@ async fn collections(way: &Way) {
 async fn replies_are_read_as_what_is_asked_for(way: &Way) {
     let db = way.client.db(3);
     db.call::<()>(("HSET", "h", "a", 1, "b", 2)).await.expect("sets");
-    let (map, flat): (HashMap<String, u32>, Vec<String>) = (db.hgetall("h").await.expect("reads"), db.hgetall("h").await.expect("reads"));
+    let (map, flat): (HashMap<String, u32>, Vec<String>) =
+        (db.hgetall("h").await.expect("reads"), db.hgetall("h").await.expect("reads"));
     assert_eq!((map["a"], map["b"], flat.len()), (1, 2, 4));
     let script = "return {1, 'two', false, {3, {}}}";
-    let (one, two, none, nested): (i64, String, Option<i64>, Value) = db.call(("EVAL", script, 0)).await.expect("runs");
+    let (one, two, none, nested): (i64, String, Option<i64>, Value) =
+        db.call(("EVAL", script, 0)).await.expect("runs");
     assert_eq!((one, &two[..], none), (1, "two", None));
     assert!(matches!(&nested, Value::Array(items) if items.len() == 2), "{nested:?}");
     let error = db.hgetall::<i64>("h").await.unwrap_err();
@@ -269,7 +281,10 @@ async fn refusals_have_their_codes(way: &Way) {
     let error = db.call::<()>(("EVAL", "return redis.error_reply('MINE no')", 0)).await.unwrap_err();
     assert_eq!(error.code(), Some("MINE"));
     let values: Vec<Value> = db.pipeline().get("k").lpush("k", "x").get("k").send().await.expect("runs");
-    assert!(matches!(&values[..], [Value::Bulk(_), Value::Error(text), Value::Bulk(_)] if text.starts_with(b"WRONGTYPE")), "{values:?}");
+    assert!(
+        matches!(&values[..], [Value::Bulk(_), Value::Error(text), Value::Bulk(_)] if text.starts_with(b"WRONGTYPE")),
+        "{values:?}"
+    );
     assert!(matches!(db.pipeline().send::<Value>().await, Err(Error::Usage(_))));
 }
 
@@ -296,21 +311,24 @@ async fn calls_are_sent_in_order(way: &Way) {
 
 async fn transactions(way: &Way) {
     let db = way.client.db(2);
-    let (set, count): (bool, i64) = db.transaction().set("a", 1, ()).incrby("a", 4).send().await.expect("runs");
+    let (set, count): (bool, i64) =
+        db.transaction().set("a", 1, ()).incrby("a", 4).send().await.expect("runs");
     assert_eq!((set, count), (true, 5));
     let error = db.transaction().call(("SET", "a")).incr("a").send::<Value>().await.unwrap_err();
     assert!(error.to_string().contains("wrong number of arguments"), "{error}");
     assert_eq!(db.get::<i64>("a").await.expect("reads"), 5);
     let values: Vec<Value> = db.transaction().incr("a").lpush("a", "x").incr("a").send().await.expect("runs");
     assert!(matches!(&values[..], [Value::Integer(6), Value::Error(_), Value::Integer(7)]), "{values:?}");
-    let popped: Vec<Value> = db.transaction().call(("BLPOP", "none", 0)).incr("a").send().await.expect("does not wait");
+    let popped: Vec<Value> =
+        db.transaction().call(("BLPOP", "none", 0)).incr("a").send().await.expect("does not wait");
     assert!(matches!(&popped[..], [Value::Null, Value::Integer(8)]), "{popped:?}");
 }
 
 async fn conditions(way: &Way) {
     let db = way.client.db(6);
     let is_free = Condition::KeyAbsent("lock".into());
-    let take = |owner: &'static str| db.transaction_if([is_free.clone()]).set("lock", owner, ()).incr("taken");
+    let take =
+        |owner: &'static str| db.transaction_if([is_free.clone()]).set("lock", owner, ()).incr("taken");
     assert_eq!(take("a").send::<(bool, i64)>().await.expect("runs"), Committed::Yes((true, 1)));
     assert_eq!(take("b").send::<(bool, i64)>().await.expect("runs"), Committed::Unmet(vec![is_free]));
     let tasks: Vec<_> = (0..4).map(|_| tokio::spawn(add_by_conditions(db.clone()))).collect();
@@ -329,7 +347,12 @@ async fn add_by_conditions(db: polder_client::Db) {
             Some(n) => Condition::ValueEquals("n".into(), n.to_string().into()),
             None => Condition::KeyAbsent("n".into()),
         };
-        let done = db.transaction_if([condition]).set("n", have.unwrap_or(0) + 1, ()).send::<Value>().await.expect("runs");
+        let done = db
+            .transaction_if([condition])
+            .set("n", have.unwrap_or(0) + 1, ())
+            .send::<Value>()
+            .await
+            .expect("runs");
         added += i32::from(matches!(done, Committed::Yes(_)));
     }
 }
@@ -342,7 +365,10 @@ async fn scripts(way: &Way) {
     }
     assert_eq!(way.client.call::<Vec<i64>>(("SCRIPT", "EXISTS", script.sha())).await.expect("asks"), [1]);
     way.client.call::<()>(("SCRIPT", "FLUSH")).await.expect("empties");
-    assert_eq!(script.run::<(String, String, i64)>(&way.client.db(1), "k", "a").await.expect("is loaded again").2, 3);
+    assert_eq!(
+        script.run::<(String, String, i64)>(&way.client.db(1), "k", "a").await.expect("is loaded again").2,
+        3
+    );
     let error = way.client.db(1).call::<()>(("EVALSHA", "0".repeat(40), 0)).await.unwrap_err();
     assert_eq!(error.code(), Some("NOSCRIPT"));
 }
@@ -367,7 +393,8 @@ async fn scans(way: &Way) {
 
 async fn calls_that_wait(way: &Way) {
     let db = way.client.db(7);
-    let waiting: Vec<_> = (0..3).map(|n| db.blpop::<Option<(String, String)>>(format!("l{n}"), 0.0)).collect();
+    let waiting: Vec<_> =
+        (0..3).map(|n| db.blpop::<Option<(String, String)>>(format!("l{n}"), 0.0)).collect();
     tokio::time::sleep(Duration::from_millis(50)).await;
     for n in 0..3 {
         db.rpush::<i64>(format!("l{n}"), n).await.expect("pushes");
@@ -379,7 +406,10 @@ async fn calls_that_wait(way: &Way) {
     // A deadline of its own, and a future that is dropped: neither takes an element later.
     let begun = Instant::now();
     let late = db.within(Duration::from_millis(50)).blpop::<Value>("l", 0.0).await.unwrap_err();
-    assert!(matches!(&late, Error::TimedOut(cause) if matches!(cause.stage, Stage::Server | Stage::Runtime)), "{late}");
+    assert!(
+        matches!(&late, Error::TimedOut(cause) if matches!(cause.stage, Stage::Server | Stage::Runtime)),
+        "{late}"
+    );
     assert!(begun.elapsed() >= Duration::from_millis(50));
     assert!(tokio::time::timeout(Duration::from_millis(50), db.blpop::<Value>("l", 0.0)).await.is_err());
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -484,7 +514,9 @@ async fn callbacks(way: &Way) {
         inner.incr::<i64>("text").callback(move |refusal| again.send(refusal).expect("the test listens"));
     });
     let gather = move || {
-        ends.extend((0..101).map(|_| told.recv_timeout(Duration::from_secs(20)).expect("each callback runs")));
+        ends.extend(
+            (0..101).map(|_| told.recv_timeout(Duration::from_secs(20)).expect("each callback runs")),
+        );
         (ends, told)
     };
     let (ends, told) = tokio::task::spawn_blocking(gather).await.expect("gathers");
@@ -495,7 +527,10 @@ async fn callbacks(way: &Way) {
     let last = Client::connect(&way.url).expect("connects");
     last.db(1).incr::<i64>("n").callback(move |count| drop(tell.send(count)));
     drop(last);
-    let (count, told) = tokio::task::spawn_blocking(move || (told.recv_timeout(Duration::from_secs(20)), told)).await.expect("listens");
+    let (count, told) =
+        tokio::task::spawn_blocking(move || (told.recv_timeout(Duration::from_secs(20)), told))
+            .await
+            .expect("listens");
     assert_eq!(count.expect("it runs").expect("counts"), 102);
     assert!(told.recv().is_err(), "each callback runs once");
 }

@@ -144,7 +144,9 @@ fn bitcount(call: &mut Call<'_>) -> Outcome {
     let (bounds, bits) = match &call.args[2..] {
         [] => ((0, -1), false),
         [start] => ((integer(start)?, -1), false),
-        [start, end, unit @ ..] if unit.len() <= 1 => ((integer(start)?, integer(end)?), is_bits(unit.first())?),
+        [start, end, unit @ ..] if unit.len() <= 1 => {
+            ((integer(start)?, integer(end)?), is_bits(unit.first())?)
+        }
         _ => return Err(SYNTAX.into()),
     };
     let value = value_or_empty(&find(call, call.args[1])?);
@@ -247,12 +249,14 @@ enum Operator {
     Not,
 }
 
-const OPERATORS: [(&str, Operator); 4] = [("AND", Operator::And), ("OR", Operator::Or), ("XOR", Operator::Xor), ("NOT", Operator::Not)];
+const OPERATORS: [(&str, Operator); 4] =
+    [("AND", Operator::And), ("OR", Operator::Or), ("XOR", Operator::Xor), ("NOT", Operator::Not)];
 
 impl Operator {
     /// Combines stretches of the same place into `target`; what a source is shorter by counts as zeros.
     fn combine(self, sources: &[&[u8]], target: &mut [u8]) {
-        let (first, others) = sources.split_first().map_or((&[][..], &[][..]), |(first, others)| (*first, others));
+        let (first, others) =
+            sources.split_first().map_or((&[][..], &[][..]), |(first, others)| (*first, others));
         target[..first.len()].copy_from_slice(first);
         target[first.len()..].fill(0);
         for source in others {
@@ -290,7 +294,8 @@ fn bitop(call: &mut Call<'_>) -> Outcome {
     if operator == Operator::Not && keys.len() != 1 {
         return Err("ERR BITOP NOT must be called with a single source key.".into());
     }
-    let sources: Vec<Value<'_>> = keys.iter().map(|key| Ok(value_or_empty(&find(call, key)?))).collect::<Result<_, Stop>>()?;
+    let sources: Vec<Value<'_>> =
+        keys.iter().map(|key| Ok(value_or_empty(&find(call, key)?))).collect::<Result<_, Stop>>()?;
     let len = sources.iter().map(string::len).max().unwrap_or(0);
     if len == 0 {
         if call.remove(target)? {
@@ -314,7 +319,9 @@ fn combined<'p>(
     len: u64,
     packed: &'p mut [u8; PACKED_MAX],
 ) -> Result<Value<'p>, Stop> {
-    let chunks = |index| sources.iter().map(|source| string::chunk(call.txn, source, index)).collect::<Result<Vec<_>, _>>();
+    let chunks = |index| {
+        sources.iter().map(|source| string::chunk(call.txn, source, index)).collect::<Result<Vec<_>, _>>()
+    };
     if len <= PACKED_MAX as u64 {
         let target = &mut packed[..len as usize];
         operator.combine(&chunks(0)?, target);

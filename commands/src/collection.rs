@@ -41,7 +41,13 @@ pub(crate) fn named<'a>(calls: &[&[&'a [u8]]]) -> SmallVec<[&'a [u8]; 128]> {
 ///
 /// # Errors
 /// As [`reply_part`].
-pub(crate) fn reply_elements<'a>(reply: &mut dyn Reply, nodes: &'a dyn Nodes, elements: &Sequence<'a>, rank: u64, count: u64) -> Outcome {
+pub(crate) fn reply_elements<'a>(
+    reply: &mut dyn Reply,
+    nodes: &'a dyn Nodes,
+    elements: &Sequence<'a>,
+    rank: u64,
+    count: u64,
+) -> Outcome {
     let mut ends = SmallVec::new();
     for stretch in elements.stretches(nodes, rank, count) {
         let stretch = stretch?;
@@ -105,7 +111,8 @@ impl<'a> Scan<'a> {
         while let [word, later @ ..] = rest {
             rest = match later {
                 [value, later @ ..] if is(word, "COUNT") => {
-                    scan.count = u64::try_from(integer(value)?).ok().filter(|count| *count > 0).ok_or(SYNTAX)?;
+                    scan.count =
+                        u64::try_from(integer(value)?).ok().filter(|count| *count > 0).ok_or(SYNTAX)?;
                     later
                 }
                 [pattern, later @ ..] if is(word, "MATCH") => {
@@ -132,7 +139,10 @@ impl<'a> Scan<'a> {
 
     /// The least word that this step looks at.
     pub fn first_word(&self) -> u64 {
-        self.cursor.checked_shl(CURSOR_SHIFT).filter(|word| word >> CURSOR_SHIFT == self.cursor).unwrap_or(u64::MAX)
+        self.cursor
+            .checked_shl(CURSOR_SHIFT)
+            .filter(|word| word >> CURSOR_SHIFT == self.cursor)
+            .unwrap_or(u64::MAX)
     }
 
     /// Whether the walk stops before an element with `word`, having looked at `seen`, the last of

@@ -44,29 +44,46 @@ pub const COMMANDS: &[Command] = &[
         .since("2.6.0")
         .costs("O(N) where N is the size of the value.")
         .about("Returns a serialized representation of the value stored at a key."),
-    write("RESTORE", "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]", restore)
-        .tells(Own("`RESTORE key ms payload REPLACE ABSTTL`"))
-        .with(GROWS | DANGEROUS)
-        .touches(&["OW update"])
-        .since("2.6.0")
-        .costs("O(N*log(N)) where N is the number of elements of the value.")
-        .changed(&[("3.0.0", "Takes `REPLACE`."), ("5.0.0", "Takes `ABSTTL`."), ("5.0.0", "Takes `IDLETIME` and `FREQ`.")])
-        .about("Creates a key from the serialized representation of a value."),
-    write("RESTORE-ASKING", "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]", restore)
-        .tells(Own("`RESTORE key ms payload REPLACE ABSTTL`"))
-        .with(GROWS | ASKING | DANGEROUS)
-        .touches(&["OW update"])
-        .since("3.0.0")
-        .costs("O(N*log(N)) where N is the number of elements of the value.")
-        .changed(&[("3.0.0", "Takes `REPLACE`."), ("5.0.0", "Takes `ABSTTL`."), ("5.0.0", "Takes `IDLETIME` and `FREQ`.")])
-        .internal()
-        .about("An internal command for migrating keys in a cluster."),
+    write(
+        "RESTORE",
+        "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]",
+        restore,
+    )
+    .tells(Own("`RESTORE key ms payload REPLACE ABSTTL`"))
+    .with(GROWS | DANGEROUS)
+    .touches(&["OW update"])
+    .since("2.6.0")
+    .costs("O(N*log(N)) where N is the number of elements of the value.")
+    .changed(&[
+        ("3.0.0", "Takes `REPLACE`."),
+        ("5.0.0", "Takes `ABSTTL`."),
+        ("5.0.0", "Takes `IDLETIME` and `FREQ`."),
+    ])
+    .about("Creates a key from the serialized representation of a value."),
+    write(
+        "RESTORE-ASKING",
+        "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]",
+        restore,
+    )
+    .tells(Own("`RESTORE key ms payload REPLACE ABSTTL`"))
+    .with(GROWS | ASKING | DANGEROUS)
+    .touches(&["OW update"])
+    .since("3.0.0")
+    .costs("O(N*log(N)) where N is the number of elements of the value.")
+    .changed(&[
+        ("3.0.0", "Takes `REPLACE`."),
+        ("5.0.0", "Takes `ABSTTL`."),
+        ("5.0.0", "Takes `IDLETIME` and `FREQ`."),
+    ])
+    .internal()
+    .about("An internal command for migrating keys in a cluster."),
 ];
 
 /// The version in which values are written.
 pub fn form(settings: &Settings) -> Form {
     // In the order of the setting's words.
-    const FORMS: [Form; 5] = [Form::Lowest, Form::Fixed(10), Form::Fixed(11), Form::Fixed(12), Form::Fixed(80)];
+    const FORMS: [Form; 5] =
+        [Form::Lowest, Form::Fixed(10), Form::Fixed(11), Form::Fixed(12), Form::Fixed(80)];
     FORMS[settings.number(const { id("rdb-version") }) as usize % FORMS.len()]
 }
 
@@ -118,11 +135,14 @@ fn read_options(words: &[&[u8]]) -> Result<Options, Stop> {
             () if is(word, "ABSTTL") => options.absolute = true,
             () if is(word, "IDLETIME") && options.frequency.is_none() && words.len() > 0 => {
                 let idle = words.next().map_or(Ok(0), |idle| integer(idle))?;
-                options.idle_seconds = Some(u64::try_from(idle).map_err(|_| "ERR Invalid IDLETIME value, must be >= 0")?);
+                options.idle_seconds =
+                    Some(u64::try_from(idle).map_err(|_| "ERR Invalid IDLETIME value, must be >= 0")?);
             }
             () if is(word, "FREQ") && options.idle_seconds.is_none() && words.len() > 0 => {
                 let frequency = words.next().map_or(Ok(0), |frequency| integer(frequency))?;
-                options.frequency = Some(u8::try_from(frequency).map_err(|_| "ERR Invalid FREQ value, must be >= 0 and <= 255")?);
+                options.frequency = Some(
+                    u8::try_from(frequency).map_err(|_| "ERR Invalid FREQ value, must be >= 0 and <= 255")?,
+                );
             }
             () => return Err(SYNTAX.into()),
         }
@@ -162,7 +182,14 @@ fn restore(call: &mut Call<'_>) -> Outcome {
     let new = builder.finish(call.txn).map_err(refused)?.ok_or(BAD_FORMAT)?;
     call.put(key, &New { expiry_ms, ..new })?;
     if call.tells_itself() {
-        call.tell(&[b"RESTORE", key, expiry_ms.unwrap_or(0).to_string().as_bytes(), call.args[3], b"REPLACE", b"ABSTTL"]);
+        call.tell(&[
+            b"RESTORE",
+            key,
+            expiry_ms.unwrap_or(0).to_string().as_bytes(),
+            call.args[3],
+            b"REPLACE",
+            b"ABSTTL",
+        ]);
     }
     set_clock(call.table, call.txn, call.db(), key, options.idle_seconds, options.frequency)?;
     call.notify('g', "restore", key);
@@ -201,7 +228,14 @@ fn refused(problem: Problem) -> Stop {
 }
 
 /// Puts the access clock to where it was when the value was written, if the policy of eviction counts in the same way.
-pub fn set_clock(table: &Table, txn: &Txn<'_>, db: Db, key: &[u8], idle_seconds: Option<u64>, frequency: Option<u8>) -> Outcome {
+pub fn set_clock(
+    table: &Table,
+    txn: &Txn<'_>,
+    db: Db,
+    key: &[u8],
+    idle_seconds: Option<u64>,
+    frequency: Option<u8>,
+) -> Outcome {
     let (now_ms, counts) = (txn.now_ms(), table.counts_frequency());
     let clock = match (idle_seconds, frequency) {
         (_, Some(frequency)) if counts => clock::lfu(frequency, now_ms),

@@ -35,14 +35,17 @@ fn wait_for_log(call: &mut Call<'_>) -> Outcome {
     if !(0..=1).contains(&local) {
         return Err("ERR value is out of range, value must between 0 and 1".into());
     }
-    let replicas = number::integer(call.args[2]).filter(|count| *count >= 0).ok_or("ERR value is out of range, must be positive")?;
+    let replicas = number::integer(call.args[2])
+        .filter(|count| *count >= 0)
+        .ok_or("ERR value is out of range, must be positive")?;
     let timeout_ms = waiting::milliseconds(call.args[3])?;
     let words = call.table.segment().storage();
     let is_logged = words.owner().is_some() || call.settings.is_on(const { id("appendonly") });
     if local > 0 && !is_logged {
         return Err("ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.".into());
     }
-    let seen = call.memo().and_then(|memo| memo.try_into().ok()).map_or_else(|| words.seen(), u64::from_le_bytes);
+    let seen =
+        call.memo().and_then(|memo| memo.try_into().ok()).map_or_else(|| words.seen(), u64::from_le_bytes);
     let is_durable = is_logged && words.is_promised() && words.is_durable(seen);
     let is_over = !call.may_wait() || call.caller.waiting.as_ref().is_some_and(|waiting| waiting.insists);
     if is_over || replicas == 0 && (local == 0 || is_durable) {
@@ -53,13 +56,27 @@ fn wait_for_log(call: &mut Call<'_>) -> Outcome {
     }
     // It runs once more when its time is over, to tell what the disk has by then.
     let memo = seen.to_le_bytes().to_vec();
-    call.wait(Wait { kind: Kind::List, keys: &[], timeout_ms, otherwise: Otherwise::Zeros(2), memo, yields: true })
+    call.wait(Wait {
+        kind: Kind::List,
+        keys: &[],
+        timeout_ms,
+        otherwise: Otherwise::Zeros(2),
+        memo,
+        yields: true,
+    })
 }
 
 fn wait_or_answer(call: &mut Call<'_>, waits: bool, timeout_ms: u64, otherwise: Otherwise) -> Outcome {
     if waits {
         // No key ever brings what is waited for.
-        return call.wait(Wait { kind: Kind::List, keys: &[], timeout_ms, otherwise, memo: Vec::new(), yields: false });
+        return call.wait(Wait {
+            kind: Kind::List,
+            keys: &[],
+            timeout_ms,
+            otherwise,
+            memo: Vec::new(),
+            yields: false,
+        });
     }
     otherwise.write(call.reply);
     Ok(())

@@ -30,7 +30,10 @@ pub const COMMANDS: &[Command] = &[
         .since("1.2.0")
         .changed(&[("7.0.0", "Takes `NX`, `XX`, `GT` and `LT`.")])
         .about("Sets the expiration time of a key to a Unix timestamp."),
-    read("EXPIRETIME", "key", expire_time).with(FAST).since("7.0.0").about("Returns the expiration time of a key as a Unix timestamp."),
+    read("EXPIRETIME", "key", expire_time)
+        .with(FAST)
+        .since("7.0.0")
+        .about("Returns the expiration time of a key as a Unix timestamp."),
     write("PERSIST", "key", persist)
         .quick(persist_quickly)
         .shares_key()
@@ -191,9 +194,13 @@ fn expire_at_ms_quickly(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
 fn expire_in_quickly(call: &Short<'_>, unit: Unit, base_ms: u64, reply: &mut dyn Reply) -> bool {
     let Ok(condition) = Condition::read(&call.args[3..]) else { return false };
     let expiry_ms = number::integer(call.args[2]).and_then(|number| absolute_ms(number, unit, base_ms));
-    let Some(expiry_ms) = expiry_ms.filter(|expiry_ms| *expiry_ms > call.exact_ms() as i64) else { return false };
+    let Some(expiry_ms) = expiry_ms.filter(|expiry_ms| *expiry_ms > call.exact_ms() as i64) else {
+        return false;
+    };
     let done = call.table.update(call.location, call.args[1], None, call.now_ms, |old| match old {
-        Some(old) if condition.holds(old.expiry_ms, expiry_ms) => Some((Mutation::Expiring(Some(expiry_ms as u64)), true)),
+        Some(old) if condition.holds(old.expiry_ms, expiry_ms) => {
+            Some((Mutation::Expiring(Some(expiry_ms as u64)), true))
+        }
         _ => Some((Mutation::Same, false)),
     });
     done.map(|done| reply.integer(done.into())).is_some()

@@ -100,7 +100,9 @@ pub(crate) fn forget(txn: &Txn<'_>, db: Option<Db>) -> Result<(), Stop> {
 pub fn kept_at(snapshot: &mut Snapshot<'_>) -> Result<Vec<u8>, Stop> {
     let Some(item) = snapshot.find(SYSTEM, KEY)? else { return Ok(Vec::new()) };
     let found = snapshot.found(&item)?;
-    let bytes = found.map(|found| string::contiguous(snapshot, &found.value).map(|bytes| bytes.into_owned())).transpose()?;
+    let bytes = found
+        .map(|found| string::contiguous(snapshot, &found.value).map(|bytes| bytes.into_owned()))
+        .transpose()?;
     Ok(bytes.unwrap_or_default())
 }
 
@@ -148,7 +150,9 @@ pub fn next(txn: &Txn<'_>) -> Result<Option<u64>, Stop> {
 /// The moments that are known.
 fn read(txn: &Txn<'_>) -> Result<Vec<Due>, Stop> {
     let stored = txn.peek(SYSTEM, KEY)?;
-    let bytes = stored.map(|found| string::contiguous(txn, &found.value).map(|bytes| bytes.into_owned())).transpose()?;
+    let bytes = stored
+        .map(|found| string::contiguous(txn, &found.value).map(|bytes| bytes.into_owned()))
+        .transpose()?;
     Ok(dues(&bytes.unwrap_or_default()).collect())
 }
 

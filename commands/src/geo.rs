@@ -120,7 +120,9 @@ pub const COMMANDS: &[Command] = &[
 fn unit(arg: &[u8]) -> Result<f64, Stop> {
     const UNITS: [(&str, f64); 4] = [("M", 1.0), ("KM", 1000.0), ("FT", 0.3048), ("MI", 1609.34)];
     let named = UNITS.iter().find(|(name, _)| is(arg, name));
-    named.map(|(_, metres)| *metres).ok_or_else(|| "ERR unsupported unit provided. please use M, KM, FT, MI".into())
+    named
+        .map(|(_, metres)| *metres)
+        .ok_or_else(|| "ERR unsupported unit provided. please use M, KM, FT, MI".into())
 }
 
 /// The number that an argument is, or `error`.
@@ -134,11 +136,13 @@ fn double(arg: &[u8], error: &'static str) -> Result<f64, Stop> {
 /// Redis's texts for what is no number, and for what lies off the map.
 fn place(longitude: &[u8], latitude: &[u8]) -> Result<Place, Stop> {
     const NOT_A_FLOAT: &str = "ERR value is not a valid float";
-    let place = Place { longitude: double(longitude, NOT_A_FLOAT)?, latitude: double(latitude, NOT_A_FLOAT)? };
+    let place =
+        Place { longitude: double(longitude, NOT_A_FLOAT)?, latitude: double(latitude, NOT_A_FLOAT)? };
     if place.is_valid() {
         Ok(place)
     } else {
-        Err(format!("ERR invalid longitude,latitude pair {:.6},{:.6}", place.longitude, place.latitude).into())
+        Err(format!("ERR invalid longitude,latitude pair {:.6},{:.6}", place.longitude, place.latitude)
+            .into())
     }
 }
 

@@ -261,7 +261,8 @@ impl<'c> Edit<'c> {
     fn open(call: &Call<'c>) -> Result<Edit<'c>, Stop> {
         let (key, thresholds) = (call.args[1], thresholds(call));
         let found = call.find_kind(key, Kind::Hash)?;
-        let draft = found.map_or_else(|| Draft::empty(thresholds), |found| Draft::of(&found.value, thresholds));
+        let draft =
+            found.map_or_else(|| Draft::empty(thresholds), |found| Draft::of(&found.value, thresholds));
         Ok(Edit { key, found, draft })
     }
 
@@ -295,7 +296,9 @@ impl<'c> Edit<'c> {
         let (txn, key) = (call.txn, self.key);
         // While data is imported, what has expired stays.
         let now_ms = || if call.table.imports() { 0 } else { txn.now_ms() };
-        let purged = self.draft.purge(txn, now_ms, PURGED_PER_WRITE, &mut |field| call.tell_first(&[b"HDEL", key, field]))?;
+        let purged = self
+            .draft
+            .purge(txn, now_ms, PURGED_PER_WRITE, &mut |field| call.tell_first(&[b"HDEL", key, field]))?;
         if purged > 0 {
             call.notify('h', "hexpired", key);
             txn.count(Counter::ExpiredFields, purged);
@@ -381,7 +384,12 @@ fn sized<'c>(call: &Call<'c>) -> Result<(usize, Option<Hash<'c>>), Stop> {
 }
 
 /// Shows every field that is there, `len` of them.
-fn each<'c>(call: &mut Call<'c>, len: usize, hash: Option<Hash<'c>>, mut show: impl FnMut(&mut Call<'c>, Field<'c>) -> Outcome) -> Outcome {
+fn each<'c>(
+    call: &mut Call<'c>,
+    len: usize,
+    hash: Option<Hash<'c>>,
+    mut show: impl FnMut(&mut Call<'c>, Field<'c>) -> Outcome,
+) -> Outcome {
     let (txn, mut shown) = (call.txn, 0);
     for field in hash.iter().flat_map(|hash| hash.iter(txn, 0)) {
         let field = field?;
@@ -432,7 +440,9 @@ fn hmset(call: &mut Call<'_>) -> Outcome {
 
 fn hset_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
     let (mut edit, mut pairs) = (Edit::open(call)?, Vec::with_capacity(calls.len()));
-    let groups = calls.iter().map_while(|args| args[2..].as_chunks::<2>().1.is_empty().then(|| args[2..].as_chunks().0));
+    let groups = calls
+        .iter()
+        .map_while(|args| args[2..].as_chunks::<2>().1.is_empty().then(|| args[2..].as_chunks().0));
     let done = groups.clone().inspect(|group| pairs.extend_from_slice(group)).count();
     if done == 0 {
         return Ok(0);
@@ -492,7 +502,9 @@ fn hincrby(call: &mut Call<'_>) -> Outcome {
     let (spot, field) = edit.draft.look(txn, name, || txn.field_clock_ms())?;
     edit.note_spot(call, &spot, name);
     let old = match field {
-        Some(field) => number::integer(&field.value().bytes(txn)?).ok_or("ERR hash value is not an integer")?,
+        Some(field) => {
+            number::integer(&field.value().bytes(txn)?).ok_or("ERR hash value is not an integer")?
+        }
         None => 0,
     };
     let new = old.checked_add(by).ok_or("ERR increment or decrement would overflow")?;
@@ -512,7 +524,9 @@ fn hincrbyfloat(call: &mut Call<'_>) -> Outcome {
     let (spot, field) = edit.draft.look(txn, name, || txn.field_clock_ms())?;
     edit.note_spot(call, &spot, name);
     let old = match field {
-        Some(field) => Number::parse(mode, &field.value().bytes(txn)?).ok_or("ERR hash value is not a float")?,
+        Some(field) => {
+            Number::parse(mode, &field.value().bytes(txn)?).ok_or("ERR hash value is not a float")?
+        }
         None => Number::zero(mode),
     };
     let sum = old.sum_text(by).ok_or("ERR increment would produce NaN or Infinity")?;

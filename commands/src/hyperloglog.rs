@@ -65,7 +65,12 @@ fn look<'c>(call: &Call<'c>, key: &[u8]) -> Result<Option<Looked<'c>>, Stop> {
     if string::len(&found.value) > BYTES_MAX as u64 {
         // Only the head is looked at: no sparse form that says all registers is so long.
         let head = string::gather(call.txn, &found.value, 0, HEADER as u64)?;
-        return Err(if hyperloglog::is_one(&head) && hyperloglog::is_sparse(&head) { CORRUPT } else { NOT_ONE }.into());
+        return Err(if hyperloglog::is_one(&head) && hyperloglog::is_sparse(&head) {
+            CORRUPT
+        } else {
+            NOT_ONE
+        }
+        .into());
     }
     let bytes = string::contiguous(call.txn, &found.value)?;
     if hyperloglog::is_one(&bytes) { Ok(Some((found, bytes))) } else { Err(NOT_ONE.into()) }
@@ -173,7 +178,9 @@ fn pfdebug(call: &mut Call<'_>) -> Outcome {
         call.reply.status("disabled");
         return Ok(());
     }
-    let Some((found, bytes)) = look(call, key)? else { return Err("ERR The specified key does not exist".into()) };
+    let Some((found, bytes)) = look(call, key)? else {
+        return Err("ERR The specified key does not exist".into());
+    };
     if is(subcommand, "ENCODING") {
         call.reply.status(if hyperloglog::is_sparse(&bytes) { "sparse" } else { "dense" });
     } else if is(subcommand, "DECODE") {
@@ -189,7 +196,9 @@ fn pfdebug(call: &mut Call<'_>) -> Outcome {
         call.reply.array(hyperloglog::REGISTERS);
         union.registers().iter().for_each(|register| call.reply.integer((*register).into()));
     } else {
-        return Err(format!("ERR Unknown PFDEBUG subcommand '{}'", String::from_utf8_lossy(subcommand)).into());
+        return Err(
+            format!("ERR Unknown PFDEBUG subcommand '{}'", String::from_utf8_lossy(subcommand)).into()
+        );
     }
     Ok(())
 }

@@ -92,7 +92,8 @@ const NOT_A_NUMBER: &str = "NOTNUM cannot increment or decrement non-numeric val
 const RELATIVE_SECONDS_MAX: i64 = 60 * 60 * 24 * 30;
 
 /// A word of the arguments that says what the next argument is.
-const SPANS: [(&str, i64, bool); 4] = [("EX", 1000, false), ("PX", 1, false), ("EXAT", 1000, true), ("PXAT", 1, true)];
+const SPANS: [(&str, i64, bool); 4] =
+    [("EX", 1000, false), ("PX", 1, false), ("EXAT", 1000, true), ("PXAT", 1, true)];
 
 /// What is to be true before an item is written.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -181,11 +182,15 @@ impl<'a> Options<'a> {
         match option {
             "CAS" => self.condition = Condition::Cas(unsigned(value).ok_or(NOT_A_CAS)?),
             "NEWCAS" => self.cas = Some(unsigned(value).ok_or(NOT_A_CAS)?),
-            "FLAGS" => self.flags = unsigned(value).and_then(|flags| u32::try_from(flags).ok()).ok_or(NOT_FLAGS)?,
+            "FLAGS" => {
+                self.flags = unsigned(value).and_then(|flags| u32::try_from(flags).ok()).ok_or(NOT_FLAGS)?
+            }
             "TYPE" if value.len() > 255 => return Err(TYPE_TOO_LONG.into()),
             "TYPE" => self.content_type = value,
             "CREATE" => self.initial = Some(unsigned(value).ok_or(NOT_A_DELTA)?),
-            "RECACHE" => self.recache = Some((unsigned(value).ok_or(NOT_A_TIME)?.saturating_mul(1000), self.expiry)),
+            "RECACHE" => {
+                self.recache = Some((unsigned(value).ok_or(NOT_A_TIME)?.saturating_mul(1000), self.expiry))
+            }
             "VIVIFY" if value == b"0" => self.vivify = Some(Expiry::Never),
             "VIVIFY" => {
                 let is_long = number::integer(value).is_some_and(|seconds| seconds > RELATIVE_SECONDS_MAX);
@@ -205,7 +210,9 @@ impl<'a> Options<'a> {
 pub(crate) fn moment(call: &Call<'_>, unit: &str, value: &[u8]) -> Result<Expiry, Stop> {
     let (_, unit_ms, absolute) = SPANS.into_iter().find(|(name, ..)| *name == unit).ok_or(SYNTAX)?;
     let base_ms = if absolute { 0 } else { call.txn.now_ms() as i64 };
-    let moment = number::integer(value).and_then(|count| count.checked_mul(unit_ms)).and_then(|ms| ms.checked_add(base_ms));
+    let moment = number::integer(value)
+        .and_then(|count| count.checked_mul(unit_ms))
+        .and_then(|ms| ms.checked_add(base_ms));
     Ok(Expiry::At(moment.ok_or(NOT_A_TIME)?.max(0) as u64))
 }
 
@@ -238,7 +245,11 @@ fn leading_number(text: &[u8]) -> Option<u64> {
 
 /// The CAS of an item.
 fn cas_of(found: &Found<'_>) -> u64 {
-    if found.extras.is_empty() { found.version } else { ItemExtras::decode(found.extras).cas.unwrap_or(found.version) }
+    if found.extras.is_empty() {
+        found.version
+    } else {
+        ItemExtras::decode(found.extras).cas.unwrap_or(found.version)
+    }
 }
 
 /// What a condition says about the key.
@@ -297,8 +308,9 @@ fn quick_set(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     }
     let done = match options {
         [] => call.table.quick_set(call.location, key, value, call.now_ms, 1),
-        _ => quick_attributes(call, options)
-            .and_then(|attributes| call.table.quick_set_with(call.location, key, value, attributes, (call.now_ms, 1))),
+        _ => quick_attributes(call, options).and_then(|attributes| {
+            call.table.quick_set_with(call.location, key, value, attributes, (call.now_ms, 1))
+        }),
     };
     if done.is_some() {
         reply.written(Written::Done(0));
@@ -320,7 +332,8 @@ fn quick_attributes(call: &Short<'_>, options: &[&[u8]]) -> Option<Attributes> {
             let now_ms = call.exact_ms();
             let span = number::integer(value)?.checked_mul(unit_ms)?;
             let moment_ms = span.checked_add(if absolute { 0 } else { now_ms as i64 })?;
-            attributes.expiry_ms = Some(u64::try_from(moment_ms).ok().filter(|moment_ms| *moment_ms > now_ms)?);
+            attributes.expiry_ms =
+                Some(u64::try_from(moment_ms).ok().filter(|moment_ms| *moment_ms > now_ms)?);
         } else {
             return None;
         }
@@ -345,7 +358,13 @@ fn item_of<'a>(key: &'a [u8], found: &Found<'a>, now_ms: u64) -> Item<'a> {
 }
 
 /// Replies with an item, or with null when there is none.
-fn reply_item(call: &mut Call<'_>, key: &[u8], found: Option<Found<'_>>, recache: Recache, has_value: bool) -> Outcome {
+fn reply_item(
+    call: &mut Call<'_>,
+    key: &[u8],
+    found: Option<Found<'_>>,
+    recache: Recache,
+    has_value: bool,
+) -> Outcome {
     let Some(found) = found else {
         call.reply.null();
         return Ok(());
@@ -365,12 +384,15 @@ fn gat_reads(args: &[&[u8]]) -> bool {
 
 fn gat(call: &mut Call<'_>) -> Outcome {
     let values = &["EX", "EXAT", "VIVIFY", "RECACHE", "NEWCAS"];
-    let options = Options::parse(call, &call.args[2..], Allowed { words: &["PEEK", "HEAD", "PERSIST"], values })?;
+    let options =
+        Options::parse(call, &call.args[2..], Allowed { words: &["PEEK", "HEAD", "PERSIST"], values })?;
     let key = call.args[1];
     let Some(found) = look(call, key, &options)? else { return vivify(call, key, &options) };
     let extras = ItemExtras::decode(found.extras);
     let is_late = options.recache.is_some_and(|(recache_ms, renewed)| {
-        renewed.after(found.expiry_ms).is_some_and(|expiry_ms| expiry_ms.saturating_sub(call.txn.now_ms()) < recache_ms)
+        renewed
+            .after(found.expiry_ms)
+            .is_some_and(|expiry_ms| expiry_ms.saturating_sub(call.txn.now_ms()) < recache_ms)
     });
     let wins = (extras.stale || is_late) && !extras.won;
     let recache = match (wins, extras.won) {
@@ -405,7 +427,8 @@ fn vivify(call: &mut Call<'_>, key: &[u8], options: &Options<'_>) -> Outcome {
         return reply_item(call, key, None, Recache::None, false);
     }
     let extras = ItemExtras { won: true, cas: options.cas, ..ItemExtras::default() }.encode();
-    let new = New { expiry_ms: expiry.after(None), extras: &extras, ..New::of(Kind::String, Value::Packed(b"")) };
+    let new =
+        New { expiry_ms: expiry.after(None), extras: &extras, ..New::of(Kind::String, Value::Packed(b"")) };
     if !expiry.is_past(call) {
         put(call, key, &new)?;
     }
@@ -449,7 +472,8 @@ fn tell(call: &Call<'_>, key: &[u8]) -> Outcome {
     let extras = ItemExtras::decode(found.extras);
     let value = string::contiguous(call.txn, &found.value)?;
     let [flags, cas, expiry] =
-        [u64::from(found.flags), extras.cas.unwrap_or(0), found.expiry_ms.unwrap_or(0)].map(|number| number.to_string());
+        [u64::from(found.flags), extras.cas.unwrap_or(0), found.expiry_ms.unwrap_or(0)]
+            .map(|number| number.to_string());
     let mut words: Vec<&[u8]> = vec![b"ITEM.SET", key, &value];
     for (is_said, option, text) in [
         (found.flags != 0, "FLAGS", flags.as_bytes()),
@@ -474,18 +498,22 @@ fn tell(call: &Call<'_>, key: &[u8]) -> Outcome {
 
 fn set(call: &mut Call<'_>) -> Outcome {
     let values = &["CAS", "FLAGS", "NEWCAS", "TYPE", "EX", "PX", "EXAT", "PXAT"];
-    let options = Options::parse(call, &call.args[3..], Allowed { words: &["ADD", "REPLACE", "STALE"], values })?;
+    let options =
+        Options::parse(call, &call.args[3..], Allowed { words: &["ADD", "REPLACE", "STALE"], values })?;
     let (key, bytes) = (call.args[1], call.args[2]);
     let found = if options.condition == Condition::None { None } else { call.peek(key)? };
     let (mut extras, mut expiry_ms) = (options.extras(), options.expiry.after(None));
     if let Some(refused) = refusal(options.condition, &found)? {
-        let (Some(old), Condition::Cas(cas)) = (found, options.condition) else { return refuse(call, refused) };
+        let (Some(old), Condition::Cas(cas)) = (found, options.condition) else {
+            return refuse(call, refused);
+        };
         if !(options.stale && is_older(call, cas, &old)) {
             return refuse(call, refused);
         }
         // An older value is better than none, and stays marked.
         let won = ItemExtras::decode(old.extras).won;
-        extras = ItemExtras { stale: true, won, cas: options.cas, content_type: options.content_type }.encode();
+        extras =
+            ItemExtras { stale: true, won, cas: options.cas, content_type: options.content_type }.encode();
         expiry_ms = old.expiry_ms;
     }
     if options.expiry.is_past(call) {
@@ -494,7 +522,11 @@ fn set(call: &mut Call<'_>) -> Outcome {
         return Ok(());
     }
     let value = string::make(call.txn, bytes)?;
-    put(call, key, &New { flags: options.flags, expiry_ms, extras: &extras, ..New::of(Kind::String, value) })?;
+    put(
+        call,
+        key,
+        &New { flags: options.flags, expiry_ms, extras: &extras, ..New::of(Kind::String, value) },
+    )?;
     reply_written(call, key)
 }
 
@@ -519,7 +551,8 @@ fn reply_written(call: &mut Call<'_>, key: &[u8]) -> Outcome {
 }
 
 fn cat(call: &mut Call<'_>) -> Outcome {
-    let allowed = Allowed { words: &["APPEND", "PREPEND", "CREATE"], values: &["CAS", "NEWCAS", "FLAGS", "EX"] };
+    let allowed =
+        Allowed { words: &["APPEND", "PREPEND", "CREATE"], values: &["CAS", "NEWCAS", "FLAGS", "EX"] };
     let options = Options::parse(call, &call.args[3..], allowed)?;
     if options.append == options.prepend {
         return Err(SYNTAX.into());
@@ -528,11 +561,27 @@ fn cat(call: &mut Call<'_>) -> Outcome {
     let found = call.find_kind(key, Kind::String)?;
     let Some(old) = found else {
         if !options.create {
-            return refuse(call, if matches!(options.condition, Condition::Cas(_)) { Written::NotFound } else { Written::NotStored });
+            return refuse(
+                call,
+                if matches!(options.condition, Condition::Cas(_)) {
+                    Written::NotFound
+                } else {
+                    Written::NotStored
+                },
+            );
         }
         let value = string::make(call.txn, bytes)?;
         let expiry_ms = options.expiry.after(None);
-        put(call, key, &New { flags: options.flags, expiry_ms, extras: &options.extras(), ..New::of(Kind::String, value) })?;
+        put(
+            call,
+            key,
+            &New {
+                flags: options.flags,
+                expiry_ms,
+                extras: &options.extras(),
+                ..New::of(Kind::String, value)
+            },
+        )?;
         return reply_written(call, key);
     };
     if let Some(refused) = refusal(options.condition, &found)? {
@@ -546,7 +595,10 @@ fn cat(call: &mut Call<'_>) -> Outcome {
     if options.append {
         let mut draft = Draft::of(&old.value);
         draft.write(call.txn, len, bytes)?;
-        call.edit(key, &New { value: draft.value(), raw: true, text: false, extras: &kept, ..New::from(old) })?;
+        call.edit(
+            key,
+            &New { value: draft.value(), raw: true, text: false, extras: &kept, ..New::from(old) },
+        )?;
     } else {
         let whole = [bytes, &string::contiguous(call.txn, &old.value)?].concat();
         let value = string::make(call.txn, &whole)?;
@@ -571,7 +623,11 @@ fn inc(call: &mut Call<'_>) -> Outcome {
             return Ok(());
         }
         let value = Value::Packed(digits.format(initial).as_bytes());
-        put(call, key, &New { expiry_ms: expiry.after(None), extras: &options.extras(), ..New::of(Kind::String, value) })?;
+        put(
+            call,
+            key,
+            &New { expiry_ms: expiry.after(None), extras: &options.extras(), ..New::of(Kind::String, value) },
+        )?;
         return reply_number(call, key);
     };
     if let Some(refused) = refusal(options.condition, &found)? {
@@ -597,7 +653,8 @@ fn reply_number(call: &mut Call<'_>, key: &[u8]) -> Outcome {
 }
 
 fn exp(call: &mut Call<'_>) -> Outcome {
-    let options = Options::parse(call, &call.args[2..], Allowed { words: &["PERSIST"], values: &["EX", "EXAT"] })?;
+    let options =
+        Options::parse(call, &call.args[2..], Allowed { words: &["PERSIST"], values: &["EX", "EXAT"] })?;
     let key = call.args[1];
     let Some(found) = call.find(key)? else { return refuse(call, Written::NotFound) };
     if options.expiry.is_past(call) {
@@ -610,8 +667,11 @@ fn exp(call: &mut Call<'_>) -> Outcome {
 }
 
 fn del(call: &mut Call<'_>) -> Outcome {
-    let options =
-        Options::parse(call, &call.args[2..], Allowed { words: &["STALE", "EMPTY", "PERSIST"], values: &["CAS", "NEWCAS", "EX", "EXAT"] })?;
+    let options = Options::parse(
+        call,
+        &call.args[2..],
+        Allowed { words: &["STALE", "EMPTY", "PERSIST"], values: &["CAS", "NEWCAS", "EX", "EXAT"] },
+    )?;
     let key = call.args[1];
     let found = call.peek(key)?;
     if let Some(refused) = refusal(options.condition, &found)? {

@@ -137,7 +137,9 @@ fn delete(call: &mut Call<'_>, freely: bool) -> Outcome {
         if freely {
             // A value that cannot be read is removed as well.
             let freed = match call.txn.peek(call.db(), key) {
-                Ok(found) => found.is_some_and(|found| effort(call, &found).is_ok_and(|effort| effort > EFFORT_MIN)),
+                Ok(found) => {
+                    found.is_some_and(|found| effort(call, &found).is_ok_and(|effort| effort > EFFORT_MIN))
+                }
                 Err(Stop::Fault(_)) => false,
                 Err(stop) => return Err(stop),
             };

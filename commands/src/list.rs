@@ -308,7 +308,10 @@ fn positive(arg: &[u8], refusal: &'static str) -> Result<u64, Stop> {
 /// A whole number whose sign is a direction: each has an opposite.
 fn reversible(arg: &[u8]) -> Result<i64, Stop> {
     match integer(arg)? {
-        i64::MIN => Err("ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807".into()),
+        i64::MIN => {
+            Err("ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807"
+                .into())
+        }
         number => Ok(number),
     }
 }

@@ -22,7 +22,10 @@ const SHARED_COUNT: i64 = i32::MAX as i64;
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
-    container("OBJECT").since("2.2.3").costs("Depends on subcommand.").about("A container for object introspection commands."),
+    container("OBJECT")
+        .since("2.2.3")
+        .costs("Depends on subcommand.")
+        .about("A container for object introspection commands."),
     read("OBJECT|ENCODING", "key", show_encoding)
         .touches(LOOKS)
         .tips(NONDETERMINISTIC)
@@ -48,7 +51,9 @@ pub const COMMANDS: &[Command] = &[
 /// The integer that a string is, if Redis would keep it as one.
 fn integer(found: &Found<'_>) -> Option<i64> {
     match found.value {
-        Value::Packed(bytes) if found.kind == Kind::String && !found.raw && !found.text => number::integer(bytes),
+        Value::Packed(bytes) if found.kind == Kind::String && !found.raw && !found.text => {
+            number::integer(bytes)
+        }
         _ => None,
     }
 }
@@ -128,8 +133,10 @@ fn show_idle_time(call: &mut Call<'_>) -> Outcome {
 fn show_references(call: &mut Call<'_>) -> Outcome {
     show(call, |call, found| {
         let limits = call.table.limits();
-        let tracked = counts_frequency(&limits) || matches!(limits.policy, Policy::AllkeysLru | Policy::VolatileLru);
-        let shared = integer(found).is_some_and(|number| (0..SHARED_NUMBERS).contains(&number)) && !(tracked && limits.memory_max != 0);
+        let tracked =
+            counts_frequency(&limits) || matches!(limits.policy, Policy::AllkeysLru | Policy::VolatileLru);
+        let shared = integer(found).is_some_and(|number| (0..SHARED_NUMBERS).contains(&number))
+            && !(tracked && limits.memory_max != 0);
         call.reply.integer(if shared { SHARED_COUNT } else { 1 });
         Ok(())
     })

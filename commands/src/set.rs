@@ -20,7 +20,8 @@ const RANDOM: &[&str] = &["nondeterministic_output"];
 
 const EACH: &str = "O(N*log(M)) where N is the number of members given and M that of the set's.";
 const LOG: &str = "O(log(N)) where N is the number of members.";
-const INTERSECTS: &str = "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.";
+const INTERSECTS: &str =
+    "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.";
 const COMBINES: &str = "O(N) where N is the total number of elements in all given sets.";
 
 /// The family's rows.
@@ -257,7 +258,9 @@ fn sismember(call: &mut Call<'_>) -> Outcome {
 
 fn sismember_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
     let Some(members) = open(call, call.args[1])? else { return Ok(0) };
-    contains_all(call.txn, &members, &named(calls))?.into_iter().for_each(|there| call.reply.integer(there.into()));
+    contains_all(call.txn, &members, &named(calls))?
+        .into_iter()
+        .for_each(|there| call.reply.integer(there.into()));
     Ok(calls.len())
 }
 

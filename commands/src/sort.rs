@@ -92,7 +92,16 @@ struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     fn read(call: &Call<'a>) -> Result<Plan<'a>, Stop> {
-        let mut plan = Plan { by: None, sorts: true, alpha: false, descending: false, offset: 0, count: -1, gets: Vec::new(), store: None };
+        let mut plan = Plan {
+            by: None,
+            sorts: true,
+            alpha: false,
+            descending: false,
+            offset: 0,
+            count: -1,
+            gets: Vec::new(),
+            store: None,
+        };
         let may_follow = call.caller.follows;
         let mut rest = &call.args[2..];
         while let [word, later @ ..] = rest {
@@ -116,14 +125,18 @@ impl<'a> Plan<'a> {
                 ([pattern, later @ ..], word) if is(word, "BY") => {
                     let leads = pattern.contains(&b'*');
                     if leads && !may_follow {
-                        return Err("ERR BY option of SORT denied due to insufficient ACL permissions.".into());
+                        return Err(
+                            "ERR BY option of SORT denied due to insufficient ACL permissions.".into()
+                        );
                     }
                     (plan.by, plan.sorts) = (Some(*pattern).filter(|_| leads), plan.sorts && leads);
                     later
                 }
                 ([pattern, later @ ..], word) if is(word, "GET") => {
                     if !may_follow {
-                        return Err("ERR GET option of SORT denied due to insufficient ACL permissions.".into());
+                        return Err(
+                            "ERR GET option of SORT denied due to insufficient ACL permissions.".into()
+                        );
                     }
                     plan.gets.push(pattern);
                     later
@@ -155,10 +168,18 @@ pub(crate) fn elements<'c>(
     back: bool,
 ) -> Result<Box<dyn Iterator<Item = Result<Bytes<'c>, Fault>> + 'c>, Stop> {
     Ok(match (found.kind, back) {
-        (Kind::List | Kind::Set, false) => Box::new(Sequence::of(&found.value).iter(txn, rank).map(|element| element?.bytes(txn))),
-        (Kind::List | Kind::Set, true) => Box::new(Sequence::of(&found.value).iter_back(txn, rank).map(|element| element?.bytes(txn))),
-        (Kind::SortedSet, false) => Box::new(SortedSet::of(&found.value).iter(txn, rank).map(|entry| entry.map(Entry::into_member))),
-        (Kind::SortedSet, true) => Box::new(SortedSet::of(&found.value).iter_back(txn, rank).map(|entry| entry.map(Entry::into_member))),
+        (Kind::List | Kind::Set, false) => {
+            Box::new(Sequence::of(&found.value).iter(txn, rank).map(|element| element?.bytes(txn)))
+        }
+        (Kind::List | Kind::Set, true) => {
+            Box::new(Sequence::of(&found.value).iter_back(txn, rank).map(|element| element?.bytes(txn)))
+        }
+        (Kind::SortedSet, false) => {
+            Box::new(SortedSet::of(&found.value).iter(txn, rank).map(|entry| entry.map(Entry::into_member)))
+        }
+        (Kind::SortedSet, true) => Box::new(
+            SortedSet::of(&found.value).iter_back(txn, rank).map(|entry| entry.map(Entry::into_member)),
+        ),
         _ => return Err(WRONG_TYPE.into()),
     })
 }
@@ -182,7 +203,11 @@ fn sort(call: &mut Call<'_>) -> Outcome {
                 (plan.sorts, plan.alpha) = (true, true);
             }
             let (first, end) = plan.range(count(&found)?);
-            if plan.sorts { sorted(call, &plan, &found, first, end)? } else { as_they_stand(call, &plan, &found, first, end)? }
+            if plan.sorts {
+                sorted(call, &plan, &found, first, end)?
+            } else {
+                as_they_stand(call, &plan, &found, first, end)?
+            }
         }
     };
     match plan.store {
@@ -192,7 +217,13 @@ fn sort(call: &mut Call<'_>) -> Outcome {
 }
 
 /// Elements `first` to `end` without sorting; only these are read.
-fn as_they_stand<'c>(call: &Call<'c>, plan: &Plan<'_>, found: &Found<'c>, first: u64, end: u64) -> Result<Vec<Bytes<'c>>, Stop> {
+fn as_they_stand<'c>(
+    call: &Call<'c>,
+    plan: &Plan<'_>,
+    found: &Found<'c>,
+    first: u64,
+    end: u64,
+) -> Result<Vec<Bytes<'c>>, Stop> {
     // A set goes in one direction only.
     let back = plan.descending && found.kind != Kind::Set;
     let from = if back { count(found)?.saturating_sub(first + 1) } else { first };
@@ -209,7 +240,13 @@ enum Weight<'c> {
 }
 
 /// Elements `first` to `end` of all when they are sorted.
-fn sorted<'c>(call: &Call<'c>, plan: &Plan<'_>, found: &Found<'c>, first: u64, end: u64) -> Result<Vec<Bytes<'c>>, Stop> {
+fn sorted<'c>(
+    call: &Call<'c>,
+    plan: &Plan<'_>,
+    found: &Found<'c>,
+    first: u64,
+    end: u64,
+) -> Result<Vec<Bytes<'c>>, Stop> {
     let mut all: Vec<(Weight<'c>, u64, Bytes<'c>)> = Vec::with_capacity(count(found)? as usize);
     for (number, element) in (0..).zip(elements(call.txn, found, 0, false)?) {
         let element = element?;
@@ -234,7 +271,9 @@ fn sorted<'c>(call: &Call<'c>, plan: &Plan<'_>, found: &Found<'c>, first: u64, e
 
 fn compare(one: &(Weight<'_>, u64, Bytes<'_>), two: &(Weight<'_>, u64, Bytes<'_>)) -> Ordering {
     match (&one.0, &two.0) {
-        (Weight::Number(low), Weight::Number(high)) => low.partial_cmp(high).unwrap_or(Ordering::Equal).then_with(|| one.2.cmp(&two.2)),
+        (Weight::Number(low), Weight::Number(high)) => {
+            low.partial_cmp(high).unwrap_or(Ordering::Equal).then_with(|| one.2.cmp(&two.2))
+        }
         // What is not there comes first.
         (Weight::Text(low), Weight::Text(high)) => low.cmp(high),
         _ => one.2.cmp(&two.2),
@@ -279,8 +318,12 @@ fn follow<'c>(call: &Call<'c>, pattern: &[u8], element: &[u8]) -> Result<Option<
     let key = [prefix, element, postfix].concat();
     let Some(found) = call.find(&key)? else { return Ok(None) };
     match (found.kind, field) {
-        (Kind::String, None) => Ok(Some(Part { value: found.value, start: 0, end: string::len(&found.value) })),
-        (Kind::Hash, Some(field)) => Ok(Hash::of(&found.value).get(call.txn, field, || call.txn.now_ms())?.map(|field| field.value())),
+        (Kind::String, None) => {
+            Ok(Some(Part { value: found.value, start: 0, end: string::len(&found.value) }))
+        }
+        (Kind::Hash, Some(field)) => {
+            Ok(Hash::of(&found.value).get(call.txn, field, || call.txn.now_ms())?.map(|field| field.value()))
+        }
         _ => Ok(None),
     }
 }

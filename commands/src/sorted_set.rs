@@ -279,7 +279,12 @@ impl Thresholds {
 
 /// Gives a key these members, which are sorted, in place of whatever it held; without members the
 /// key is removed. `event`: what listeners are told. Returns how many there are.
-pub(crate) fn store(call: &Call<'_>, key: &[u8], event: &'static str, entries: &[(Score, impl AsRef<[u8]>)]) -> Result<u64, Stop> {
+pub(crate) fn store(
+    call: &Call<'_>,
+    key: &[u8],
+    event: &'static str,
+    entries: &[(Score, impl AsRef<[u8]>)],
+) -> Result<u64, Stop> {
     if entries.is_empty() {
         if call.remove(key)? {
             call.tell(&[b"DEL", key]);
@@ -305,8 +310,13 @@ fn tell_stored(call: &Call<'_>, key: &[u8], entries: &[(Score, impl AsRef<[u8]>)
         return;
     }
     let mode = number_mode(call.settings);
-    let texts: Vec<String> = entries.iter().map(|(score, _)| text_of(mode, score.value(), score.text()).into_owned()).collect();
-    let words: Vec<&[u8]> = texts.iter().zip(entries).flat_map(|(text, (_, member))| [text.as_bytes(), member.as_ref()]).collect();
+    let texts: Vec<String> =
+        entries.iter().map(|(score, _)| text_of(mode, score.value(), score.text()).into_owned()).collect();
+    let words: Vec<&[u8]> = texts
+        .iter()
+        .zip(entries)
+        .flat_map(|(text, (_, member))| [text.as_bytes(), member.as_ref()])
+        .collect();
     call.tell(&[b"DEL", key]);
     call.tell_many(&[b"ZADD", key], &words);
 }

@@ -246,5 +246,9 @@ fn no_such_group(key: &[u8], group: &[u8]) -> Stop {
 /// Redis's text for options that a subcommand does not know.
 fn bad_subcommand(call: &Call<'_>) -> Stop {
     let name = shown(&call.args[1][..call.args[1].len().min(128)]);
-    format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try {} HELP.", call.command.container()).into()
+    format!(
+        "ERR unknown subcommand or wrong number of arguments for '{name}'. Try {} HELP.",
+        call.command.container()
+    )
+    .into()
 }

@@ -188,7 +188,13 @@ pub(crate) fn value_or_empty<'c>(found: &Option<Found<'c>>) -> Value<'c> {
 ///
 /// # Errors
 /// A fault of the memory: the reply is then cut off and must be taken back.
-pub(crate) fn reply_range(reply: &mut dyn Reply, nodes: &dyn Nodes, value: Value<'_>, start: u64, end: u64) -> Outcome {
+pub(crate) fn reply_range(
+    reply: &mut dyn Reply,
+    nodes: &dyn Nodes,
+    value: Value<'_>,
+    start: u64,
+    end: u64,
+) -> Outcome {
     if let Value::Packed(bytes) = value {
         reply.bulk(&bytes[start as usize..end as usize]);
         return Ok(());

@@ -25,7 +25,9 @@ fn view(call: &mut Call<'_>) -> Outcome {
         Some(Kind::Stream) => (stream::COMMANDS, &[b"XRANGE", key, b"-", b"+"]),
     };
     let row = rows.iter().find(|row| row.name.as_bytes() == args[0]).map(|row| (row, row.run));
-    let Some((command, Run::Table(_, run))) = row else { return Err("ERR a row is missing: please report this".into()) };
+    let Some((command, Run::Table(_, run))) = row else {
+        return Err("ERR a row is missing: please report this".into());
+    };
     run(&mut Call {
         command,
         args,

@@ -16,7 +16,9 @@ const BOARD: &str = "leaderboard";
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let [segment, rest @ ..] = words.as_slice() else { return Err("leaderboard SEGMENT add PLAYER POINTS | top COUNT".into()) };
+    let [segment, rest @ ..] = words.as_slice() else {
+        return Err("leaderboard SEGMENT add PLAYER POINTS | top COUNT".into());
+    };
     let memory = Arc::new(Memory::attach(&Options { segment: (*segment).into(), ..Options::default() })?);
     let mut caller = Caller::new(&memory);
     match rest {
@@ -33,7 +35,9 @@ fn add(caller: &mut Caller, player: &str, points: &str) -> Result<(), Box<dyn Er
     caller.run(&["ZREVRANK", BOARD, player])?;
     let done = caller.run(&["EXEC"])?;
     let replies: Vec<Item<'_>> = done.item().items().into_iter().flatten().collect();
-    let [Item::Double(sum), Item::Integer(place)] = replies[..] else { return Err(format!("{replies:?}").into()) };
+    let [Item::Double(sum), Item::Integer(place)] = replies[..] else {
+        return Err(format!("{replies:?}").into());
+    };
     println!("{player}: {sum} points, place {}", place + 1);
     Ok(())
 }

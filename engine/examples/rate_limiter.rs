@@ -50,7 +50,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     if now_ms % WINDOW_MS > WINDOW_MS - 10_000 {
         std::thread::sleep(std::time::Duration::from_millis(WINDOW_MS - now_ms % WINDOW_MS));
     }
-    let client = || Command::new(std::env::current_exe()?).args([&segment, "ann", "40", "50"]).stdout(Stdio::piped()).spawn();
+    let client = || {
+        Command::new(std::env::current_exe()?)
+            .args([&segment, "ann", "40", "50"])
+            .stdout(Stdio::piped())
+            .spawn()
+    };
     let clients = (0..4).map(|_| client()).collect::<Result<Vec<_>, _>>()?;
     let mut admitted = 0;
     for client in clients {

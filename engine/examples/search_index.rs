@@ -32,10 +32,13 @@ impl Index {
 
     /// Does what a command of the stream says. Texts of this program are strings in database 0, which it sets and deletes.
     fn follow(&mut self, command: &ChangeCommand) {
-        let words: Vec<_> = command.words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+        let words: Vec<_> =
+            command.words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
         match &words[..] {
             [name, key, text, ..] if name == "SET" => self.put(key, Some(text.clone())),
-            [name, keys @ ..] if name == "DEL" || name == "UNLINK" => keys.iter().for_each(|key| self.put(key, None)),
+            [name, keys @ ..] if name == "DEL" || name == "UNLINK" => {
+                keys.iter().for_each(|key| self.put(key, None))
+            }
             [name, ..] if name == "FLUSHALL" || name == "FLUSHDB" => *self = Index::default(),
             _ => {}
         }
@@ -44,7 +47,11 @@ impl Index {
     /// Takes all that is committed and not followed yet, a transaction at a time: no state shows half of one.
     fn catch_up(&mut self, changes: &mut Changes<'_>) -> Result<(), Stop> {
         while let Some(changed) = changes.next()? {
-            changed.commands.iter().filter(|command| command.db == 0).for_each(|command| self.follow(command));
+            changed
+                .commands
+                .iter()
+                .filter(|command| command.db == 0)
+                .for_each(|command| self.follow(command));
             // A real index keeps `changed.position` together with what it has made of it, and goes on there after a restart.
         }
         Ok(())
@@ -58,7 +65,8 @@ impl Index {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let segment = format!("shm:polder-search-index-{}", std::process::id());
-    let memory = Memory::attach(&Options { segment: segment.clone(), ceiling: 64 << 20, ..Options::default() })?;
+    let memory =
+        Memory::attach(&Options { segment: segment.clone(), ceiling: 64 << 20, ..Options::default() })?;
     let (mut changes, mut index) = (memory.changes(None)?, Index::default());
     let texts = memory.database(0);
     texts.set(b"one", b"the quick fox")?;

@@ -16,7 +16,8 @@ fn cached(caller: &mut Caller, key: &str, compute: impl Fn() -> String) -> Resul
     let (lock, channel) = (format!("{key}:lock"), format!("{key}:done"));
     loop {
         // With the lock it looks once more: another process may have finished in between.
-        let locked = caller.show(&["SET", &lock, "1", "NX", "PX", "5000"], |reply| reply.bytes().is_some())?;
+        let locked =
+            caller.show(&["SET", &lock, "1", "NX", "PX", "5000"], |reply| reply.bytes().is_some())?;
         let found = caller.show(&["GET", key], |reply| reply.bytes().map(<[u8]>::to_vec))?;
         if locked && found.is_none() {
             let result = compute();

@@ -271,7 +271,9 @@ impl<'a> Item<'a> {
     /// The text of anything that is text.
     pub fn bytes(self) -> Option<&'a [u8]> {
         match self {
-            Item::Status(text) | Item::Bulk(text) | Item::BigNumber(text) | Item::Verbatim(_, text) => Some(text),
+            Item::Status(text) | Item::Bulk(text) | Item::BigNumber(text) | Item::Verbatim(_, text) => {
+                Some(text)
+            }
             _ => None,
         }
     }
@@ -316,7 +318,10 @@ impl Reply for Answer {
     fn error(&mut self, text: &str) {
         self.text(Kind::Error, text.as_bytes());
         let start = self.bytes.len() - text.len();
-        self.bytes[start..].iter_mut().filter(|byte| matches!(byte, b'\r' | b'\n')).for_each(|byte| *byte = b' ');
+        self.bytes[start..]
+            .iter_mut()
+            .filter(|byte| matches!(byte, b'\r' | b'\n'))
+            .for_each(|byte| *byte = b' ');
     }
     fn integer(&mut self, value: i64) {
         self.part(Kind::Integer, 0, value as u64);
@@ -419,7 +424,10 @@ mod tests {
             reply.integer(-7);
             reply.ok();
         });
-        assert_eq!(format!("{answer:?}"), "[Array([Bulk([97]), Map([Bulk([107]), Array([])]), Integer(-7)]), Status([79, 75])]");
+        assert_eq!(
+            format!("{answer:?}"),
+            "[Array([Bulk([97]), Map([Bulk([107]), Array([])]), Integer(-7)]), Status([79, 75])]"
+        );
         assert_eq!(answer.items().count(), 2);
     }
 
@@ -437,7 +445,10 @@ mod tests {
             reply.piece(b"ce");
             reply.end_bulk();
         });
-        assert_eq!(answer.items().map(|item| item.bytes().unwrap_or_default()).collect::<Vec<_>>(), [&b"kept"[..], b"piece"]);
+        assert_eq!(
+            answer.items().map(|item| item.bytes().unwrap_or_default()).collect::<Vec<_>>(),
+            [&b"kept"[..], b"piece"]
+        );
     }
 
     #[test]

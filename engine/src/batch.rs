@@ -97,7 +97,9 @@ mod tests {
             batch.add(&vec![number.to_string(); number % 4]);
         }
         let mut seen = Vec::new();
-        batch.each_chunk(|calls| seen.extend(calls.iter().map(|args| args.iter().map(|arg| arg.to_vec()).collect::<Vec<_>>())));
+        batch.each_chunk(|calls| {
+            seen.extend(calls.iter().map(|args| args.iter().map(|arg| arg.to_vec()).collect::<Vec<_>>()))
+        });
         assert_eq!(seen.len(), 200);
         for (number, args) in seen.iter().enumerate() {
             assert_eq!(*args, vec![number.to_string().into_bytes(); number % 4]);

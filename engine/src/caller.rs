@@ -42,10 +42,14 @@ pub enum Error {
     #[error("ERR this caller listens or waits in another thread: use it there, or make one for each thread")]
     WrongThread,
     /// The caller listened or waited when the process was forked, and stays the parent's.
-    #[error("ERR this caller listened or waited when the process was forked: it is the parent's, make a new one")]
+    #[error(
+        "ERR this caller listened or waited when the process was forked: it is the parent's, make a new one"
+    )]
     Forked,
     /// Messages were dropped because the inbox was full.
-    #[error("ERR messages came faster than they were heard, and some are lost: read again what they were about")]
+    #[error(
+        "ERR messages came faster than they were heard, and some are lost: read again what they were about"
+    )]
     Lost,
     /// The caller was ended by CLIENT KILL or QUIT.
     #[error("ERR the caller was ended by CLIENT KILL or by QUIT")]
@@ -135,8 +139,12 @@ impl Caller {
     pub fn speaking(memory: &Arc<Memory>, protocol: Protocol) -> Caller {
         let now_ms = now_ms();
         let id = polder_hub::next_client(memory.table());
-        let session =
-            Session { identity: Identity { id, ..Identity::default() }, protocol, clock: Clock::since(now_ms), ..Session::default() };
+        let session = Session {
+            identity: Identity { id, ..Identity::default() },
+            protocol,
+            clock: Clock::since(now_ms),
+            ..Session::default()
+        };
         let card = memory.callers().enter(&session);
         Caller {
             memory: memory.clone(),
@@ -179,7 +187,11 @@ impl Caller {
     ///
     /// # Errors
     /// As [`Caller::run`].
-    pub fn show<R>(&mut self, args: &[impl AsRef<[u8]>], show: impl FnOnce(Item<'_>) -> R) -> Result<R, Error> {
+    pub fn show<R>(
+        &mut self,
+        args: &[impl AsRef<[u8]>],
+        show: impl FnOnce(Item<'_>) -> R,
+    ) -> Result<R, Error> {
         self.run_here(args)?;
         match self.answer.item() {
             Item::Error(_) => Err(self.outcome().expect_err("an error is one")),
@@ -207,9 +219,13 @@ impl Caller {
             // The most common ones, which need not be counted out one by one.
             [name, key] => self.execute(&[name.as_ref(), key.as_ref()], reply),
             [name, key, one] => self.execute(&[name.as_ref(), key.as_ref(), one.as_ref()], reply),
-            [name, key, one, two] => self.execute(&[name.as_ref(), key.as_ref(), one.as_ref(), two.as_ref()], reply),
-            [name, key, one, two, three] => self.execute(&[name.as_ref(), key.as_ref(), one.as_ref(), two.as_ref(), three.as_ref()], reply),
-            _ => self.execute(&args.iter().map(AsRef::as_ref).collect::<smallvec::SmallVec<[&[u8]; 32]>>(), reply),
+            [name, key, one, two] => {
+                self.execute(&[name.as_ref(), key.as_ref(), one.as_ref(), two.as_ref()], reply)
+            }
+            [name, key, one, two, three] => self
+                .execute(&[name.as_ref(), key.as_ref(), one.as_ref(), two.as_ref(), three.as_ref()], reply),
+            _ => self
+                .execute(&args.iter().map(AsRef::as_ref).collect::<smallvec::SmallVec<[&[u8]; 32]>>(), reply),
         };
         if done { Ok(()) } else { Err(Error::Busy) }
     }
@@ -289,7 +305,9 @@ impl Caller {
         }
         let table = self.memory.table();
         // Making room is more than a moment's work.
-        table.is_unlimited() && !self.memory.writes_restricted() && table.write_plain(self.session.caller.db, table.hash(key), key, value)
+        table.is_unlimited()
+            && !self.memory.writes_restricted()
+            && table.write_plain(self.session.caller.db, table.hash(key), key, value)
     }
 
     /// Whether a call may be made with nothing before it: no end of the caller, no pause, nothing that is due.
@@ -331,11 +349,18 @@ impl Caller {
         let memory = self.memory.clone();
         let (table, host) = (memory.table(), &Presence::of(&memory));
         thread_state::look(&memory);
-        let woken = thread_state::with(table, |home| home.take_woken(self.session.identity.id)).unwrap_or_default();
+        let woken =
+            thread_state::with(table, |home| home.take_woken(self.session.identity.id)).unwrap_or_default();
         let mut progress = Progress::Waiting;
         if woken {
             self.session.caller.parks = true;
-            progress = crate::waiting::try_again(&memory, &mut self.session, host, Some(&self.card), &mut self.answer);
+            progress = crate::waiting::try_again(
+                &memory,
+                &mut self.session,
+                host,
+                Some(&self.card),
+                &mut self.answer,
+            );
             self.session.caller.parks = false;
         }
         if progress == Progress::Busy {
@@ -343,7 +368,13 @@ impl Caller {
             thread_state::with(table, |home| home.wake_again(self.session.identity.id, paused));
         }
         if progress != Progress::Answered && self.card.order() == Order::None && until_ms <= now_ms() {
-            progress = crate::waiting::end_in_time(table, &mut self.session, host, Some(&self.card), &mut self.answer);
+            progress = crate::waiting::end_in_time(
+                table,
+                &mut self.session,
+                host,
+                Some(&self.card),
+                &mut self.answer,
+            );
         }
         let order = self.card.order();
         if progress != Progress::Answered && order != Order::None {
@@ -365,7 +396,9 @@ impl Caller {
     /// call waits.
     pub fn until_ms(&self) -> Option<u64> {
         let waiting = self.session.caller.waiting.as_ref()?;
-        let postponed = thread_state::with(self.memory.table(), |home| home.is_postponed(self.session.identity.id)) == Some(true);
+        let postponed =
+            thread_state::with(self.memory.table(), |home| home.is_postponed(self.session.identity.id))
+                == Some(true);
         let look_ms = match (postponed, waiting.yields()) {
             (true, _) => PAUSE_NAP.as_millis() as u64,
             (false, true) => YIELD_MS,
@@ -534,7 +567,9 @@ impl Caller {
             Some(reply) => &mut **reply,
             None => answer,
         };
-        if memory.execute(session, &Presence::of(memory), args, out) == Progress::Busy && !self.retry_until(args, reply) {
+        if memory.execute(session, &Presence::of(memory), args, out) == Progress::Busy
+            && !self.retry_until(args, reply)
+        {
             return false;
         }
         self.after();
@@ -607,7 +642,12 @@ impl Caller {
             self.card.show(&self.session);
         }
         // What has been set is true of the next short call.
-        if self.session.tally.last.is_some_and(|command| command.has(ADMIN) || matches!(command.run, Run::Session)) {
+        if self
+            .session
+            .tally
+            .last
+            .is_some_and(|command| command.has(ADMIN) || matches!(command.run, Run::Session))
+        {
             self.memory.look_at_writes();
         }
         let now_ms = match std::mem::take(&mut self.session.clock.clocked_ms) {
@@ -655,7 +695,8 @@ impl Caller {
         }
         for key in &unsure {
             let keys: &[&[u8]] = &[key];
-            Ear { memory: &memory }.deliver(&[id], Delivery::Invalidation { keys: Some(keys), redirected: false });
+            Ear { memory: &memory }
+                .deliver(&[id], Delivery::Invalidation { keys: Some(keys), redirected: false });
         }
         let most = memory.host().settings().number(TRACKED_MAX);
         if self.session.listening.tracking.is_some() && most > 0 {
@@ -691,7 +732,9 @@ impl Drop for Caller {
         let memory = self.memory.clone();
         let mut session = std::mem::take(&mut self.session);
         match self.thread {
-            Some(thread) if thread != thread_state::thread_number() => thread_state::orphan(memory.table(), thread, session),
+            Some(thread) if thread != thread_state::thread_number() => {
+                thread_state::orphan(memory.table(), thread, session)
+            }
             _ => thread_state::bury(memory.table(), &mut session),
         }
     }

@@ -170,7 +170,8 @@ impl Changes<'_> {
             // Where there is no memory to merge more, what has been merged is read first: then it need not be kept any longer.
             let merged = self.log().merge();
             let before = self.read;
-            self.read = self.memory.table().log().read(before, self.reader.room(), READ_BYTES).map_err(refused)?;
+            self.read =
+                self.memory.table().log().read(before, self.reader.room(), READ_BYTES).map_err(refused)?;
             // What has been read while the stream was the same belongs to it.
             self.check_stream()?;
             if self.read == before {
@@ -202,7 +203,17 @@ struct Reader {
 impl Reader {
     fn new(db: Option<Db>) -> Reader {
         let (words, commands) = (Vec::new(), Vec::new());
-        Reader { bytes: Vec::new(), at: 0, taken: 0, words, count: None, length: None, commands, is_open: false, db }
+        Reader {
+            bytes: Vec::new(),
+            at: 0,
+            taken: 0,
+            words,
+            count: None,
+            length: None,
+            commands,
+            is_open: false,
+            db,
+        }
     }
 
     /// Where the next bytes go.
@@ -215,7 +226,9 @@ impl Reader {
     fn next(&mut self) -> Result<Option<(Vec<ChangeCommand>, u64)>, Stop> {
         while let Some(words) = self.command()? {
             match &words[..] {
-                [name, number] if name == b"SELECT" => self.db = std::str::from_utf8(number).ok().and_then(|number| number.parse().ok()),
+                [name, number] if name == b"SELECT" => {
+                    self.db = std::str::from_utf8(number).ok().and_then(|number| number.parse().ok())
+                }
                 [name] if name == b"MULTI" => self.is_open = true,
                 [name] if name == b"EXEC" => self.is_open = false,
                 _ => self.commands.push(ChangeCommand { db: self.db.unwrap_or(0), words }),
@@ -245,7 +258,10 @@ impl Reader {
                 }
             };
             // With the two bytes that end it.
-            let Some(word) = length.checked_add(2).and_then(|bytes| self.bytes[self.at..].get(..bytes)) else { return Ok(None) };
+            let Some(word) = length.checked_add(2).and_then(|bytes| self.bytes[self.at..].get(..bytes))
+            else {
+                return Ok(None);
+            };
             self.words.push(word[..length].to_vec());
             self.pass(length + 2);
             self.length = None;
@@ -258,11 +274,19 @@ impl Reader {
     fn number(&mut self, mark: u8) -> Result<Option<usize>, Stop> {
         /// Bytes of the longest line: a mark, a number of 20 digits, the two that end it.
         const LINE_MAX: usize = 23;
-        let wrong = || Stop::from("ERR the position is not the begin of a command: follow from a position that the stream has given");
+        let wrong = || {
+            Stop::from(
+                "ERR the position is not the begin of a command: follow from a position that the stream has given",
+            )
+        };
         let rest = &self.bytes[self.at..];
         let line = &rest[..rest.len().min(LINE_MAX)];
         let Some(end) = line.windows(2).position(|pair| pair == b"\r\n") else {
-            return if line.len() < LINE_MAX && line.first().is_none_or(|first| *first == mark) { Ok(None) } else { Err(wrong()) };
+            return if line.len() < LINE_MAX && line.first().is_none_or(|first| *first == mark) {
+                Ok(None)
+            } else {
+                Err(wrong())
+            };
         };
         let digits = line[..end].strip_prefix(&[mark]).and_then(|digits| std::str::from_utf8(digits).ok());
         let number = digits.and_then(|digits| digits.parse().ok()).ok_or_else(wrong)?;
@@ -297,7 +321,10 @@ mod tests {
     fn a_stream_may_be_cut_anywhere() {
         let stream = b"*2\r\n$6\r\nSELECT\r\n$2\r\n12\r\n*3\r\n$3\r\nSET\r\n$1\r\na\r\n$2\r\n\r\n\r\n*1\r\n$5\r\nMULTI\r\n\
             *2\r\n$3\r\nDEL\r\n$1\r\na\r\n*2\r\n$4\r\nINCR\r\n$1\r\nb\r\n*1\r\n$4\r\nEXEC\r\n";
-        let words = |words: &[&[u8]]| ChangeCommand { db: 12, words: words.iter().map(|word| word.to_vec()).collect() };
+        let words = |words: &[&[u8]]| ChangeCommand {
+            db: 12,
+            words: words.iter().map(|word| word.to_vec()).collect(),
+        };
         let first = stream.windows(5).position(|bytes| bytes == b"MULTI").expect("it is there") as u64 - 8;
         let expected = vec![
             (vec![words(&[b"SET", b"a", b"\r\n"])], first),

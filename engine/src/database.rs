@@ -73,7 +73,13 @@ pub type Keys<'t> = Database<'t, Inside<'t>>;
 /// Where the calls of a [`Database`] run: each by itself ([`Alone`]), or together ([`Inside`] a transaction).
 pub trait Scope: sealed::Sealed {
     #[doc(hidden)]
-    fn run(&self, on: (&Memory, Db), command: &'static Command, args: &[&[u8]], reply: &mut dyn Reply) -> Result<(), Stop>;
+    fn run(
+        &self,
+        on: (&Memory, Db),
+        command: &'static Command,
+        args: &[&[u8]],
+        reply: &mut dyn Reply,
+    ) -> Result<(), Stop>;
 }
 
 mod sealed {
@@ -95,7 +101,13 @@ pub struct Inside<'t> {
 }
 
 impl Scope for Alone {
-    fn run(&self, (memory, db): (&Memory, Db), command: &'static Command, args: &[&[u8]], reply: &mut dyn Reply) -> Result<(), Stop> {
+    fn run(
+        &self,
+        (memory, db): (&Memory, Db),
+        command: &'static Command,
+        args: &[&[u8]],
+        reply: &mut dyn Reply,
+    ) -> Result<(), Stop> {
         self.begin(memory, command.tells.is_some())?;
         if command.is_write() {
             memory.permit_writes()?;
@@ -105,8 +117,15 @@ impl Scope for Alone {
 }
 
 impl Scope for Inside<'_> {
-    fn run(&self, (memory, db): (&Memory, Db), command: &'static Command, args: &[&[u8]], reply: &mut dyn Reply) -> Result<(), Stop> {
-        DirectCall { table: memory.table(), host: memory.host(), db, command, args }.run_inside(self.txn, reply)
+    fn run(
+        &self,
+        (memory, db): (&Memory, Db),
+        command: &'static Command,
+        args: &[&[u8]],
+        reply: &mut dyn Reply,
+    ) -> Result<(), Stop> {
+        DirectCall { table: memory.table(), host: memory.host(), db, command, args }
+            .run_inside(self.txn, reply)
     }
 }
 
@@ -121,7 +140,12 @@ impl Alone {
 
 impl<S: Scope> Database<'_, S> {
     /// Runs a command's row.
-    pub(crate) fn run_row(&self, command: &'static Command, args: &[&[u8]], reply: &mut dyn Reply) -> Result<(), Stop> {
+    pub(crate) fn run_row(
+        &self,
+        command: &'static Command,
+        args: &[&[u8]],
+        reply: &mut dyn Reply,
+    ) -> Result<(), Stop> {
         self.scope.run((self.memory, self.number), command, args, reply)
     }
 }
@@ -165,7 +189,11 @@ impl<'m> Database<'m> {
     /// # Errors
     /// Those of [every call](Database#errors).
     #[inline]
-    pub fn read<R>(&self, key: impl AsRef<[u8]>, mut read: impl FnMut(Option<&[u8]>) -> R) -> Result<R, Stop> {
+    pub fn read<R>(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut read: impl FnMut(Option<&[u8]>) -> R,
+    ) -> Result<R, Stop> {
         let key = key.as_ref();
         self.begin(false)?;
         let hash = self.table().hash(key);
@@ -182,8 +210,15 @@ impl<'m> Database<'m> {
     }
 
     #[inline(always)]
-    fn read_at<R>(&self, location: Option<&Location>, key: &[u8], read: &mut impl FnMut(Option<&[u8]>) -> R) -> Result<R, Stop> {
-        match location.and_then(|location| self.table().quick_get(location, key, polder_base::time::coarse_ms(), &mut *read)) {
+    fn read_at<R>(
+        &self,
+        location: Option<&Location>,
+        key: &[u8],
+        read: &mut impl FnMut(Option<&[u8]>) -> R,
+    ) -> Result<R, Stop> {
+        match location.and_then(|location| {
+            self.table().quick_get(location, key, polder_base::time::coarse_ms(), &mut *read)
+        }) {
             Some(shown) => Ok(shown),
             None => self.read_slowly(key, read),
         }
@@ -209,16 +244,26 @@ impl<'m> Database<'m> {
         self.begin(true)?;
         self.spare()?;
         let hash = self.table().hash(key);
-        if self.table().write_plain(self.number, hash, key, value) { Ok(()) } else { self.set_elsewhere(key, value) }
+        if self.table().write_plain(self.number, hash, key, value) {
+            Ok(())
+        } else {
+            self.set_elsewhere(key, value)
+        }
     }
 
     /// Sets a key that has no plain string of this size at home.
     #[inline(never)]
     fn set_elsewhere(&self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
         let location = self.table().location(self.number, key);
-        match location
-            .and_then(|location| self.table().quick_set_with(&location, key, value, Attributes::NONE, (polder_base::time::coarse_ms(), 0)))
-        {
+        match location.and_then(|location| {
+            self.table().quick_set_with(
+                &location,
+                key,
+                value,
+                Attributes::NONE,
+                (polder_base::time::coarse_ms(), 0),
+            )
+        }) {
             Some(()) => Ok(()),
             None => self.run_row(const { row_named("SET") }, &[b"SET", key, value], &mut Scalar::default()),
         }
@@ -229,7 +274,11 @@ impl<'m> Database<'m> {
     ///
     /// # Errors
     /// Those of [every call](Database#errors), at the first key that gives one.
-    pub fn read_batch(&self, keys: &[impl AsRef<[u8]>], mut visit: impl FnMut(usize, Option<&[u8]>)) -> Result<(), Stop> {
+    pub fn read_batch(
+        &self,
+        keys: &[impl AsRef<[u8]>],
+        mut visit: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), Stop> {
         self.begin(false)?;
         let mut foreseen = [Foreseen::NOTHING; BATCH];
         for (number, batch) in keys.chunks(BATCH).enumerate() {
@@ -276,7 +325,11 @@ impl<'m> Database<'m> {
     ///
     /// # Errors
     /// What `work` returns (nothing has happened then), and those of [every call](Database#errors).
-    pub fn transaction<R>(&self, keys: &[impl AsRef<[u8]>], work: impl FnMut(&Keys<'_>) -> Result<R, Stop>) -> Result<R, Stop> {
+    pub fn transaction<R>(
+        &self,
+        keys: &[impl AsRef<[u8]>],
+        work: impl FnMut(&Keys<'_>) -> Result<R, Stop>,
+    ) -> Result<R, Stop> {
         // It may only read: what it writes is refused by itself.
         self.scope.begin(self.memory, true)?;
         self.spare()?;
@@ -290,7 +343,12 @@ impl<'m> Database<'m> {
         if self.table().make_room() { Ok(()) } else { Err(NO_MEMORY.into()) }
     }
 
-    fn run<R>(&self, mode: Mode, keys: &[&[u8]], mut work: impl FnMut(&Keys<'_>) -> Result<R, Stop>) -> Result<R, Stop> {
+    fn run<R>(
+        &self,
+        mode: Mode,
+        keys: &[&[u8]],
+        mut work: impl FnMut(&Keys<'_>) -> Result<R, Stop>,
+    ) -> Result<R, Stop> {
         let txn = self.table().begin(mode)?;
         self.scope.patience.into_iter().for_each(|patience| txn.limit_patience(patience));
         let declared: Vec<(Db, &[u8])> = keys.iter().map(|key| (self.number, *key)).collect();

@@ -71,7 +71,8 @@ pub use listener::Listener;
 pub use polder_base::Ref;
 #[doc(inline)]
 pub use polder_base::options::{
-    Aggregate, ExpireIf, Expiry, HsetexOptions, LposOptions, ScanOptions, SetOptions, Trim, XaddOptions, ZaddOptions, ZcombineOptions,
+    Aggregate, ExpireIf, Expiry, HsetexOptions, LposOptions, ScanOptions, SetOptions, Trim, XaddOptions,
+    ZaddOptions, ZcombineOptions,
 };
 use polder_base::time::{coarse_ms, now_ms};
 #[doc(inline)]
@@ -83,8 +84,8 @@ use polder_runtime::scripting::Scripting;
 use polder_runtime::{CallHint, execute, opened};
 use polder_table::Db;
 pub use typed::{
-    Claimed, End, Extreme, Field, FieldExpiry, Keyed, Lifetime, PendingEntry, PendingSummary, Scored, Side, Step, StreamEntry, StreamId,
-    Zrange,
+    Claimed, End, Extreme, Field, FieldExpiry, Keyed, Lifetime, PendingEntry, PendingSummary, Scored, Side,
+    Step, StreamEntry, StreamId, Zrange,
 };
 // What the server and the tools need beside an embedder's part.
 #[doc(hidden)]
@@ -162,8 +163,9 @@ pub struct Nature {
 
 impl Nature {
     fn of(command: &Command) -> Nature {
-        let plain =
-            matches!(command.run, Run::Table(..)) && !command.has(BLOCKING | CONTAINER | NOSCRIPT) && command.subcommand().is_none();
+        let plain = matches!(command.run, Run::Table(..))
+            && !command.has(BLOCKING | CONTAINER | NOSCRIPT)
+            && command.subcommand().is_none();
         let long = command.has(SCRIPTS) || command.has(DANGEROUS) || command.has(ADMIN);
         Nature { name: command.name, plain: plain && !long, long }
     }
@@ -328,7 +330,10 @@ impl Memory {
         }
     }
 
-    fn attach_with(options: &Options, judge: &mut dyn FnMut(&Report) -> Result<(), Fault>) -> Result<Memory, Fault> {
+    fn attach_with(
+        options: &Options,
+        judge: &mut dyn FnMut(&Report) -> Result<(), Fault>,
+    ) -> Result<Memory, Fault> {
         let name: SegmentName = options.segment.parse().map_err(|error| Fault::System(format!("{error}")))?;
         loop {
             let mut renewed = None;
@@ -343,7 +348,9 @@ impl Memory {
                 }
                 Err(AttachError::Absent(_)) if options.create => {}
                 Err(AttachError::Absent(name)) => {
-                    return Err(Fault::System(format!("there is no segment {name}: start a server on it or make it")));
+                    return Err(Fault::System(format!(
+                        "there is no segment {name}: start a server on it or make it"
+                    )));
                 }
                 Err(AttachError::Fault(fault)) => return Err(fault),
             }
@@ -365,7 +372,9 @@ impl Memory {
     /// Returns whether it is gone.
     pub fn abandon(&self) -> bool {
         let segment = self.table.segment();
-        self.origin == Origin::Made && segment.is_alone_here() && Segment::remove(segment.mapping().name()).is_ok()
+        self.origin == Origin::Made
+            && segment.is_alone_here()
+            && Segment::remove(segment.mapping().name()).is_ok()
     }
 
     /// As [`Memory::attach`]; a segment that it makes has a hash secret that follows from `seed`, as the random numbers of this process do, so
@@ -387,10 +396,15 @@ impl Memory {
             Ok(segment) => (segment, Origin::Found),
             Err(AttachError::Fault(fault)) => return Err(fault),
             Err(AttachError::Absent(_)) => {
-                let made = Segment::create_with_secret(&name, &options.to_make(), &secret).map_err(|error| match error {
-                    CreateError::AlreadyExists(name) => Fault::System(format!("there is a segment {name} already: choose another name")),
-                    CreateError::Fault(fault) => fault,
-                })?;
+                let made =
+                    Segment::create_with_secret(&name, &options.to_make(), &secret).map_err(|error| {
+                        match error {
+                            CreateError::AlreadyExists(name) => Fault::System(format!(
+                                "there is a segment {name} already: choose another name"
+                            )),
+                            CreateError::Fault(fault) => fault,
+                        }
+                    })?;
                 (made, Origin::Made)
             }
         };
@@ -458,7 +472,10 @@ impl Memory {
     fn tend_at(&self, now_ms: u64) {
         let due_ms = self.maintenance_due_ms.load(Ordering::Relaxed);
         if now_ms >= due_ms
-            && self.maintenance_due_ms.compare_exchange(due_ms, now_ms + MAINTENANCE_MS_MAX, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            && self
+                .maintenance_due_ms
+                .compare_exchange(due_ms, now_ms + MAINTENANCE_MS_MAX, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
         {
             let pause_ms = self.do_maintenance(now_ms);
             self.maintenance_due_ms.store(now_ms + pause_ms, Ordering::Release);
@@ -476,7 +493,9 @@ impl Memory {
         self.look_at_writes();
         let maintained_ms = || self.table.segment().load(header::MAINTAINED);
         let others = maintained_ms() != self.tended_ms.load(Ordering::Relaxed);
-        if inside::maintenance_rests() || others && now_ms.saturating_sub(maintained_ms()) < MAINTENANCE_PAUSE_MS {
+        if inside::maintenance_rests()
+            || others && now_ms.saturating_sub(maintained_ms()) < MAINTENANCE_PAUSE_MS
+        {
             return MAINTENANCE_PAUSE_MS;
         }
         // Otherwise the subscriptions of dead seats would cost every change something, where no
@@ -649,7 +668,10 @@ impl Memory {
         reply: &mut dyn Reply,
     ) -> Progress {
         let foresight = plan.calls.get(number).and_then(|(command, key)| {
-            command.map(|command| CallHint { command, location: plan.locations.get(*key).and_then(Option::as_ref) })
+            command.map(|command| CallHint {
+                command,
+                location: plan.locations.get(*key).and_then(Option::as_ref),
+            })
         });
         let progress = polder_runtime::execute_foreseen(&self.table, session, host, foresight, args, reply);
         self.see_through(progress, session, host, reply)
@@ -672,20 +694,38 @@ impl Memory {
     /// as far as they may share a transaction. Returns how many have been run and have their
     /// replies; none if the session's patience was at its end.
     #[doc(hidden)]
-    pub fn execute_together(&self, session: &mut Session, host: &dyn Host, calls: &[&[&[u8]]], reply: &mut dyn Reply) -> (usize, Progress) {
+    pub fn execute_together(
+        &self,
+        session: &mut Session,
+        host: &dyn Host,
+        calls: &[&[&[u8]]],
+        reply: &mut dyn Reply,
+    ) -> (usize, Progress) {
         polder_runtime::execute_together(&self.table, session, host, calls, reply)
     }
 
     /// Runs one call and writes exactly one reply, unless the session's patience has a limit and that is reached.
     #[doc(hidden)]
-    pub fn execute(&self, session: &mut Session, host: &dyn Host, args: &[&[u8]], reply: &mut dyn Reply) -> Progress {
+    pub fn execute(
+        &self,
+        session: &mut Session,
+        host: &dyn Host,
+        args: &[&[u8]],
+        reply: &mut dyn Reply,
+    ) -> Progress {
         let progress = polder_runtime::execute(&self.table, session, host, args, reply);
         self.see_through(progress, session, host, reply)
     }
 
     /// Waits with a call that waits, if its caller has no event loop to do so.
     #[inline]
-    fn see_through(&self, progress: Progress, session: &mut Session, host: &dyn Host, reply: &mut dyn Reply) -> Progress {
+    fn see_through(
+        &self,
+        progress: Progress,
+        session: &mut Session,
+        host: &dyn Host,
+        reply: &mut dyn Reply,
+    ) -> Progress {
         if progress == Progress::Waiting && !session.caller.parks {
             return waiting::wait(self, session, host, reply);
         }
@@ -700,13 +740,22 @@ mod tests {
     #[test]
     fn a_thread_that_alternates_between_memories_maintains_all_of_them() {
         for count in [2, 3, 4, 8, 64] {
-            let names: Vec<String> = (0..count).map(|number| format!("shm:polder-round-{number}-{}", std::process::id())).collect();
-            let attach = |name: &String| Memory::attach(&Options { segment: name.clone(), ceiling: 16 << 20, ..Options::default() });
+            let names: Vec<String> = (0..count)
+                .map(|number| format!("shm:polder-round-{number}-{}", std::process::id()))
+                .collect();
+            let attach = |name: &String| {
+                Memory::attach(&Options { segment: name.clone(), ceiling: 16 << 20, ..Options::default() })
+            };
             let memories: Vec<Memory> = names.iter().map(|name| attach(name).expect("a segment")).collect();
             for _ in 0..2_000 {
-                memories.iter().for_each(|memory| assert!(memory.database(0).read(b"key", |value| value.is_none()).expect("readable")));
+                memories.iter().for_each(|memory| {
+                    assert!(memory.database(0).read(b"key", |value| value.is_none()).expect("readable"))
+                });
             }
-            let idle = memories.iter().filter(|memory| memory.maintenance_due_ms.load(Ordering::Relaxed) == 0).count();
+            let idle = memories
+                .iter()
+                .filter(|memory| memory.maintenance_due_ms.load(Ordering::Relaxed) == 0)
+                .count();
             names.iter().for_each(|name| Memory::remove(name).expect("it is there"));
             assert_eq!(idle, 0, "of {count}");
         }
@@ -715,10 +764,13 @@ mod tests {
     #[test]
     fn a_call_with_very_many_keys_leaves_little_behind() {
         let segment = format!("shm:polder-plan-{}", std::process::id());
-        let memory = Memory::attach(&Options { segment: segment.clone(), ceiling: 64 << 20, ..Options::default() }).expect("a segment");
+        let memory =
+            Memory::attach(&Options { segment: segment.clone(), ceiling: 64 << 20, ..Options::default() })
+                .expect("a segment");
         memory.database(0).set(b"key", b"value").expect("room");
         let names: Vec<String> = (0..100_000).map(|number| format!("key{number}")).collect();
-        let many: Vec<&[u8]> = std::iter::once(&b"DEL"[..]).chain(names.iter().map(String::as_bytes)).collect();
+        let many: Vec<&[u8]> =
+            std::iter::once(&b"DEL"[..]).chain(names.iter().map(String::as_bytes)).collect();
         let mut plan = BatchPlan::default();
         memory.prefetch([(0, &many[..]), (0, &[&b"GET"[..], b"key"])].into_iter(), &mut plan);
         assert!(plan.locations.capacity() <= 2 * PREFETCH_KEYS_MAX, "{}", plan.locations.capacity());

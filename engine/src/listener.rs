@@ -71,9 +71,17 @@ impl Listener {
             }
         };
         let thread = std::thread::Builder::new().name("polder-listener".into()).spawn(listen);
-        let thread = thread.map_err(|error| Fault::System(format!("no thread can be made to listen: {error}")))?;
-        let client = begun.recv().map_err(|_| Fault::System("the thread that listens has ended".into()))??;
-        Ok(Listener { memory: memory.clone(), client, stopping, thread: Some(thread), generation: fork::generation() })
+        let thread =
+            thread.map_err(|error| Fault::System(format!("no thread can be made to listen: {error}")))?;
+        let client =
+            begun.recv().map_err(|_| Fault::System("the thread that listens has ended".into()))??;
+        Ok(Listener {
+            memory: memory.clone(),
+            client,
+            stopping,
+            thread: Some(thread),
+            generation: fork::generation(),
+        })
     }
 
     /// Ends it, as dropping it does. From within the callback it only says so, and the thread ends by itself.

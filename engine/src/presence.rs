@@ -100,7 +100,12 @@ impl ClientRecord {
 
     fn forget_unblock(&self) {
         for order in [Order::Timeout, Order::Error] {
-            let _ = self.order.compare_exchange(order as u8, Order::None as u8, Ordering::SeqCst, Ordering::SeqCst);
+            let _ = self.order.compare_exchange(
+                order as u8,
+                Order::None as u8,
+                Ordering::SeqCst,
+                Ordering::SeqCst,
+            );
         }
     }
 
@@ -145,7 +150,11 @@ impl ClientRecord {
             wait::CLAIMED => return None,
             _ => return Some(false),
         }
-        if self.order.compare_exchange(Order::None as u8, order as u8, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+        if self
+            .order
+            .compare_exchange(Order::None as u8, order as u8, Ordering::SeqCst, Ordering::SeqCst)
+            .is_err()
+        {
             return Some(false);
         }
         // The wait may have ended in between: either its end sees the order, or this sees the end.
@@ -251,7 +260,12 @@ impl Host for Presence<'_> {
 
     fn clients(&self, caller: &Session) -> Vec<Client> {
         let now_ms = coarse_ms();
-        let alive = self.memory.callers().all().into_iter().filter(|(id, card)| *id == caller.identity.id || card.order() != Order::Kill);
+        let alive = self
+            .memory
+            .callers()
+            .all()
+            .into_iter()
+            .filter(|(id, card)| *id == caller.identity.id || card.order() != Order::Kill);
         let shown = alive.map(|(id, card)| {
             if id == caller.identity.id {
                 return self.client(caller);
@@ -282,7 +296,9 @@ impl Host for Presence<'_> {
     fn threads(&self) -> Vec<Thread> {
         // The asking thread gets the replies as letters.
         let own = self.memory.table().seat().ok().map(|seat| (seat.index(), seat.life()));
-        own.filter(|(index, life)| self.memory.table().segment().inbox_life(*index) == *life).into_iter().collect()
+        own.filter(|(index, life)| self.memory.table().segment().inbox_life(*index) == *life)
+            .into_iter()
+            .collect()
     }
 
     fn kill(&self, id: u64) -> bool {

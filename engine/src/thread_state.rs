@@ -82,7 +82,15 @@ thread_local! {
 pub(crate) fn with<R>(table: &Table, work: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
     let key = (table.segment().id(), fork::generation());
     HOMES
-        .try_with(|homes| work(&mut homes.borrow_mut().entry(key).or_insert_with(|| (ThreadGuard::begin(key), ThreadState::default())).1))
+        .try_with(|homes| {
+            work(
+                &mut homes
+                    .borrow_mut()
+                    .entry(key)
+                    .or_insert_with(|| (ThreadGuard::begin(key), ThreadState::default()))
+                    .1,
+            )
+        })
         .ok()
 }
 
@@ -141,7 +149,9 @@ impl ThreadState {
     }
 
     fn has_news(&self) -> bool {
-        !self.woken.is_empty() || self.cards.values().any(|card| card.order() != Order::None) || self.boxes.values().any(Mailbox::has_news)
+        !self.woken.is_empty()
+            || self.cards.values().any(|card| card.order() != Order::None)
+            || self.boxes.values().any(Mailbox::has_news)
     }
 
     fn deliver(&mut self, client: u64, delivery: &Delivery<'_>) {
@@ -392,7 +402,14 @@ mod tests {
             caller.run(&["SUBSCRIBE", "news"]).expect("subscribed");
             caller
         };
-        let kept = |thread: u64| ORPHANS.lock().iter().filter(|((_, at), _)| *at == thread).map(|(_, left)| left.len()).collect::<Vec<_>>();
+        let kept = |thread: u64| {
+            ORPHANS
+                .lock()
+                .iter()
+                .filter(|((_, at), _)| *at == thread)
+                .map(|(_, left)| left.len())
+                .collect::<Vec<_>>()
+        };
         std::thread::scope(|scope| {
             // One is dropped while its thread lives and does not come by, one when it has ended.
             let (sent, handed) = std::sync::mpsc::channel();

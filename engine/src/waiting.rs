@@ -71,7 +71,11 @@ pub(crate) fn try_again(
     card: Option<&ClientRecord>,
     reply: &mut dyn Reply,
 ) -> Progress {
-    if paused_for(memory, session).is_zero() { claiming(card, || resume(memory.table(), session, host, reply)) } else { Progress::Busy }
+    if paused_for(memory, session).is_zero() {
+        claiming(card, || resume(memory.table(), session, host, reply))
+    } else {
+        Progress::Busy
+    }
 }
 
 /// Does something with a waiting call, which no other client ends meanwhile; [`Progress::Busy`] if
@@ -102,7 +106,12 @@ pub(crate) fn end_in_time(
 }
 
 /// Waits until the session's call has come to its end or its time is over.
-pub(crate) fn wait(memory: &Memory, session: &mut Session, host: &dyn Host, reply: &mut dyn Reply) -> Progress {
+pub(crate) fn wait(
+    memory: &Memory,
+    session: &mut Session,
+    host: &dyn Host,
+    reply: &mut dyn Reply,
+) -> Progress {
     let table = memory.table();
     let card = memory.callers().find(session.identity.id);
     if let (Some(card), Ok(seat)) = (&card, table.seat()) {
@@ -120,15 +129,28 @@ pub(crate) fn wait(memory: &Memory, session: &mut Session, host: &dyn Host, repl
 }
 
 /// Ends a waiting call as another client has asked for.
-pub(crate) fn obey(table: &Table, session: &mut Session, host: &dyn Host, order: Order, reply: &mut dyn Reply) {
+pub(crate) fn obey(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    order: Order,
+    reply: &mut dyn Reply,
+) {
     give_up(table, session, host, order != Order::Timeout, reply);
     session.closing |= order == Order::Kill;
 }
 
-fn wait_long(memory: &Memory, session: &mut Session, host: &dyn Host, card: Option<&ClientRecord>, reply: &mut dyn Reply) -> Progress {
+fn wait_long(
+    memory: &Memory,
+    session: &mut Session,
+    host: &dyn Host,
+    card: Option<&ClientRecord>,
+    reply: &mut dyn Reply,
+) -> Progress {
     let table = memory.table();
     let until_ms = session.caller.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
-    let mut waiter = Waiter { memory, session, host, reply, card, progress: Progress::Waiting, others: Ear { memory } };
+    let mut waiter =
+        Waiter { memory, session, host, reply, card, progress: Progress::Waiting, others: Ear { memory } };
     loop {
         thread_state::take_in(table, &mut waiter);
         if waiter.progress == Progress::Answered {

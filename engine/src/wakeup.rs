@@ -17,7 +17,9 @@ use std::os::fd::OwnedFd;
 
 use polder_base::Fault;
 use rustix::event::epoll;
-use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
 
 /// See the module.
 pub(crate) struct Wakeup {
@@ -32,14 +34,17 @@ impl Wakeup {
     /// Around the FIFO of a seat.
     pub fn around(fifo: OwnedFd) -> Result<Wakeup, Fault> {
         let made = || {
-            let timer = timerfd_create(TimerfdClockId::Realtime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+            let timer =
+                timerfd_create(TimerfdClockId::Realtime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
             let both = epoll::create(epoll::CreateFlags::CLOEXEC)?;
             for part in [&fifo, &timer] {
                 epoll::add(&both, part, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
             }
             Ok((timer, both))
         };
-        let (timer, both) = made().map_err(|error: rustix::io::Errno| Fault::System(format!("no descriptor can be had: {error}")))?;
+        let (timer, both) = made().map_err(|error: rustix::io::Errno| {
+            Fault::System(format!("no descriptor can be had: {error}"))
+        })?;
         Ok(Wakeup { fifo, timer, timer_ms: 0, both })
     }
 

@@ -42,12 +42,17 @@ fn replies_are_trees_in_the_callers_protocol() {
     let scratch = Scratch::new("trees");
     let mut caller = scratch.caller();
     caller.run(&["HSET", "h", "f", "1"]).expect("room");
-    assert!(matches!(caller.run(&["HGETALL", "h"]).expect("a map").item(), Item::Map(pairs) if pairs.count() == 2));
+    assert!(
+        matches!(caller.run(&["HGETALL", "h"]).expect("a map").item(), Item::Map(pairs) if pairs.count() == 2)
+    );
     let mut plain = Caller::speaking(&scratch.0, Protocol::Resp2);
     assert!(matches!(plain.run(&["HGETALL", "h"]).expect("an array").item(), Item::Array(_)));
     plain.run(&["HELLO", "3"]).expect("a map");
     assert!(matches!(plain.run(&["HGETALL", "h"]).expect("a map").item(), Item::Map(_)));
-    assert_eq!(caller.run(&["NOSUCH"]).map(drop), Err(Error::Refused("ERR unknown command 'NOSUCH', with args beginning with: ".into())));
+    assert_eq!(
+        caller.run(&["NOSUCH"]).map(drop),
+        Err(Error::Refused("ERR unknown command 'NOSUCH', with args beginning with: ".into()))
+    );
     assert!(matches!(caller.run(&[] as &[&str]), Err(Error::Refused(_))));
     assert_ne!(caller.id(), plain.id());
 }
@@ -67,7 +72,9 @@ fn a_large_value_comes_in_pieces_of_the_memory_and_whole_in_an_answer() {
 fn a_call_that_waits_is_woken_by_another_thread_or_by_time() {
     let scratch = Scratch::new("wait");
     let memory = scratch.0.clone();
-    let waiter = thread::spawn(move || words(Caller::new(&memory).run(&["BLPOP", "q", "10"]).expect("an element").item()));
+    let waiter = thread::spawn(move || {
+        words(Caller::new(&memory).run(&["BLPOP", "q", "10"]).expect("an element").item())
+    });
     let mut other = scratch.caller();
     thread::sleep(Duration::from_millis(30));
     other.run(&["RPUSH", "q", "x"]).expect("room");
@@ -116,7 +123,8 @@ fn messages_for_others_of_the_thread_are_kept_while_one_of_it_waits() {
 }
 
 fn is_readable(descriptor: &OwnedFd, patience: Duration) -> bool {
-    let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: i64::from(patience.subsec_nanos()) };
+    let patience =
+        Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: i64::from(patience.subsec_nanos()) };
     let mut polled = [PollFd::new(descriptor, PollFlags::IN)];
     poll(&mut polled, Some(&patience)).is_ok_and(|ready| ready > 0)
 }
@@ -133,7 +141,8 @@ fn an_event_loop_of_ones_own_hears_by_a_descriptor() {
     assert!(!is_readable(&descriptor, Duration::from_millis(20)));
     for round in 0..50 {
         let memory = scratch.0.clone();
-        let publisher = thread::spawn(move || Caller::new(&memory).run(&["PUBLISH", "c", &round.to_string()]).map(drop));
+        let publisher =
+            thread::spawn(move || Caller::new(&memory).run(&["PUBLISH", "c", &round.to_string()]).map(drop));
         assert!(is_readable(&descriptor, PATIENCE), "round {round}");
         let mut heard = Vec::new();
         assert_eq!(listener.hear(Duration::ZERO, |message| heard = words(message)), Ok(1));
@@ -143,13 +152,19 @@ fn an_event_loop_of_ones_own_hears_by_a_descriptor() {
     }
     assert_eq!(waiter.resume(), Ok(None));
     let memory = scratch.0.clone();
-    thread::spawn(move || Caller::new(&memory).run(&["RPUSH", "q", "x"]).map(drop)).join().expect("no panic").expect("room");
+    thread::spawn(move || Caller::new(&memory).run(&["RPUSH", "q", "x"]).map(drop))
+        .join()
+        .expect("no panic")
+        .expect("room");
     assert!(is_readable(&descriptor, PATIENCE));
     // The caller that looks first takes the letter in; the descriptor stays readable for the caller
     // whose letter it is.
     assert_eq!(listener.hear(Duration::ZERO, |_| {}), Ok(0));
     assert!(is_readable(&descriptor, Duration::ZERO));
-    assert_eq!(waiter.resume().expect("an element").map(|answer| words(answer.item())), Some(vec!["q".into(), "x".into()]));
+    assert_eq!(
+        waiter.resume().expect("an element").map(|answer| words(answer.item())),
+        Some(vec!["q".into(), "x".into()])
+    );
     assert!(!is_readable(&descriptor, Duration::ZERO));
     // A call of the thread that waits in between leaves the wakeup armed.
     assert_eq!(waiter.show(&["BLPOP", "q", "0.01"], |item| item == Item::Null), Ok(true));
@@ -164,7 +179,10 @@ fn a_call_that_was_begun_ends_by_its_time_or_is_cancelled() {
     assert!(matches!(waiter.resume(), Err(Error::Refused(_))));
     assert_eq!(waiter.start(&["BLPOP", "q", "0.02"]), Ok(None));
     thread::sleep(Duration::from_millis(40));
-    assert_eq!(waiter.resume().map(|answer| answer.map(|answer| answer.item() == Item::Null)), Ok(Some(true)));
+    assert_eq!(
+        waiter.resume().map(|answer| answer.map(|answer| answer.item() == Item::Null)),
+        Ok(Some(true))
+    );
     assert_eq!(waiter.start(&["BLPOP", "q", "0"]), Ok(None));
     waiter.cancel().expect("it waits");
     // The cancelled call does not take the element.
@@ -172,7 +190,10 @@ fn a_call_that_was_begun_ends_by_its_time_or_is_cancelled() {
     other.run(&["RPUSH", "q", "x"]).expect("room");
     assert_eq!(other.show(&["LLEN", "q"], |item| item.integer()), Ok(Some(1)));
     // What does not wait is answered at once.
-    assert_eq!(waiter.start(&["LLEN", "q"]).expect("a number").map(|answer| answer.item().integer()), Some(Some(1)));
+    assert_eq!(
+        waiter.start(&["LLEN", "q"]).expect("a number").map(|answer| answer.item().integer()),
+        Some(Some(1))
+    );
 }
 
 #[test]
@@ -241,7 +262,9 @@ fn batches_answer_every_call_and_transactions_are_whole() {
     let answer = caller.run_atomically(&batch).expect("answers");
     assert_eq!(answer.item().items().map(|mut items| items.nth(1)), Some(Some(Item::Integer(2))));
     batch.add(&["NOSUCH"]);
-    assert!(matches!(caller.run_atomically(&batch), Err(Error::Refused(text)) if text.starts_with("EXECABORT")));
+    assert!(
+        matches!(caller.run_atomically(&batch), Err(Error::Refused(text)) if text.starts_with("EXECABORT"))
+    );
     caller.run(&["WATCH", "a"]).expect("watched");
     scratch.caller().run(&["SET", "a", "5"]).expect("room");
     batch.clear();
@@ -262,7 +285,8 @@ fn a_caller_that_listens_belongs_to_its_thread_and_others_may_move() {
     .expect("no panic");
     caller.run(&["EXEC"]).expect("done");
     caller.run(&["SUBSCRIBE", "c"]).expect("a place");
-    let (outcome, mut caller) = thread::spawn(move || (caller.run(&["GET", "k"]).map(drop), caller)).join().expect("no panic");
+    let (outcome, mut caller) =
+        thread::spawn(move || (caller.run(&["GET", "k"]).map(drop), caller)).join().expect("no panic");
     assert_eq!(outcome, Err(Error::WrongThread));
     caller.run(&["UNSUBSCRIBE", "c"]).expect("an end");
     assert!(thread::spawn(move || caller.run(&["GET", "k"]).is_ok()).join().expect("no panic"));
@@ -296,7 +320,10 @@ fn tracked_keys_are_told_of_by_pushes() {
     reader.run(&["CLIENT", "TRACKING", "ON"]).expect("OK");
     reader.run(&["GET", "k"]).expect("nothing");
     let memory = scratch.0.clone();
-    thread::spawn(move || Caller::new(&memory).run(&["SET", "k", "v"]).map(drop)).join().expect("no panic").expect("room");
+    thread::spawn(move || Caller::new(&memory).run(&["SET", "k", "v"]).map(drop))
+        .join()
+        .expect("no panic")
+        .expect("room");
     let mut heard = Vec::new();
     assert_eq!(reader.hear(PATIENCE, |message| heard = words(message)), Ok(1));
     assert_eq!(heard[0], "invalidate");
@@ -359,13 +386,18 @@ fn a_thread_that_only_polls_the_descriptor_is_woken_at_the_end_of_a_pause() {
     let (mut waiter, mut pusher) = (scratch.caller(), scratch.caller());
     let descriptor = waiter.descriptor().expect("a descriptor");
     let rings = |patience: Duration| {
-        let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: patience.subsec_nanos().into() };
+        let patience =
+            Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: patience.subsec_nanos().into() };
         poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&patience)).expect("a poll") == 1
     };
     for round in 0..3 {
         assert!(waiter.start(&["BLPOP", "q", "0"]).expect("begun").is_none());
         thread::scope(|scope| {
-            scope.spawn(|| Caller::new(&scratch.0).run(&["RPUSH", "q", "a"]).map(drop)).join().expect("an end").expect("pushed");
+            scope
+                .spawn(|| Caller::new(&scratch.0).run(&["RPUSH", "q", "a"]).map(drop))
+                .join()
+                .expect("an end")
+                .expect("pushed");
         });
         assert!(rings(PATIENCE), "round {round}");
         pusher.run(&["CLIENT", "PAUSE", &PAUSE_MS.to_string(), "WRITE"]).expect("paused");
@@ -390,7 +422,8 @@ fn a_script_that_sets_one_large_key_again_and_again_evicts_nothing() {
     let evicted = |caller: &mut Caller| {
         let info = caller.run(&["INFO", "stats"]).expect("text");
         let text = String::from_utf8_lossy(info.item().bytes().expect("bytes")).into_owned();
-        text.lines().find_map(|line| line.strip_prefix("evicted_keys:").and_then(|count| count.parse::<u64>().ok()))
+        text.lines()
+            .find_map(|line| line.strip_prefix("evicted_keys:").and_then(|count| count.parse::<u64>().ok()))
     };
     let script = "local v = string.rep('x', 100000) for i = 1, 4000 do redis.call('SET', 'k', v) end return redis.call('DBSIZE')";
     assert!(matches!(caller.run(&["EVAL", script, "0"]).expect("room").item(), Item::Integer(20_001)));

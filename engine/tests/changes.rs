@@ -24,7 +24,11 @@ impl Scratch {
     }
 
     fn is_whole(&self) {
-        assert!(self.0.table().verify().expect("readable").findings.is_empty(), "{:?}", self.0.table().verify());
+        assert!(
+            self.0.table().verify().expect("readable").findings.is_empty(),
+            "{:?}",
+            self.0.table().verify()
+        );
     }
 }
 
@@ -52,7 +56,11 @@ fn several_keys_of_one_transaction_stand_between_multi_and_exec() {
     let scratch = Scratch::new("multi");
     let both = |number| {
         let keys: [&[u8]; 2] = [b"a", b"b"];
-        scratch.0.database(number).transaction(&keys, |keys| keys.set(b"a", b"1").and_then(|()| keys.set(b"b", b"2"))).expect("room");
+        scratch
+            .0
+            .database(number)
+            .transaction(&keys, |keys| keys.set(b"a", b"1").and_then(|()| keys.set(b"b", b"2")))
+            .expect("room");
     };
     both(0);
     both(0);
@@ -96,7 +104,8 @@ fn what_threads_write_at_once_comes_in_the_order_of_each_key() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..2_000 {
-                    let work = |keys: &Keys<'_>| keys.set(b"n", (keys.number(b"n")? + 1).to_string().as_bytes());
+                    let work =
+                        |keys: &Keys<'_>| keys.set(b"n", (keys.number(b"n")? + 1).to_string().as_bytes());
                     memory.database(0).transaction(&[b"n"], work).expect("room");
                 }
             });
@@ -108,8 +117,11 @@ fn what_threads_write_at_once_comes_in_the_order_of_each_key() {
         });
     });
     let stream = scratch.stream();
-    let numbers: Vec<u64> =
-        stream.split("|$1|n|").skip(1).map(|rest| rest.split('|').nth(1).expect("a value").parse().expect("a number")).collect();
+    let numbers: Vec<u64> = stream
+        .split("|$1|n|")
+        .skip(1)
+        .map(|rest| rest.split('|').nth(1).expect("a value").parse().expect("a number"))
+        .collect();
     assert_eq!(numbers, Vec::from_iter(1..=8_000));
     scratch.is_whole();
 }
@@ -124,10 +136,14 @@ fn a_follower_goes_on_where_it_stopped() {
     let mut changes = memory.changes(None).expect("a log");
     memory.database(2).set(b"a", b"1").expect("room");
     let both: [&[u8]; 2] = [b"a", b"b"];
-    memory.database(2).transaction(&both, |keys| keys.set(b"a", b"2").and_then(|()| keys.set(b"b", b"3"))).expect("room");
+    memory
+        .database(2)
+        .transaction(&both, |keys| keys.set(b"a", b"2").and_then(|()| keys.set(b"b", b"3")))
+        .expect("room");
     let shown = |changed: &Changed| {
-        let text =
-            |command: &polder_engine::ChangeCommand| format!("{} {}", command.db, String::from_utf8_lossy(&command.words.join(&b' ')));
+        let text = |command: &polder_engine::ChangeCommand| {
+            format!("{} {}", command.db, String::from_utf8_lossy(&command.words.join(&b' ')))
+        };
         changed.commands.iter().map(text).collect::<Vec<_>>().join("; ")
     };
     let first = changes.next().expect("kept").expect("a change");
@@ -186,6 +202,9 @@ fn a_follower_that_is_too_slow_is_told_that_it_has_lost_its_place() {
         log.merge().expect("room");
     }
     let told = changes.next().expect_err("its place is trimmed").to_string();
-    assert!(told.contains(&format!("not kept from offset {place} on")) && told.contains("begin with a copy"), "{told}");
+    assert!(
+        told.contains(&format!("not kept from offset {place} on")) && told.contains("begin with a copy"),
+        "{told}"
+    );
     assert_eq!(changes.position().offset, place);
 }

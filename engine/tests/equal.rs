@@ -41,7 +41,8 @@ mod sets;
 #[path = "equal/streams.rs"]
 mod streams;
 
-const TABLES: &[&[Row]] = &[keys::ROWS, collections::LISTS, collections::HASHES, sets::SETS, sets::SORTED_SETS, streams::STREAMS];
+const TABLES: &[&[Row]] =
+    &[keys::ROWS, collections::LISTS, collections::HASHES, sets::SETS, sets::SORTED_SETS, streams::STREAMS];
 
 /// Commands of the groups below without a typed call, and why.
 const WITHOUT: &[(&str, &str)] = &[
@@ -118,7 +119,9 @@ impl<T: Show> Show for Step<T> {
 
 impl Show for Lifetime<SystemTime> {
     fn shown(&self) -> String {
-        let since = |time: &SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).expect("a time of today").as_millis();
+        let since = |time: &SystemTime| {
+            time.duration_since(SystemTime::UNIX_EPOCH).expect("a time of today").as_millis()
+        };
         match self {
             Lifetime::Absent => "-2".into(),
             Lifetime::Endless => "-1".into(),
@@ -158,7 +161,9 @@ fn leaves(item: Item<'_>) -> String {
         Item::Integer(value) => value.to_string(),
         Item::Double(value) => value.to_string(),
         Item::Boolean(value) => u8::from(value).to_string(),
-        Item::Array(items) | Item::Map(items) | Item::Set(items) | Item::Push(items) => items.map(leaves).collect::<Vec<_>>().join(" "),
+        Item::Array(items) | Item::Map(items) | Item::Set(items) | Item::Push(items) => {
+            items.map(leaves).collect::<Vec<_>>().join(" ")
+        }
         other => String::from_utf8_lossy(other.bytes().unwrap_or_default()).into_owned(),
     }
 }
@@ -185,8 +190,12 @@ impl Scratch {
 
     /// All keys of a database with a digest of each, and when they expire.
     fn contents(&mut self, database: u8) -> (BTreeSet<(String, String)>, Vec<i64>) {
-        let names: BTreeSet<String> = self.say(database, &["KEYS", "*"]).split(' ').map(String::from).collect();
-        let expiries = names.iter().map(|name| self.say(database, &["PEXPIRETIME", name]).parse().expect("a time")).collect();
+        let names: BTreeSet<String> =
+            self.say(database, &["KEYS", "*"]).split(' ').map(String::from).collect();
+        let expiries = names
+            .iter()
+            .map(|name| self.say(database, &["PEXPIRETIME", name]).parse().expect("a time"))
+            .collect();
         let mut digest = |name: String| {
             let value = self.say(database, &["DEBUG", "DIGEST-VALUE", &name]);
             (name, value)
@@ -227,7 +236,10 @@ fn check(rows: &[Row]) {
             assert_eq!(same, contents, "{words}, database {database}");
             // What expires after a time does so a little later in the next database.
             let is_near = |(one, other): (&i64, &i64)| (one - other).abs() < 60_000;
-            assert!(near.iter().zip(&expiries).all(is_near), "{words}, database {database}: {near:?} {expiries:?}");
+            assert!(
+                near.iter().zip(&expiries).all(is_near),
+                "{words}, database {database}: {near:?} {expiries:?}"
+            );
         }
     }
 }
@@ -239,7 +251,11 @@ fn minutes(words: &str, said: String) -> String {
         Ok(left_ms) => format!("{} minutes", left_ms.div_ceil(60_000)),
         Err(_) => left.into(),
     };
-    if matches!(name, "PTTL" | "HPTTL") { said.split(' ').map(left).collect::<Vec<_>>().join(" ") } else { said }
+    if matches!(name, "PTTL" | "HPTTL") {
+        said.split(' ').map(left).collect::<Vec<_>>().join(" ")
+    } else {
+        said
+    }
 }
 
 #[test]
@@ -277,7 +293,8 @@ const GROUPS: &[&str] = &["string", "list", "hash", "set", "sorted-set", "stream
 
 #[test]
 fn every_command_that_is_not_deprecated_has_a_typed_call() {
-    let named: BTreeSet<&str> = TABLES.iter().copied().flatten().map(|row| row.words.split(' ').next().unwrap_or_default()).collect();
+    let named: BTreeSet<&str> =
+        TABLES.iter().copied().flatten().map(|row| row.words.split(' ').next().unwrap_or_default()).collect();
     let excused = |command: &polder_calls::Command| {
         command.replaced.is_some()
             || command.has(BLOCKING | INTERNAL)
@@ -285,7 +302,9 @@ fn every_command_that_is_not_deprecated_has_a_typed_call() {
             || WITHOUT.iter().any(|(name, _)| *name == command.container())
     };
     let missing: Vec<&str> = polder_runtime::all()
-        .filter(|(family, command)| GROUPS.contains(&family.group) && !excused(command) && !named.contains(command.container()))
+        .filter(|(family, command)| {
+            GROUPS.contains(&family.group) && !excused(command) && !named.contains(command.container())
+        })
         .map(|(_, command)| command.name)
         .collect();
     assert_eq!(missing, [""; 0], "give these typed calls, or say in WITHOUT why not");

@@ -126,7 +126,8 @@ fn call(draw: &mut Draw, template: &str) -> Vec<String> {
         let number = draw.below(12);
         words.push(match word {
             _ if at == 0 => word.into(),
-            "M" => ["", "a", "member", "a-longer-member-of-a-collection"][number as usize % 4].repeat(1 + number as usize / 4),
+            "M" => ["", "a", "member", "a-longer-member-of-a-collection"][number as usize % 4]
+                .repeat(1 + number as usize / 4),
             "N" => (draw.below(300) as i64 - 150).to_string(),
             "F" => draw.one(&["0.5", "-1.25", "3.10", "1e3", "-0", "17"]).into(),
             "V" => draw.one(&["v", "0123456789abcdef", "123"]).repeat([1, 2, 9, 60][draw.below(4) as usize]),
@@ -151,7 +152,11 @@ fn fast_paths_and_slow_paths_reply_and_leave_behind_the_same() {
     let (mut fast, mut slow, mut draw) = (Side::new("fast"), Side::new("slow"), Draw(88_172_645_463_325_252));
     slow.ask(&["CLIENT", "NO-TOUCH", "ON"]);
     for side in [&mut fast, &mut slow] {
-        for (name, value) in [("zset-max-listpack-entries", "5"), ("hash-max-listpack-value", "40"), ("set-max-listpack-entries", "6")] {
+        for (name, value) in [
+            ("zset-max-listpack-entries", "5"),
+            ("hash-max-listpack-value", "40"),
+            ("set-max-listpack-entries", "6"),
+        ] {
             side.ask(&["CONFIG", "SET", name, value]);
         }
     }
@@ -164,11 +169,20 @@ fn fast_paths_and_slow_paths_reply_and_leave_behind_the_same() {
         for look in [&["DUMP", key][..], &["OBJECT", "ENCODING", key]] {
             assert_eq!(fast.ask(look), slow.ask(look), "call {number}: {words:?}, then {look:?}");
         }
-        let expiry = |side: &mut Side| side.caller.show(&["PEXPIRETIME", key], |item| item.integer()).expect("a time").expect("a number");
+        let expiry = |side: &mut Side| {
+            side.caller.show(&["PEXPIRETIME", key], |item| item.integer()).expect("a time").expect("a number")
+        };
         let (one, other) = (expiry(&mut fast), expiry(&mut slow));
-        assert!((one - other).abs() < APART_MS && (one < 0) == (other < 0), "call {number}: {words:?}: {one} and {other}");
+        assert!(
+            (one - other).abs() < APART_MS && (one < 0) == (other < 0),
+            "call {number}: {words:?}: {one} and {other}"
+        );
     }
-    for (section, name) in [("stats", "keyspace_hits"), ("stats", "keyspace_misses"), ("persistence", "rdb_changes_since_last_save")] {
+    for (section, name) in [
+        ("stats", "keyspace_hits"),
+        ("stats", "keyspace_misses"),
+        ("persistence", "rdb_changes_since_last_save"),
+    ] {
         assert_eq!(fast.count(section, name), slow.count(section, name), "{name}");
     }
     for side in [fast, slow] {

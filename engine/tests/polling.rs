@@ -78,11 +78,20 @@ impl Poller {
         let this = thread::current().name().expect("tests have names").to_owned();
         let program = std::env::current_exe().expect("this test");
         let arguments = [&this, "--exact", "--nocapture"];
-        Poller(Command::new(program).args(arguments).env(SEGMENT, segment).stdout(Stdio::piped()).spawn().expect("a process"))
+        Poller(
+            Command::new(program)
+                .args(arguments)
+                .env(SEGMENT, segment)
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("a process"),
+        )
     }
 
     fn signal(&self, which: &str) {
-        assert!(Command::new("kill").args([which, &self.0.id().to_string()]).status().expect("kill").success());
+        assert!(
+            Command::new("kill").args([which, &self.0.id().to_string()]).status().expect("kill").success()
+        );
     }
 
     /// Stops it, and waits until every thread stands still.
@@ -90,8 +99,11 @@ impl Poller {
         self.signal("-STOP");
         let is_still = |stat: String| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'));
         until("its stop", || {
-            let threads = std::fs::read_dir(format!("/proc/{}/task", self.0.id())).expect("it lives").flatten();
-            threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok()).all(is_still)
+            let threads =
+                std::fs::read_dir(format!("/proc/{}/task", self.0.id())).expect("it lives").flatten();
+            threads
+                .filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok())
+                .all(is_still)
         });
     }
 }
@@ -127,7 +139,9 @@ fn threads_that_only_poll_are_at_their_places_again_after_a_stop_although_others
     let mut pusher = Caller::new(&memory);
     let mut poller = Poller::start(&segment);
     let mut lines = BufReader::new(poller.0.stdout.take().expect("piped")).lines().map_while(Result::ok);
-    (0..THREADS).for_each(|number| assert!(lines.any(|line| line.ends_with(&format!("thread {number} waits"))), "it ended early"));
+    (0..THREADS).for_each(|number| {
+        assert!(lines.any(|line| line.ends_with(&format!("thread {number} waits"))), "it ended early")
+    });
     let taken = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for _ in 0..TAKERS {
@@ -145,7 +159,8 @@ fn threads_that_only_poll_are_at_their_places_again_after_a_stop_although_others
         let _end = Ends(&memory);
         let mut poller = poller;
         poller.stop();
-        let mut push = |number: usize| pusher.run(&["RPUSH", "q", &number.to_string()]).map(drop).expect("room");
+        let mut push =
+            |number: usize| pusher.run(&["RPUSH", "q", &number.to_string()]).map(drop).expect("room");
         push(1);
         until("whose turn it is then", || !taken.lock().expect("sound").is_empty());
         assert_eq!(late(&memory), THREADS);
@@ -157,6 +172,9 @@ fn threads_that_only_poll_are_at_their_places_again_after_a_stop_although_others
     });
     let mut had: Vec<String> = lines.filter(|line| line.contains(" has ")).collect();
     had.sort_unstable();
-    assert_eq!(had, (0..THREADS).map(|number| format!("thread {number} has {}", number + 2)).collect::<Vec<_>>());
+    assert_eq!(
+        had,
+        (0..THREADS).map(|number| format!("thread {number} has {}", number + 2)).collect::<Vec<_>>()
+    );
     Memory::remove(&segment).expect("it is there");
 }

@@ -25,11 +25,14 @@ struct Stage {
 impl Stage {
     fn new(what: &str) -> Stage {
         let path = std::env::temp_dir().join(format!("polder-reboot-{what}-{}", std::process::id()));
-        let options = Options { segment: format!("file:{}", path.display()), ceiling: 32 << 20, ..Options::default() };
+        let options =
+            Options { segment: format!("file:{}", path.display()), ceiling: 32 << 20, ..Options::default() };
         let stage = Stage { path, options };
         stage.living(|| {
             let mut caller = stage.caller();
-            (0..STEADY).for_each(|number| drop(caller.run(&["SET", &format!("steady:{number}"), &"x".repeat(number as usize * 20)])));
+            (0..STEADY).for_each(|number| {
+                drop(caller.run(&["SET", &format!("steady:{number}"), &"x".repeat(number as usize * 20)]))
+            });
             caller.run(&["RPUSH", "list", "a", "b", "c"]).expect("room");
             caller.run(&["SET", "value", "0"]).expect("room");
         });
@@ -64,7 +67,11 @@ impl Stage {
         let file = self.file();
         file.write_all_at(&OLD_BOOT, header::BOOT_ID).expect("written");
         for seat in 0..self.word(header::SEATS_HIGH) {
-            file.write_all_at(&std::process::id().to_le_bytes(), layout::LIVENESS_AT + seat * layout::LIVENESS_BYTES).expect("written");
+            file.write_all_at(
+                &std::process::id().to_le_bytes(),
+                layout::LIVENESS_AT + seat * layout::LIVENESS_BYTES,
+            )
+            .expect("written");
         }
     }
 
@@ -80,7 +87,9 @@ impl Stage {
                 let length = caller.show(&["STRLEN", &format!("steady:{number}")], |reply| reply.integer());
                 assert_eq!(length, Ok(Some(i64::from(number) * 20)));
             }
-            let value = caller.show(&["GET", "value"], |reply| String::from_utf8_lossy(reply.bytes().expect("a string")).into_owned());
+            let value = caller.show(&["GET", "value"], |reply| {
+                String::from_utf8_lossy(reply.bytes().expect("a string")).into_owned()
+            });
             assert!(values.contains(&value.as_ref().expect("readable").as_str()), "{value:?}");
             // It can be written to.
             caller.run(&["SET", "after", "1"]).expect("room");
@@ -107,7 +116,10 @@ fn a_file_of_an_earlier_boot_is_put_in_order() {
         stage.examine(&["0"], &[UNCLOSED]);
         stage.examine(&["0"], &[Origin::Found]);
         // It may be older than what was copied from it: another memory.
-        assert_ne!(stage.word(header::INCARNATION), std::mem::replace(&mut incarnation, stage.word(header::INCARNATION)));
+        assert_ne!(
+            stage.word(header::INCARNATION),
+            std::mem::replace(&mut incarnation, stage.word(header::INCARNATION))
+        );
     }
 }
 
@@ -221,7 +233,10 @@ fn a_file_that_was_closed_stays_the_same_memory_wherever_the_renewal_dies() {
             break;
         }
     }
-    assert!(others <= 2, "{others} deaths made it another memory; there are two stores after CLEAN is cleared");
+    assert!(
+        others <= 2,
+        "{others} deaths made it another memory; there are two stores after CLEAN is cleared"
+    );
 }
 
 fn of_several_that_attach_at_once_one_puts_it_in_order() {
@@ -258,7 +273,10 @@ fn a_damaged_file_is_refused_with_advice_and_can_be_verified() {
         for _ in 0..2 {
             let Err(fault) = Memory::attach(&stage.options) else { panic!("it was attached") };
             let text = fault.to_string();
-            assert!(text.contains("damaged") && text.contains("polder verify") && text.contains("import"), "{text}");
+            assert!(
+                text.contains("damaged") && text.contains("polder verify") && text.contains("import"),
+                "{text}"
+            );
             assert!(!Memory::verify(&stage.options).expect("walked").is_clean());
         }
         Memory::remove(&stage.options.segment).expect("it can be removed");
@@ -284,14 +302,26 @@ fn main() {
             "a_death_in_a_commit_before_the_boot_leaves_the_old_or_the_new_value",
             a_death_in_a_commit_before_the_boot_leaves_the_old_or_the_new_value,
         ),
-        ("a_death_while_a_boot_is_begun_is_made_good_by_the_next_process", a_death_while_a_boot_is_begun_is_made_good_by_the_next_process),
+        (
+            "a_death_while_a_boot_is_begun_is_made_good_by_the_next_process",
+            a_death_while_a_boot_is_begun_is_made_good_by_the_next_process,
+        ),
         (
             "a_file_that_was_closed_stays_the_same_memory_wherever_the_renewal_dies",
             a_file_that_was_closed_stays_the_same_memory_wherever_the_renewal_dies,
         ),
-        ("of_several_that_attach_at_once_one_puts_it_in_order", of_several_that_attach_at_once_one_puts_it_in_order),
-        ("a_damaged_file_is_refused_with_advice_and_can_be_verified", a_damaged_file_is_refused_with_advice_and_can_be_verified),
-        ("a_file_that_another_machine_has_attached_is_refused", a_file_that_another_machine_has_attached_is_refused),
+        (
+            "of_several_that_attach_at_once_one_puts_it_in_order",
+            of_several_that_attach_at_once_one_puts_it_in_order,
+        ),
+        (
+            "a_damaged_file_is_refused_with_advice_and_can_be_verified",
+            a_damaged_file_is_refused_with_advice_and_can_be_verified,
+        ),
+        (
+            "a_file_that_another_machine_has_attached_is_refused",
+            a_file_that_another_machine_has_attached_is_refused,
+        ),
     ];
     let wanted = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
     for (name, test) in tests.iter().filter(|(name, _)| name.contains(&wanted)) {

@@ -77,7 +77,8 @@ fn batches_show_what_single_calls_show() {
     let cache = scratch.0.database(0);
     let keys: Vec<Vec<u8>> = (0..1_000u32).map(|number| format!("key:{number}").into_bytes()).collect();
     let values: Vec<Vec<u8>> = (0..1_000usize).map(|number| vec![number as u8; number % 200]).collect();
-    let pairs: Vec<(&[u8], &[u8])> = keys.iter().zip(&values).map(|(key, value)| (&key[..], &value[..])).collect();
+    let pairs: Vec<(&[u8], &[u8])> =
+        keys.iter().zip(&values).map(|(key, value)| (&key[..], &value[..])).collect();
     cache.set_batch(&pairs).expect("room");
     let mut wanted: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
     wanted.push(b"absent");
@@ -98,7 +99,11 @@ fn the_memory_limit_binds_typed_calls_but_taking_away_is_never_refused() {
     cache.set(b"key", b"1").expect("room");
     let table = scratch.0.table();
     table.set_limits(polder_engine::Limits { memory_max: 1, ..table.limits() });
-    for refused in [cache.set(b"key", b"2"), set_until(&cache, b"key", b"2", u64::MAX), cache.incrby(b"key", 1).map(drop)] {
+    for refused in [
+        cache.set(b"key", b"2"),
+        set_until(&cache, b"key", b"2", u64::MAX),
+        cache.incrby(b"key", 1).map(drop),
+    ] {
         assert!(matches!(refused, Err(Stop::Refused(text)) if text.starts_with("OOM ")));
     }
     assert_eq!(cache.get(b"key").expect("readable"), Some(b"1".to_vec()));
@@ -124,18 +129,23 @@ fn every_way_to_write_a_string_is_a_change_and_leaves_what_was_set() {
 #[test]
 fn typed_calls_wait_for_the_end_of_a_pause() {
     let scratch = Arc::new(Scratch::new("paused"));
-    let memory = Arc::new(Memory::attach(&Options { segment: scratch.1.clone(), ..Options::default() }).expect("attached"));
+    let memory = Arc::new(
+        Memory::attach(&Options { segment: scratch.1.clone(), ..Options::default() }).expect("attached"),
+    );
     let mut caller = Caller::new(&memory);
     scratch.0.database(0).set(b"k", b"v").expect("room");
     for (mode, reads) in [("WRITE", true), ("ALL", false)] {
         caller.run(&["CLIENT", "PAUSE", "60000", mode]).expect("paused");
         let impatient = scratch.0.database(0).impatient(Duration::ZERO);
         assert_eq!(impatient.get(b"k").is_ok(), reads);
-        let refused = [impatient.set(b"k", b"w").err(), impatient.incrby(b"n", 1).err(), impatient.del(&[b"k"]).err()];
+        let refused =
+            [impatient.set(b"k", b"w").err(), impatient.incrby(b"n", 1).err(), impatient.del(&[b"k"]).err()];
         assert_eq!(refused, [const { Some(Stop::Busy) }; 3]);
         let (said, heard) = std::sync::mpsc::channel();
         let (other, begun) = (scratch.clone(), Instant::now());
-        let waiter = std::thread::spawn(move || said.send(other.0.database(0).set(b"k", b"v")).expect("the test waits"));
+        let waiter = std::thread::spawn(move || {
+            said.send(other.0.database(0).set(b"k", b"v")).expect("the test waits")
+        });
         assert!(heard.recv_timeout(Duration::from_millis(100)).is_err());
         // No waiting thread could end the pause.
         polder_hub::query::unpause(memory.table());
@@ -155,7 +165,11 @@ fn typed_calls_alone_run_maintenance() {
     let begun = Instant::now();
     // No call touches these keys.
     while scratch.0.table().counter(Counter::Expired) < 2_000 {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{} are gone", scratch.0.table().counter(Counter::Expired));
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "{} are gone",
+            scratch.0.table().counter(Counter::Expired)
+        );
         assert!(cache.read(b"lasting", |value| value.is_some()).expect("readable"));
     }
 }
@@ -191,7 +205,10 @@ fn nothing_expires_or_is_evicted_during_a_pause() {
 fn assert_refused(memory: &Memory, caller: &mut Caller, refusal: &str) {
     let cache = memory.database(0);
     let check = |way: &str, refused: Result<(), Stop>| {
-        assert!(matches!(&refused, Err(Stop::Refused(text)) if text.starts_with(refusal)), "{way}: {refused:?}");
+        assert!(
+            matches!(&refused, Err(Stop::Refused(text)) if text.starts_with(refusal)),
+            "{way}: {refused:?}"
+        );
     };
     assert!(caller.run(&["SET", "key", "2"]).unwrap_err().to_string().starts_with(refusal));
     check("set", cache.set(b"key", b"2"));
@@ -209,7 +226,9 @@ fn assert_refused(memory: &Memory, caller: &mut Caller, refusal: &str) {
 #[test]
 fn short_calls_are_refused_their_writes_as_the_commands_are() {
     let scratch = Scratch::new("replicas");
-    let memory = Arc::new(Memory::attach(&Options { segment: scratch.1.clone(), ..Options::default() }).expect("it is there"));
+    let memory = Arc::new(
+        Memory::attach(&Options { segment: scratch.1.clone(), ..Options::default() }).expect("it is there"),
+    );
     let cache = memory.database(0);
     let mut caller = Caller::new(&memory);
     cache.set(b"key", b"1").expect("room");
@@ -226,7 +245,9 @@ fn short_calls_are_refused_their_writes_after_a_save_that_failed() {
     let folder = std::env::temp_dir().join(format!("polder-unsaved-{}", std::process::id()));
     std::fs::create_dir_all(folder.join("dump.rdb")).expect("a folder");
     std::env::set_current_dir(&folder).expect("it is there");
-    let memory = Arc::new(Memory::attach(&Options { segment: scratch.1.clone(), ..Options::default() }).expect("it is there"));
+    let memory = Arc::new(
+        Memory::attach(&Options { segment: scratch.1.clone(), ..Options::default() }).expect("it is there"),
+    );
     let cache = memory.database(0);
     let mut caller = Caller::new(&memory);
     caller.run(&["CONFIG", "SET", "save", "1000000 1"]).expect("set");

@@ -48,7 +48,9 @@ pub fn has_messages(table: &Table) -> bool {
 /// Reads the messages that have come. Returns whether there are more.
 pub fn hear(table: &Table, sink: &mut dyn MessageSink) -> bool {
     let Ok(seat) = table.seat() else { return false };
-    if !per_thread::with(&IS_HEARING, table, |is_hearing| !std::mem::replace(is_hearing, true)).unwrap_or(false) {
+    if !per_thread::with(&IS_HEARING, table, |is_hearing| !std::mem::replace(is_hearing, true))
+        .unwrap_or(false)
+    {
         return false;
     }
     let mut message = Vec::new();
@@ -91,8 +93,12 @@ fn open(table: &Table, sink: &mut dyn MessageSink, message: Message<'_>, at: u64
         Message::Broadcast { origin, key } => track::broadcast(table, origin, key),
         Message::ChangedAll => track::changed_all(table, sink),
         Message::Call { line } => sink.deliver(&monitors(table), Delivery::Call { line }),
-        Message::Redirected { reader, client, all, keys } => redirected(table, sink, reader, client, (!all).then(|| unpack(keys))),
-        Message::Unredirected { client, redirect } => sink.deliver(&[client], Delivery::RedirectionBroken { client: redirect }),
+        Message::Redirected { reader, client, all, keys } => {
+            redirected(table, sink, reader, client, (!all).then(|| unpack(keys)))
+        }
+        Message::Unredirected { client, redirect } => {
+            sink.deliver(&[client], Delivery::RedirectionBroken { client: redirect })
+        }
         Message::Question { asker, words } => sink.asked(asker, &unpack(words)),
         Message::Answer { number, threads, text } => query::answered(table, number, threads, text),
         Message::Rise => sink.look(),
@@ -101,7 +107,13 @@ fn open(table: &Table, sink: &mut dyn MessageSink, message: Message<'_>, at: u64
 
 /// Tells a client that keys changed which another client has read. If the client is gone, that
 /// other client's thread learns of it.
-fn redirected(table: &Table, sink: &mut dyn MessageSink, reader: (Thread, u64), client: u64, keys: Option<Vec<&[u8]>>) {
+fn redirected(
+    table: &Table,
+    sink: &mut dyn MessageSink,
+    reader: (Thread, u64),
+    client: u64,
+    keys: Option<Vec<&[u8]>>,
+) {
     if sink.knows(client) {
         return sink.deliver(&[client], Delivery::Invalidation { keys: keys.as_deref(), redirected: true });
     }
@@ -117,7 +129,8 @@ fn redirected(table: &Table, sink: &mut dyn MessageSink, reader: (Thread, u64), 
 /// repeated for all. Published messages cannot be repeated, so their listeners' connections are
 /// closed, as for a client that reads too slowly. That tells the clients.
 fn catch_up(table: &Table, sink: &mut dyn MessageSink) {
-    let listeners: BTreeSet<u64> = subscriptions::subscribers(table).into_iter().chain(monitors(table)).collect();
+    let listeners: BTreeSet<u64> =
+        subscriptions::subscribers(table).into_iter().chain(monitors(table)).collect();
     sink.missed(&listeners.into_iter().collect::<Vec<_>>());
     queue::woken_all(table, sink, None);
     track::changed_all(table, sink);

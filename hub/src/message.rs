@@ -80,12 +80,20 @@ impl<'l> Message<'l> {
             Message::Redirected { reader: ((seat, life), reader), client, all, keys } => {
                 send(&[&[REDIRECTED, (*all).into()], &words([*seat, *life, *reader, *client]), keys]);
             }
-            Message::Unredirected { client, redirect } => send(&[&[UNREDIRECTED], &words([*client, *redirect])]),
+            Message::Unredirected { client, redirect } => {
+                send(&[&[UNREDIRECTED], &words([*client, *redirect])])
+            }
             Message::Question { asker: Asker { thread: (seat, life), number }, words: asked } => {
                 send(&[&[QUESTION], &words([*seat, *life, *number]), asked]);
             }
             Message::Answer { number, threads, text } => {
-                send(&[&[ANSWER], &number.to_le_bytes(), &(threads.len() as u32).to_le_bytes(), threads, text]);
+                send(&[
+                    &[ANSWER],
+                    &number.to_le_bytes(),
+                    &(threads.len() as u32).to_le_bytes(),
+                    threads,
+                    text,
+                ]);
             }
             Message::Rise => send(&[&[RISE]]),
         }
@@ -95,12 +103,16 @@ impl<'l> Message<'l> {
     /// (S5).
     pub fn read(bytes: &'l [u8]) -> Option<Message<'l>> {
         let (mark, rest) = bytes.split_first()?;
-        let word = |rest: &'l [u8]| rest.split_first_chunk::<8>().map(|(word, rest)| (u64::from_le_bytes(*word), rest));
+        let word = |rest: &'l [u8]| {
+            rest.split_first_chunk::<8>().map(|(word, rest)| (u64::from_le_bytes(*word), rest))
+        };
         let piece = |rest: &'l [u8]| {
             let (length, rest) = rest.split_first_chunk::<4>()?;
             rest.split_at_checked(u32::from_le_bytes(*length) as usize)
         };
-        let short = |rest: &'l [u8]| rest.split_first_chunk::<2>().map(|(word, rest)| (u16::from_le_bytes(*word), rest));
+        let short = |rest: &'l [u8]| {
+            rest.split_first_chunk::<2>().map(|(word, rest)| (u16::from_le_bytes(*word), rest))
+        };
         Some(match *mark {
             MESSAGE | SHARD_MESSAGE => {
                 let (channel, payload) = piece(rest)?;

@@ -19,7 +19,8 @@ fn with<R>(table: &Table, work: impl FnOnce(&mut BTreeSet<u64>) -> R) -> Option<
 
 /// Notes that a client of this thread wants to see every call, or no longer does.
 pub fn note_monitor(table: &Table, client: u64, begins: bool) {
-    let changed = with(table, |clients| if begins { clients.insert(client) } else { clients.remove(&client) });
+    let changed =
+        with(table, |clients| if begins { clients.insert(client) } else { clients.remove(&client) });
     let Ok(seat) = table.seat() else { return };
     if changed == Some(true) && begins {
         take_interest(&seat, interest::MONITORS);

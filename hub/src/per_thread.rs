@@ -17,7 +17,11 @@ impl<T: Default> PerThread<T> {
 }
 
 /// Uses the calling thread's state in this segment; `None` without a seat, or at the thread's end.
-pub(crate) fn with<T: Default, R>(states: &'static LocalKey<PerThread<T>>, table: &Table, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+pub(crate) fn with<T: Default, R>(
+    states: &'static LocalKey<PerThread<T>>,
+    table: &Table,
+    work: impl FnOnce(&mut T) -> R,
+) -> Option<R> {
     let seat = table.seat().ok()?;
     let owner = (table.segment().id(), seat.index(), seat.life());
     states

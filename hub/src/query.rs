@@ -139,7 +139,8 @@ pub fn rest(table: &Table, rests: bool) {
 pub fn others(table: &Table, own: &[Thread]) -> Vec<Thread> {
     let segment = table.segment();
     let said = (0..segment.seats_high()).map(|index| (index, interest_at(segment, index)));
-    let serving = said.filter(|(index, (bits, life))| bits & interest::CLIENTS != 0 && segment.lives(*index, *life));
+    let serving =
+        said.filter(|(index, (bits, life))| bits & interest::CLIENTS != 0 && segment.lives(*index, *life));
     serving.map(|(index, (_, life))| (index, life)).filter(|thread| !own.contains(thread)).collect()
 }
 
@@ -153,8 +154,12 @@ pub fn ask(table: &Table, (client, nth): (u64, usize), words: &[&[u8]], own: &[T
         // this call and is dropped. A question that all have replied to is kept much longer, so
         // that a long turn does not make the call ask again. Otherwise the call would never end
         // where all turns are long.
-        let patience_ms = |question: &Question| if question.silent.is_empty() { 10 * PATIENCE_MS } else { PATIENCE_MS };
-        if questions.get(&(client, nth)).is_some_and(|question| now > question.seen_ms + patience_ms(question) || question.words != words) {
+        let patience_ms =
+            |question: &Question| if question.silent.is_empty() { 10 * PATIENCE_MS } else { PATIENCE_MS };
+        if questions
+            .get(&(client, nth))
+            .is_some_and(|question| now > question.seen_ms + patience_ms(question) || question.words != words)
+        {
             questions.remove(&(client, nth));
         }
         let question = questions.get_mut(&(client, nth))?;
@@ -165,7 +170,10 @@ pub fn ask(table: &Table, (client, nth): (u64, usize), words: &[&[u8]], own: &[T
             unheard.retain(|(seat, life)| table.segment().lives(*seat, *life));
             unheard.extend(&question.silent);
         }
-        Some(done.then(|| Replies { told: question.told.clone(), silent: [&question.silent[..], &question.stopped].concat() }))
+        Some(done.then(|| Replies {
+            told: question.told.clone(),
+            silent: [&question.silent[..], &question.stopped].concat(),
+        }))
     });
     if let Some(answers) = known.flatten() {
         return answers;
@@ -179,7 +187,17 @@ pub fn ask(table: &Table, (client, nth): (u64, usize), words: &[&[u8]], own: &[T
         own.asked += 1;
         let unsent = silent.clone();
         let (stopped, told) = (Vec::new(), Vec::new());
-        let question = Question { number: own.asked, words, until_ms, look_ms, seen_ms: now, unsent, silent, stopped, told };
+        let question = Question {
+            number: own.asked,
+            words,
+            until_ms,
+            look_ms,
+            seen_ms: now,
+            unsent,
+            silent,
+            stopped,
+            told,
+        };
         own.questions.insert((client, nth), question);
     });
     None
@@ -190,7 +208,9 @@ pub fn ask(table: &Table, (client, nth): (u64, usize), words: &[&[u8]], own: &[T
 pub fn send(table: &Table) {
     let unsent = with(table, |own| {
         let questions = own.questions.values_mut().filter(|question| !question.unsent.is_empty());
-        questions.map(|question| (question.number, question.words.clone(), std::mem::take(&mut question.unsent))).collect::<Vec<_>>()
+        questions
+            .map(|question| (question.number, question.words.clone(), std::mem::take(&mut question.unsent)))
+            .collect::<Vec<_>>()
     });
     for (number, words, threads) in unsent.unwrap_or_default() {
         let posted = |(seat, life): &Thread| {
@@ -203,7 +223,8 @@ pub fn send(table: &Table) {
         let left: Vec<Thread> = threads.into_iter().filter(|thread| posted(thread).is_err()).collect();
         if !left.is_empty() {
             with(table, |own| {
-                if let Some(question) = own.questions.values_mut().find(|question| question.number == number) {
+                if let Some(question) = own.questions.values_mut().find(|question| question.number == number)
+                {
                     question.unsent = left;
                 }
             });
@@ -223,12 +244,14 @@ pub fn answer(table: &Table, asker: Asker, own: &[Thread], text: &[u8]) {
         Some(fitting) => &fitting[..fitting.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1)],
         None => text,
     };
-    let threads: Vec<u8> = own.iter().flat_map(|(seat, life)| [seat.to_le_bytes(), life.to_le_bytes()].concat()).collect();
+    let threads: Vec<u8> =
+        own.iter().flat_map(|(seat, life)| [seat.to_le_bytes(), life.to_le_bytes()].concat()).collect();
     let (seat, life) = asker.thread;
     // If the inbox stays locked, because the thread that holds it is stopped, the reply is dropped.
     // The asker then treats this process as stopped.
     let _ = post::run(table, &mut |txn| {
-        Message::Answer { number: asker.number, threads: &threads, text }.write(|parts| txn.post(seat, life, parts));
+        Message::Answer { number: asker.number, threads: &threads, text }
+            .write(|parts| txn.post(seat, life, parts));
         Ok(())
     });
 }
@@ -236,7 +259,8 @@ pub fn answer(table: &Table, asker: Asker, own: &[Thread], text: &[u8]) {
 /// Records a reply that has come.
 pub(crate) fn answered(table: &Table, number: u64, threads: &[u8], text: &[u8]) {
     let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
-    let threads: Vec<Thread> = threads.chunks_exact(16).map(|pair| (word(&pair[..8]), word(&pair[8..]))).collect();
+    let threads: Vec<Thread> =
+        threads.chunks_exact(16).map(|pair| (word(&pair[..8]), word(&pair[8..]))).collect();
     with(table, |own| {
         own.unheard.retain(|thread| !threads.contains(thread));
         if let Some(question) = own.questions.values_mut().find(|question| question.number == number) {
@@ -296,12 +320,17 @@ fn end_pause(word: &AtomicU64, ends: impl Fn(u64) -> bool, note: impl Fn(u64)) {
 /// Notes when a pause has ended, before it is forgotten. What was noted of a time that is yet to come was noted by a clock that has been set back.
 fn note_end(table: &Table, ended_ms: u64) {
     let note = |old: u64| Some(if old > now_ms() { ended_ms } else { old.max(ended_ms) });
-    let _ = table.segment().word(header::PAUSED_UNTIL).fetch_update(Ordering::Relaxed, Ordering::Relaxed, note);
+    let _ =
+        table.segment().word(header::PAUSED_UNTIL).fetch_update(Ordering::Relaxed, Ordering::Relaxed, note);
 }
 
 /// Forgets a pause that is over, so that no later call reads the clock because of it.
 pub fn forget_pause(table: &Table) {
-    end_pause(table.segment().word(header::PAUSE), |until_ms| until_ms <= now_ms(), |ended_ms| note_end(table, ended_ms));
+    end_pause(
+        table.segment().word(header::PAUSE),
+        |until_ms| until_ms <= now_ms(),
+        |ended_ms| note_end(table, ended_ms),
+    );
 }
 
 /// Until when clients wait, and whether only writing clients do. One load.

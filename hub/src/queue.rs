@@ -140,7 +140,9 @@ impl Waiters {
 
     /// The clients that are late.
     fn late(&self, records_key: &[u8]) -> Vec<u64> {
-        self.queues.get(records_key).map_or(Vec::new(), |queue| queue.range(LATE..).map(|(_, client)| *client).collect())
+        self.queues
+            .get(records_key)
+            .map_or(Vec::new(), |queue| queue.range(LATE..).map(|(_, client)| *client).collect())
     }
 
     /// The number that the thread's record should get, if it is `was` now and the holder of the
@@ -253,12 +255,19 @@ pub fn enlist(txn: &Txn<'_>, place: &Place) -> Result<(), Stop> {
 /// # Errors
 ///
 /// A fault.
-pub fn is_for_others(txn: &Txn<'_>, kind: Kind, (db, key): (Db, &[u8]), ticket: u64, keeps_thread: bool) -> Result<bool, Stop> {
+pub fn is_for_others(
+    txn: &Txn<'_>,
+    kind: Kind,
+    (db, key): (Db, &[u8]),
+    ticket: u64,
+    keeps_thread: bool,
+) -> Result<bool, Stop> {
     if txn.interest() & interest::WAITERS == 0 {
         return Ok(false);
     }
     let own = Record::own(txn.seat(), ticket);
-    let counts = |record: &Record| record.number < ticket.min(LATE) && !(keeps_thread && record.same_owner(&own));
+    let counts =
+        |record: &Record| record.number < ticket.min(LATE) && !(keeps_thread && record.same_owner(&own));
     Ok(record::glimpse(txn, &waiters_key(kind, db, key))?.iter().any(counts))
 }
 
@@ -266,7 +275,11 @@ pub fn is_for_others(txn: &Txn<'_>, kind: Kind, (db, key): (Db, &[u8]), ticket: 
 pub fn join(table: &Table, client: u64, place: Place) {
     with(table, |waiters| {
         for key in &place.keys {
-            waiters.queues.entry(waiters_key(place.kind, place.db, key)).or_default().insert(place.ticket, client);
+            waiters
+                .queues
+                .entry(waiters_key(place.kind, place.db, key))
+                .or_default()
+                .insert(place.ticket, client);
         }
         waiters.places.insert(client, place);
     });
@@ -275,7 +288,14 @@ pub fn join(table: &Table, client: u64, place: Place) {
 /// Ends a client's waiting, for whatever reason, and lets the next one have what there is.
 pub fn leave(table: &Table, client: u64) {
     let Some(place) = with(table, |waiters| waiters.take(client)).flatten() else { return };
-    notify(table, place.keys.into_iter().map(|key| PendingNotification { kind: place.kind, db: place.db, key, came: NO_TICKET }).collect());
+    notify(
+        table,
+        place
+            .keys
+            .into_iter()
+            .map(|key| PendingNotification { kind: place.kind, db: place.db, key, came: NO_TICKET })
+            .collect(),
+    );
 }
 
 /// Looks at keys that clients of this thread wait for. If a key holds something and the same record
@@ -294,11 +314,21 @@ pub(crate) fn look_again(table: &Table, sink: &mut dyn MessageSink) {
             waiters.suspects.clear();
         }
         let from = waiters.looked_at;
-        let mut places: Vec<&Place> = waiters.places.values().filter(|place| place.kind != Kind::Stream && place.ticket > from).collect();
+        let mut places: Vec<&Place> = waiters
+            .places
+            .values()
+            .filter(|place| place.kind != Kind::Stream && place.ticket > from)
+            .collect();
         places.sort_unstable_by_key(|place| place.ticket);
         places.truncate(KEYS_MAX);
-        waiters.looked_at = if places.len() < KEYS_MAX { 0 } else { places.last().map_or(0, |place| place.ticket) };
-        distinct(places.iter().flat_map(|place| place.keys.iter().map(|key| (place.kind, place.db, key.clone()))).collect())
+        waiters.looked_at =
+            if places.len() < KEYS_MAX { 0 } else { places.last().map_or(0, |place| place.ticket) };
+        distinct(
+            places
+                .iter()
+                .flat_map(|place| place.keys.iter().map(|key| (place.kind, place.db, key.clone())))
+                .collect(),
+        )
     });
     for (kind, db, key) in some.unwrap_or_default() {
         let records_key = waiters_key(kind, db, &key);
@@ -363,7 +393,15 @@ pub fn came(table: &Table, client: u64) {
             queue.is_some_and(|queue| queue.contains_key(&(place.ticket | LATE)))
         };
         let keys = place.keys.iter().filter(is_late);
-        Some(keys.map(|key| PendingNotification { kind: place.kind, db: place.db, key: key.clone(), came: place.ticket }).collect())
+        Some(
+            keys.map(|key| PendingNotification {
+                kind: place.kind,
+                db: place.db,
+                key: key.clone(),
+                came: place.ticket,
+            })
+            .collect(),
+        )
     });
     notify(table, came.flatten().unwrap_or_default());
 }
@@ -398,8 +436,12 @@ fn pass_over(table: &Table, kind: Kind, db: Db, key: &[u8], late: Record) -> Res
 /// have been the one that was woken. Marked seats are told again, since the dead one may have been
 /// about to tell them.
 pub(crate) fn reap(table: &Table, kind: Kind, db: Db, key: &[u8]) -> Result<(), Stop> {
-    let marked = |records: &mut Records| records.iter().filter(|record| record.number & LATE != 0).copied().collect();
-    change_and_tell(table, (kind, db, key), &mut |records| Changed { marked: marked(records), is_done: false })
+    let marked =
+        |records: &mut Records| records.iter().filter(|record| record.number & LATE != 0).copied().collect();
+    change_and_tell(table, (kind, db, key), &mut |records| Changed {
+        marked: marked(records),
+        is_done: false,
+    })
 }
 
 /// What was done with records: which seats are to be told that they are marked, and whether
@@ -412,7 +454,11 @@ struct Changed {
 /// Changes the records of a key's waiters, tells the seats that are marked, and wakes the seat that
 /// is then first. A seat whose inbox is locked is told later ([`tell_late`]), so this does not wait
 /// for it. The first seat is told at once if possible.
-fn change_and_tell(table: &Table, (kind, db, key): (Kind, Db, &[u8]), change: &mut dyn FnMut(&mut Records) -> Changed) -> Result<(), Stop> {
+fn change_and_tell(
+    table: &Table,
+    (kind, db, key): (Kind, Db, &[u8]),
+    change: &mut dyn FnMut(&mut Records) -> Changed,
+) -> Result<(), Stop> {
     let records_key = waiters_key(kind, db, key);
     let (mut marked, mut next) = (Records::new(), None);
     let mut mark = |told: Told| {
@@ -423,14 +469,22 @@ fn change_and_tell(table: &Table, (kind, db, key): (Kind, Db, &[u8]), change: &m
                 changed.is_done
             })?;
             next = to_wake(txn, next, kind, db, key)?;
-            marked.iter().filter(|_| told == Told::All).for_each(|record| post_wake(txn, record, kind, db, key));
-            next.iter().filter(|_| told != Told::Nobody).for_each(|record| post_wake(txn, record, kind, db, key));
+            marked
+                .iter()
+                .filter(|_| told == Told::All)
+                .for_each(|record| post_wake(txn, record, kind, db, key));
+            next.iter()
+                .filter(|_| told != Told::Nobody)
+                .for_each(|record| post_wake(txn, record, kind, db, key));
             Ok(())
         })
     };
     let told = with_fewer_letters(&mut mark)?;
     let owed = |record| Untold { kind, db, key: key.to_vec(), record };
-    let (next, marked) = (next.filter(|_| told == Told::Nobody).map(owed), marked.into_iter().filter(|_| told != Told::All).map(owed));
+    let (next, marked) = (
+        next.filter(|_| told == Told::Nobody).map(owed),
+        marked.into_iter().filter(|_| told != Told::All).map(owed),
+    );
     with(table, |waiters| {
         let untold = &mut waiters.untold;
         for one in marked {
@@ -507,7 +561,9 @@ fn stopped_beside(table: &Table, records_key: &[u8], late: &Record) -> Result<Re
     let segment = table.segment();
     records.retain(|record| {
         let (seat, first) = (record.seat.into(), late.seat.into());
-        !record.same_owner(late) && stopped::are_together(segment, seat, first) && stopped::state_of(segment, seat).may_be_still()
+        !record.same_owner(late)
+            && stopped::are_together(segment, seat, first)
+            && stopped::state_of(segment, seat).may_be_still()
     });
     Ok(records)
 }
@@ -530,14 +586,17 @@ pub fn flush_pending(table: &Table) {
     // Not at each turn: each try takes a while if a thread is still stopped. The clock may have
     // been set back.
     const BETWEEN_MS: u64 = 20;
-    let is_time = |waiters: &mut Waiters| !waiters.untold.is_empty() && now_ms().abs_diff(waiters.told_ms) >= BETWEEN_MS;
+    let is_time = |waiters: &mut Waiters| {
+        !waiters.untold.is_empty() && now_ms().abs_diff(waiters.told_ms) >= BETWEEN_MS
+    };
     if with(table, is_time).unwrap_or(false) {
         tell_late(table);
     }
 }
 
 fn notify(table: &Table, pending: Vec<PendingNotification>) {
-    let left: Vec<_> = pending.into_iter().filter(|notification| advance(table, notification).is_err()).collect();
+    let left: Vec<_> =
+        pending.into_iter().filter(|notification| advance(table, notification).is_err()).collect();
     with(table, |waiters| {
         let pending = &mut waiters.pending;
         for notification in left {
@@ -552,7 +611,10 @@ fn notify(table: &Table, pending: Vec<PendingNotification>) {
 /// Sets the seat's record to the first number among its clients for a key, and wakes the seat that
 /// is then first, if the key holds something for it. A mark stays, unless it is of the call that
 /// `came`.
-fn advance(table: &Table, PendingNotification { kind, db, key, came }: &PendingNotification) -> Result<(), Stop> {
+fn advance(
+    table: &Table,
+    PendingNotification { kind, db, key, came }: &PendingNotification,
+) -> Result<(), Stop> {
     let records_key = waiters_key(*kind, *db, key);
     run(table, &mut |txn| {
         let own = Record::own(txn.seat(), 0);
@@ -583,8 +645,15 @@ fn wake_next(txn: &Txn<'_>, next: Option<Record>, kind: Kind, db: Db, key: &[u8]
 /// The first record, if the key holds something for it. It reads under the key's lock: a
 /// transaction that is adding an element may have read the records as they were, and would wake
 /// another seat.
-fn to_wake(txn: &Txn<'_>, next: Option<Record>, kind: Kind, db: Db, key: &[u8]) -> Result<Option<Record>, Stop> {
-    let something = kind != Kind::Stream && next.is_some() && txn.peek(db, key)?.is_some_and(|found| found.kind == kind);
+fn to_wake(
+    txn: &Txn<'_>,
+    next: Option<Record>,
+    kind: Kind,
+    db: Db,
+    key: &[u8],
+) -> Result<Option<Record>, Stop> {
+    let something =
+        kind != Kind::Stream && next.is_some() && txn.peek(db, key)?.is_some_and(|found| found.kind == kind);
     Ok(next.filter(|_| something))
 }
 
@@ -595,7 +664,9 @@ fn post_wake(txn: &Txn<'_>, record: &Record, kind: Kind, db: Db, key: &[u8]) {
 /// Whether a key holds a value of a kind.
 fn holds(txn: &Txn<'_>, kind: Kind, db: Db, key: &[u8]) -> Result<bool, Stop> {
     let found = txn.glimpse(db, key)?;
-    Ok(found.is_some_and(|found| found.kind == kind && found.expiry_ms.is_none_or(|expiry_ms| expiry_ms > txn.now_ms())))
+    Ok(found.is_some_and(|found| {
+        found.kind == kind && found.expiry_ms.is_none_or(|expiry_ms| expiry_ms > txn.now_ms())
+    }))
 }
 
 /// Wakes the seats that wait for a key to hold one of these kinds, with a transaction that changes
@@ -625,7 +696,9 @@ pub(crate) fn woken(table: &Table, sink: &mut dyn MessageSink, kind: Kind, db: D
         }
         return;
     }
-    let handed_on = |key: &[u8]| notify(table, vec![PendingNotification { kind, db, key: key.to_vec(), came: NO_TICKET }]);
+    let handed_on = |key: &[u8]| {
+        notify(table, vec![PendingNotification { kind, db, key: key.to_vec(), came: NO_TICKET }])
+    };
     let Ok((turn, own)) = look(table, kind, db, key, &records_key) else { return handed_on(key) };
     // The transaction that changes a record wakes the seat that is then first.
     if put_right(table, sink, (kind, db, key), &records_key, own) {
@@ -641,7 +714,13 @@ pub(crate) fn woken(table: &Table, sink: &mut dyn MessageSink, kind: Kind, db: D
 
 /// The first record of a key's waiters, if the key holds something for them; and the thread's own
 /// record.
-fn look(table: &Table, kind: Kind, db: Db, key: &[u8], records_key: &[u8]) -> Result<(Option<Record>, Option<Record>), Stop> {
+fn look(
+    table: &Table,
+    kind: Kind,
+    db: Db,
+    key: &[u8],
+    records_key: &[u8],
+) -> Result<(Option<Record>, Option<Record>), Stop> {
     let txn = table.begin(Mode::Read)?;
     let records = record::glimpse(&txn, records_key)?;
     let turn = if holds(&txn, kind, db, key)? { first_of(&records) } else { None };
@@ -674,7 +753,10 @@ mod tests {
 
     fn untold(seats: impl IntoIterator<Item = u16>) -> VecDeque<Untold> {
         let record = |seat| Record { seat, life: 1, number: 1 | LATE };
-        seats.into_iter().map(|seat| Untold { kind: Kind::List, db: 0, key: b"list".to_vec(), record: record(seat) }).collect()
+        seats
+            .into_iter()
+            .map(|seat| Untold { kind: Kind::List, db: 0, key: b"list".to_vec(), record: record(seat) })
+            .collect()
     }
 
     fn seats(untold: &VecDeque<Untold>) -> Vec<u16> {

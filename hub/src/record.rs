@@ -83,7 +83,10 @@ pub(crate) fn are_empty(bytes: &[u8]) -> bool {
 }
 
 /// The bytes of a value of the hub, in one piece.
-pub(crate) fn bytes<'t>(txn: &'t Txn<'_>, found: Option<Found<'t>>) -> Result<Option<std::borrow::Cow<'t, [u8]>>, Stop> {
+pub(crate) fn bytes<'t>(
+    txn: &'t Txn<'_>,
+    found: Option<Found<'t>>,
+) -> Result<Option<std::borrow::Cow<'t, [u8]>>, Stop> {
     match found {
         Some(found) if found.kind == Kind::String => Ok(Some(string::contiguous(txn, &found.value)?)),
         _ => Ok(None),
@@ -151,7 +154,8 @@ mod tests {
 
     #[test]
     fn records_read_as_they_are_written() {
-        let records = [Record { seat: 7, life: 1 << 40, number: 3 }, Record { seat: 1023, life: 1, number: u64::MAX }];
+        let records =
+            [Record { seat: 7, life: 1 << 40, number: 3 }, Record { seat: 1023, life: 1, number: u64::MAX }];
         let mut bytes = Vec::new();
         records.iter().for_each(|record| record.write(&mut bytes));
         assert_eq!(bytes.len(), 2 * BYTES);

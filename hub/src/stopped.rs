@@ -52,7 +52,9 @@ fn told(stat: io::Result<String>) -> State {
         Ok(stat) => stat,
         // With `hidepid`, proc(5) gives one or the other of these errors for the threads of other
         // users.
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => return State::Hidden,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
+            return State::Hidden;
+        }
         // Another error, such as too many open files, says nothing about the thread.
         Err(_) => return State::Runs,
     };
@@ -69,7 +71,8 @@ mod tests {
 
     #[test]
     fn what_the_system_does_not_tell_is_hidden_and_runs_where_that_says_nothing() {
-        for (errno, state) in [(2, State::Hidden), (1, State::Hidden), (13, State::Hidden), (24, State::Runs)] {
+        for (errno, state) in [(2, State::Hidden), (1, State::Hidden), (13, State::Hidden), (24, State::Runs)]
+        {
             assert_eq!(told(Err(io::Error::from_raw_os_error(errno))), state, "{errno}");
         }
         for (letter, state) in [("T", State::Stopped), ("t", State::Traced), ("S", State::Runs)] {

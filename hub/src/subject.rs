@@ -35,7 +35,8 @@ fn group_key(beginning: &[u8]) -> Vec<u8> {
 
 /// What a pattern's matches certainly begin with.
 fn beginning(pattern: &[u8]) -> &[u8] {
-    let end = pattern.iter().position(|byte| matches!(byte, b'*' | b'?' | b'[' | b'\\')).unwrap_or(pattern.len());
+    let end =
+        pattern.iter().position(|byte| matches!(byte, b'*' | b'?' | b'[' | b'\\')).unwrap_or(pattern.len());
     &pattern[..end.min(BEGINNING_MAX)]
 }
 
@@ -61,7 +62,9 @@ impl<'g> Iterator for Entries<'g> {
     type Item = Entry<'g>;
 
     fn next(&mut self) -> Option<Entry<'g>> {
-        let length = |bytes: &'g [u8]| bytes.split_first_chunk::<4>().map(|(length, rest)| (u32::from_le_bytes(*length) as usize, rest));
+        let length = |bytes: &'g [u8]| {
+            bytes.split_first_chunk::<4>().map(|(length, rest)| (u32::from_le_bytes(*length) as usize, rest))
+        };
         let (long, rest) = length(self.bytes.get(self.at..)?)?;
         let (pattern, rest) = rest.split_at_checked(long)?;
         let (count, rest) = length(rest)?;
@@ -113,7 +116,9 @@ pub fn subscribe(txn: &Txn<'_>, subject: Subject, names: &[&[u8]], by: i64) -> R
     }
     let mut patterns = names.to_vec();
     patterns.sort_unstable_by_key(|pattern| beginning(pattern));
-    patterns.chunk_by(|one, other| beginning(one) == beginning(other)).try_for_each(|alike| subscribe_alike(txn, alike, by))
+    patterns
+        .chunk_by(|one, other| beginning(one) == beginning(other))
+        .try_for_each(|alike| subscribe_alike(txn, alike, by))
 }
 
 /// A group of more bytes is changed where it lies: then one more subscription does not copy the whole group.
@@ -188,7 +193,8 @@ fn rewritten(txn: &Txn<'_>, bytes: &[u8], patterns: &[&[u8]], by: i64) -> Vec<u8
             group.push((entry.pattern, Records::new()));
             group.len() - 1
         });
-        let living = record::read(entry.records).into_iter().filter(|record| record.number > 0 && record.lives(txn));
+        let living =
+            record::read(entry.records).into_iter().filter(|record| record.number > 0 && record.lives(txn));
         living.for_each(|record| count(&mut group[place].1, record, record.number as i64));
     }
     for pattern in patterns {
@@ -199,7 +205,10 @@ fn rewritten(txn: &Txn<'_>, bytes: &[u8], patterns: &[&[u8]], by: i64) -> Vec<u8
         count(&mut group[place].1, own, by);
     }
     let mut written = Vec::with_capacity(bytes.len());
-    group.iter().filter(|(_, records)| !records.is_empty()).for_each(|(pattern, records)| write_entry(&mut written, pattern, records));
+    group
+        .iter()
+        .filter(|(_, records)| !records.is_empty())
+        .for_each(|(pattern, records)| write_entry(&mut written, pattern, records));
     written
 }
 
@@ -291,7 +300,11 @@ pub fn subscribers(txn: &Txn<'_>, subject: Subject, name: &[u8]) -> Result<u64, 
 ///
 /// # Errors
 /// A fault.
-pub fn subjects(txn: &Txn<'_>, subject: Subject, wanted: &dyn Fn(&[u8]) -> bool) -> Result<Vec<Vec<u8>>, Stop> {
+pub fn subjects(
+    txn: &Txn<'_>,
+    subject: Subject,
+    wanted: &dyn Fn(&[u8]) -> bool,
+) -> Result<Vec<Vec<u8>>, Stop> {
     let lead = if subject == Subject::Pattern { group_key(b"") } else { channel_key(subject, b"") };
     let mut keys = Vec::new();
     let mut cursor = 0;
@@ -315,7 +328,9 @@ pub fn subjects(txn: &Txn<'_>, subject: Subject, wanted: &dyn Fn(&[u8]) -> bool)
                 found.push(name.to_vec());
             }
         } else if let Some(bytes) = record::bytes(txn, txn.glimpse(SYSTEM, &key)?)? {
-            let is_alive = |entry: &Entry<'_>| record::read(entry.records).iter().any(|record| record.number > 0 && record.lives(txn));
+            let is_alive = |entry: &Entry<'_>| {
+                record::read(entry.records).iter().any(|record| record.number > 0 && record.lives(txn))
+            };
             let patterns = entries(&bytes).filter(|entry| wanted(entry.pattern) && is_alive(entry));
             let patterns: BTreeSet<&[u8]> = patterns.map(|entry| entry.pattern).collect();
             found.extend(patterns.into_iter().map(<[u8]>::to_vec));
@@ -347,8 +362,11 @@ pub fn counts(txn: &Txn<'_>) -> Result<[u64; 3], Stop> {
     }
     for key in groups {
         let bytes = record::bytes(txn, txn.glimpse(SYSTEM, &key)?)?.unwrap_or_default();
-        let has_subscriber = |entry: &Entry<'_>| record::read(entry.records).iter().any(|record| record.number > 0 && record.lives(txn));
-        let patterns: HashSet<&[u8]> = entries(&bytes).filter(has_subscriber).map(|entry| entry.pattern).collect();
+        let has_subscriber = |entry: &Entry<'_>| {
+            record::read(entry.records).iter().any(|record| record.number > 0 && record.lives(txn))
+        };
+        let patterns: HashSet<&[u8]> =
+            entries(&bytes).filter(has_subscriber).map(|entry| entry.pattern).collect();
         counts[Subject::Pattern as usize] += patterns.len() as u64;
     }
     Ok(counts)
@@ -386,7 +404,9 @@ fn withdraw(table: &Table, mut subscriptions: Vec<(Subject, Vec<u8>)>) {
     let mut left = Vec::new();
     for alike in subscriptions.chunk_by(|one, other| one.0 == other.0) {
         let is_pattern = alike[0].0 == Subject::Pattern;
-        for some in alike.chunks(if is_pattern { alike.len() } else { TOGETHER }).filter(|some| !withdrawn(some)) {
+        for some in
+            alike.chunks(if is_pattern { alike.len() } else { TOGETHER }).filter(|some| !withdrawn(some))
+        {
             let blocked = some.chunks(1).filter(|one| is_pattern || !withdrawn(one));
             left.extend(blocked.flatten().cloned());
         }
@@ -417,8 +437,11 @@ mod tests {
         let mut bytes = Vec::new();
         write_entry(&mut bytes, b"a*", &[one]);
         write_entry(&mut bytes, b"a?c", &[one, one]);
-        let read =
-            |bytes: &[u8]| entries(bytes).map(|entry| (entry.pattern.to_vec(), record::read(entry.records).len())).collect::<Vec<_>>();
+        let read = |bytes: &[u8]| {
+            entries(bytes)
+                .map(|entry| (entry.pattern.to_vec(), record::read(entry.records).len()))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(read(&bytes), [(b"a*".to_vec(), 1), (b"a?c".to_vec(), 2)]);
         for end in 0..bytes.len() {
             assert!(read(&bytes[..end]).len() < 2);

@@ -117,5 +117,8 @@ pub(crate) fn is_empty(table: &Table) -> bool {
 
 /// All clients of this thread that have subscribed to something.
 pub(crate) fn subscribers(table: &Table) -> BTreeSet<u64> {
-    with(table, |own| own.subscribers.iter().flat_map(HashMap::values).flat_map(BTreeMap::keys).copied().collect()).unwrap_or_default()
+    with(table, |own| {
+        own.subscribers.iter().flat_map(HashMap::values).flat_map(BTreeMap::keys).copied().collect()
+    })
+    .unwrap_or_default()
 }

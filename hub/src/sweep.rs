@@ -49,7 +49,8 @@ pub(crate) fn at_once(table: &Table) {
 fn sweep(table: &Table, end: Instant) {
     let Some(mut sweep) = per_thread::with(&SWEEP, table, std::mem::take) else { return };
     if matches!(sweep.cursor, None | Some(0)) {
-        let new = deaf(table.segment()).into_iter().filter(|dead| !sweep.dead.contains(dead)).collect::<Vec<_>>();
+        let new =
+            deaf(table.segment()).into_iter().filter(|dead| !sweep.dead.contains(dead)).collect::<Vec<_>>();
         if !new.is_empty() {
             (sweep.cursor, sweep.held) = (Some(0), VecDeque::new());
         }
@@ -109,7 +110,9 @@ fn clean(table: &Table, key: &[u8]) -> Result<(), Stop> {
 
 /// As [`clean`], of a queue.
 fn clean_queue(table: &Table, records_key: &[u8]) -> Result<(), Stop> {
-    let Some(([kind, low, high], key)) = records_key.get(PREFIX.len() + 2..).and_then(|rest| rest.split_first_chunk::<3>()) else {
+    let Some(([kind, low, high], key)) =
+        records_key.get(PREFIX.len() + 2..).and_then(|rest| rest.split_first_chunk::<3>())
+    else {
         return post::run(table, &mut |txn| record::edit(txn, records_key, |_| false));
     };
     match Kind::from_stored(*kind) {

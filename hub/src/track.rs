@@ -74,7 +74,9 @@ pub(crate) fn is_idle(table: &Table) -> (bool, bool) {
 
 impl Tracking {
     fn reads_nothing(&self) -> bool {
-        self.keys.is_empty() && self.stale.is_empty() && !self.clients.values().any(|terms| terms.prefixes.is_none())
+        self.keys.is_empty()
+            && self.stale.is_empty()
+            && !self.clients.values().any(|terms| terms.prefixes.is_none())
     }
 
     fn hears_nothing(&self) -> bool {
@@ -111,7 +113,8 @@ pub fn note_terms(table: &Table, client: u64, terms: Option<Terms>) {
             Some(terms) => drop(tracking.clients.insert(client, terms)),
             None => drop(tracking.clients.remove(&client)),
         }
-        tracking.prefixes = tracking.clients.values().filter_map(|terms| terms.prefixes.as_ref()).map(Vec::len).sum();
+        tracking.prefixes =
+            tracking.clients.values().filter_map(|terms| terms.prefixes.as_ref()).map(Vec::len).sum();
         tracking.review();
     });
 }
@@ -204,9 +207,13 @@ pub(crate) fn changed(table: &Table, sink: &mut dyn MessageSink, origin: u64, ke
     let told = with(table, |tracking| {
         let clients = tracking.keys.remove(key).unwrap_or_default();
         tracking.items -= clients.len();
-        let terms = clients.into_iter().filter_map(|client| tracking.clients.get(&client).map(|terms| (client, terms.clone())));
+        let terms = clients
+            .into_iter()
+            .filter_map(|client| tracking.clients.get(&client).map(|terms| (client, terms.clone())));
         // A client that has changed to broadcast mode read the key before that.
-        terms.filter(|(client, terms)| terms.prefixes.is_none() && !(terms.no_loop && *client == origin)).collect::<Vec<_>>()
+        terms
+            .filter(|(client, terms)| terms.prefixes.is_none() && !(terms.no_loop && *client == origin))
+            .collect::<Vec<_>>()
     });
     forget(table, key);
     for (client, terms) in told.unwrap_or_default() {
@@ -252,14 +259,20 @@ pub fn close_turn(table: &Table, sink: &mut dyn MessageSink) {
             return None;
         }
         let changes = std::mem::take(&mut tracking.changes);
-        let clients: BTreeMap<u64, Terms> =
-            tracking.clients.iter().filter(|(_, terms)| terms.prefixes.is_some()).map(|(id, terms)| (*id, terms.clone())).collect();
+        let clients: BTreeMap<u64, Terms> = tracking
+            .clients
+            .iter()
+            .filter(|(_, terms)| terms.prefixes.is_some())
+            .map(|(id, terms)| (*id, terms.clone()))
+            .collect();
         Some((changes, clients))
     });
     let Some((changes, clients)) = kept.flatten() else { return };
     for (client, terms) in &clients {
         for prefix in terms.prefixes.iter().flatten() {
-            let theirs = |(origin, key): &&(u64, Vec<u8>)| key.starts_with(prefix) && !(terms.no_loop && origin == client);
+            let theirs = |(origin, key): &&(u64, Vec<u8>)| {
+                key.starts_with(prefix) && !(terms.no_loop && origin == client)
+            };
             let mut keys: Vec<&[u8]> = Vec::new();
             for (_, key) in changes.iter().filter(theirs) {
                 if !keys.contains(&&key[..]) {
@@ -284,7 +297,13 @@ pub(crate) fn changed_all(table: &Table, sink: &mut dyn MessageSink) {
     }
 }
 
-fn tell(table: &Table, sink: &mut dyn MessageSink, client: u64, redirect: Option<Redirect>, keys: Option<&[&[u8]]>) {
+fn tell(
+    table: &Table,
+    sink: &mut dyn MessageSink,
+    client: u64,
+    redirect: Option<Redirect>,
+    keys: Option<&[&[u8]]>,
+) {
     let Some(Redirect { client: target, thread: (seat, life) }) = redirect else {
         return sink.deliver(&[client], Delivery::Invalidation { keys, redirected: false });
     };
@@ -298,7 +317,8 @@ fn tell(table: &Table, sink: &mut dyn MessageSink, client: u64, redirect: Option
     // If the message cannot be posted because a stopped process holds the inbox, it is lost: the
     // client learns of the next change.
     let _ = post::run(table, &mut |txn| {
-        let message = Message::Redirected { reader: (own, client), client: target, all: keys.is_none(), keys: &bytes };
+        let message =
+            Message::Redirected { reader: (own, client), client: target, all: keys.is_none(), keys: &bytes };
         message.write(|parts| txn.post(seat, life, parts));
         Ok(())
     });

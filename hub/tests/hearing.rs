@@ -12,7 +12,9 @@ use polder_base::time::now_ms;
 use polder_hub::query::{Asker, Replies};
 use polder_hub::queue::{self, Place};
 use polder_hub::subject::{self, Subject};
-use polder_hub::{Delivery, MessageSink, SINK, attend, hear, monitor, note_subscription, query, record, tick, track};
+use polder_hub::{
+    Delivery, MessageSink, SINK, attend, hear, monitor, note_subscription, query, record, tick, track,
+};
 use polder_shm::layout::{interest, seat};
 use polder_shm::{Locked, Seat, Segment, SegmentName, SegmentOptions};
 use polder_table::{Change, ChangeSink, Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
@@ -31,7 +33,8 @@ impl Memory {
 
     fn with(sink: &'static dyn ChangeSink) -> Memory {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let text = format!("shm:polder-test-{}-hub-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let text =
+            format!("shm:polder-test-{}-hub-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let name: SegmentName = text.parse().expect("a name");
         let options = SegmentOptions { ceiling: 1 << 28, ..SegmentOptions::default() };
         let table = Arc::new(Table::over(Segment::create(&name, &options).expect("a segment")));
@@ -137,7 +140,8 @@ impl Thread {
         let key = key.to_vec();
         self.run(move |table, _| {
             attend(table).expect("room");
-            let place = Place { ticket: queue::draw_ticket(table), kind: Kind::List, db: 0, keys: vec![key.clone()] };
+            let place =
+                Place { ticket: queue::draw_ticket(table), kind: Kind::List, db: 0, keys: vec![key.clone()] };
             let ticket = place.ticket;
             run(table, |txn| {
                 txn.find(0, &key)?;
@@ -507,7 +511,9 @@ fn what_a_dead_thread_left_is_swept_although_a_lock_was_held_and_its_seat_is_use
     });
     release.send(()).expect("it waits");
     holder.done.recv().expect("it lives");
-    let there = || memory.table.begin(Mode::Read).expect("a seat").glimpse(SYSTEM, &records).expect("readable").is_some();
+    let there = || {
+        memory.table.begin(Mode::Read).expect("a seat").glimpse(SYSTEM, &records).expect("readable").is_some()
+    };
     assert!(there());
     (0..5).for_each(|_| drop(second.tick()));
     assert!(!there(), "the dead one still waits");
@@ -562,7 +568,10 @@ fn subscribe_beside(table: &Table) -> Vec<u8> {
             }
         }
     };
-    (0..200).map(|number| format!("news {number}").into_bytes()).find(|channel| subscribe(channel)).expect("a channel elsewhere")
+    (0..200)
+        .map(|number| format!("news {number}").into_bytes())
+        .find(|channel| subscribe(channel))
+        .expect("a channel elsewhere")
 }
 
 fn queue_key() -> Vec<u8> {
@@ -572,7 +581,8 @@ fn queue_key() -> Vec<u8> {
 /// The numbers of the list's waiters, the first one first.
 fn numbers(memory: &Memory) -> Vec<u64> {
     let txn = memory.table.begin(Mode::Read).expect("a seat");
-    let mut numbers: Vec<u64> = record::glimpse(&txn, &queue_key()).expect("readable").iter().map(|record| record.number).collect();
+    let mut numbers: Vec<u64> =
+        record::glimpse(&txn, &queue_key()).expect("readable").iter().map(|record| record.number).collect();
     numbers.sort_unstable();
     numbers
 }
@@ -661,7 +671,8 @@ fn a_client_that_may_have_missed_a_message_is_told_so() {
     assert_eq!(publish(&memory, b"short"), 1);
     publish(&memory, &vec![1; 40 << 20]);
     assert_eq!(publish(&memory, b"last"), 1);
-    let (messages, missed) = listener.hear(|heard| (std::mem::take(&mut heard.messages), std::mem::take(&mut heard.missed)));
+    let (messages, missed) =
+        listener.hear(|heard| (std::mem::take(&mut heard.messages), std::mem::take(&mut heard.missed)));
     assert_eq!(messages, [(vec![5], b"short".to_vec()), (vec![5], b"last".to_vec())]);
     assert_eq!(missed, [5, 6]);
 }
@@ -763,7 +774,12 @@ fn a_client_that_begins_to_wait_during_a_swap_finds_what_came() {
     });
     let found = waiter.run(|table, _| {
         attend(table).expect("room");
-        let place = Place { ticket: queue::draw_ticket(table), kind: Kind::List, db: 0, keys: vec![b"list".to_vec()] };
+        let place = Place {
+            ticket: queue::draw_ticket(table),
+            kind: Kind::List,
+            db: 0,
+            keys: vec![b"list".to_vec()],
+        };
         run(table, |txn| match txn.find(0, b"list")? {
             Some(_) => Ok(true),
             None => queue::enlist(txn, &place).map(|()| false),

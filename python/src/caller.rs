@@ -79,11 +79,16 @@ impl Caller {
     }
 
     /// Begins a call that may wait: its replies, or None while it waits.
-    fn start<'p>(&self, py: Python<'p>, args: Vec<Bound<'p, PyBytes>>) -> PyResult<Option<Bound<'p, PyList>>> {
+    fn start<'p>(
+        &self,
+        py: Python<'p>,
+        args: Vec<Bound<'p, PyBytes>>,
+    ) -> PyResult<Option<Bound<'p, PyList>>> {
         let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
         let mut caller = self.own()?;
         let own = &mut *caller;
-        let long = args.first().and_then(|name| polder_engine::nature(name)).is_some_and(|nature| nature.long);
+        let long =
+            args.first().and_then(|name| polder_engine::nature(name)).is_some_and(|nature| nature.long);
         let answered = match if long { Err(Error::Busy) } else { own.start(&args) } {
             Err(Error::Busy) => patiently(py, own, |own| own.start(&args))?,
             answered => answered,
@@ -168,7 +173,9 @@ impl Caller {
     }
 
     fn __reduce__(&self) -> PyResult<()> {
-        Err(PyTypeError::new_err("a caller cannot be pickled; pickle the memory and make a caller in the other process"))
+        Err(PyTypeError::new_err(
+            "a caller cannot be pickled; pickle the memory and make a caller in the other process",
+        ))
     }
 
     fn __traverse__(&self, visit: pyo3::gc::PyVisit<'_>) -> Result<(), pyo3::gc::PyTraverseError> {
@@ -184,7 +191,9 @@ impl Caller {
         let Ok(mut caller) = self.caller.try_lock() else { return Ok(None) };
         self.generation.store(generation(), Ordering::Relaxed);
         let shown = match caller.show(&words, |item| self.value(py, item)) {
-            Err(Error::Busy) => patiently(py, &mut caller, |own| own.run(&words))?.map(|answer| self.value(py, answer.item())),
+            Err(Error::Busy) => {
+                patiently(py, &mut caller, |own| own.run(&words))?.map(|answer| self.value(py, answer.item()))
+            }
             shown => shown,
         };
         match shown {
@@ -206,11 +215,15 @@ impl Caller {
                 self.generation.store(generation(), Ordering::Relaxed);
                 Ok(caller)
             }
-            Err(TryLockError::Poisoned(_)) => Err(PyRuntimeError::new_err("a defect of Polder has ended this caller")),
-            Err(TryLockError::WouldBlock) if self.is_parents() => {
-                Err(Ended::new_err("ERR a thread of the parent was using this caller when the process was forked: make a new one"))
+            Err(TryLockError::Poisoned(_)) => {
+                Err(PyRuntimeError::new_err("a defect of Polder has ended this caller"))
             }
-            Err(TryLockError::WouldBlock) => Err(PyRuntimeError::new_err("this caller runs a call in another thread")),
+            Err(TryLockError::WouldBlock) if self.is_parents() => Err(Ended::new_err(
+                "ERR a thread of the parent was using this caller when the process was forked: make a new one",
+            )),
+            Err(TryLockError::WouldBlock) => {
+                Err(PyRuntimeError::new_err("this caller runs a call in another thread"))
+            }
         }
     }
 
@@ -225,7 +238,11 @@ impl Caller {
         is_old() && matches!(self.caller.try_lock(), Err(TryLockError::WouldBlock))
     }
 
-    fn progressed<'p>(&self, py: Python<'p>, answered: Result<Option<Answer>, Error>) -> PyResult<Option<Bound<'p, PyList>>> {
+    fn progressed<'p>(
+        &self,
+        py: Python<'p>,
+        answered: Result<Option<Answer>, Error>,
+    ) -> PyResult<Option<Bound<'p, PyList>>> {
         match answered {
             Ok(Some(answer)) => self.replies(py, &answer).map(Some),
             Ok(None) => Ok(None),
@@ -244,17 +261,24 @@ impl Caller {
 
     fn value<'p>(&self, py: Python<'p>, item: Item<'_>) -> PyResult<Bound<'p, PyAny>> {
         let list = |items: polder_engine::Items<'_>| -> PyResult<Bound<'p, PyAny>> {
-            Ok(PyList::new(py, items.map(|item| self.value(py, item)).collect::<PyResult<Vec<_>>>()?)?.into_any())
+            Ok(PyList::new(py, items.map(|item| self.value(py, item)).collect::<PyResult<Vec<_>>>()?)?
+                .into_any())
         };
         Ok(match item {
             Item::Null => py.None().into_bound(py),
-            Item::Status(text) | Item::Bulk(text) | Item::Verbatim(_, text) if self.decode => PyString::from_bytes(py, text)?.into_any(),
-            Item::Status(text) | Item::Bulk(text) | Item::Verbatim(_, text) => PyBytes::new(py, text).into_any(),
+            Item::Status(text) | Item::Bulk(text) | Item::Verbatim(_, text) if self.decode => {
+                PyString::from_bytes(py, text)?.into_any()
+            }
+            Item::Status(text) | Item::Bulk(text) | Item::Verbatim(_, text) => {
+                PyBytes::new(py, text).into_any()
+            }
             Item::Error(text) => self.error(py, text)?,
             Item::Integer(value) => value.into_pyobject(py)?.into_any(),
             Item::Double(value) => value.into_pyobject(py)?.into_any(),
             Item::Boolean(value) => value.into_pyobject(py)?.to_owned().into_any(),
-            Item::BigNumber(text) => py.get_type::<pyo3::types::PyInt>().call1((String::from_utf8_lossy(text),))?,
+            Item::BigNumber(text) => {
+                py.get_type::<pyo3::types::PyInt>().call1((String::from_utf8_lossy(text),))?
+            }
             Item::Array(items) | Item::Set(items) | Item::Push(items) => list(items)?,
             Item::Map(mut items) => {
                 let dict = PyDict::new(py);

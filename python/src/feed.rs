@@ -50,9 +50,12 @@ impl Feed {
             Event::Ready => ("ready", None, None, None),
             Event::Missed => ("missed", None, None, None),
             Event::Refused(text) => ("refused", None, None, Some(bytes(text.as_bytes()))),
-            Event::Message { channel, pattern, payload } => {
-                ("message", pattern.map(|pattern| bytes(&pattern)), Some(bytes(&channel)), Some(bytes(&payload)))
-            }
+            Event::Message { channel, pattern, payload } => (
+                "message",
+                pattern.map(|pattern| bytes(&pattern)),
+                Some(bytes(&channel)),
+                Some(bytes(&payload)),
+            ),
         };
         told.into_pyobject(py).map(Some)
     }

@@ -30,16 +30,28 @@ use remote::Remote;
 use short::Short;
 use strings::Strings;
 
-create_exception!(polder, Error, PyException, "What Polder raises: Refused, Fault or Ended. redis-py's methods raise redis-py's errors.");
+create_exception!(
+    polder,
+    Error,
+    PyException,
+    "What Polder raises: Refused, Fault or Ended. redis-py's methods raise redis-py's errors."
+);
 create_exception!(polder, Fault, Error, "The memory, the system or another process failed.");
 create_exception!(polder, Refused, Error, "The command says no: its error text.");
-create_exception!(polder, Ended, Error, "The caller was ended, or cannot be used here any more: another one is needed.");
+create_exception!(
+    polder,
+    Ended,
+    Error,
+    "The caller was ended, or cannot be used here any more: another one is needed."
+);
 
 fn failed(error: CallError) -> PyErr {
     match error {
         CallError::Refused(text) => Refused::new_err(text),
         CallError::Fault(fault) => Fault::new_err(fault.to_string()),
-        ended @ (CallError::Closed | CallError::Lost | CallError::Forked | CallError::WrongThread) => Ended::new_err(ended.to_string()),
+        ended @ (CallError::Closed | CallError::Lost | CallError::Forked | CallError::WrongThread) => {
+            Ended::new_err(ended.to_string())
+        }
         other => PyRuntimeError::new_err(other.to_string()),
     }
 }
@@ -59,7 +71,9 @@ fn text<'p>(given: &Bound<'p, PyAny>) -> PyResult<Bound<'p, PyBytes>> {
     }
     match given.cast::<PyString>() {
         Ok(text) => text.encode_utf8(),
-        Err(_) => Err(PyTypeError::new_err(format!("bytes or str are wanted, not {}", given.get_type().name()?))),
+        Err(_) => {
+            Err(PyTypeError::new_err(format!("bytes or str are wanted, not {}", given.get_type().name()?)))
+        }
     }
 }
 
@@ -77,8 +91,15 @@ impl Memory {
     fn attach(segment: &str, ceiling: Option<u64>, create: bool, owner: &str) -> PyResult<Memory> {
         let defaults = Options::default();
         let owner = owner.parse().map_err(|error: NoSuchUser| Fault::new_err(error.to_string()))?;
-        let options = Options { segment: segment.into(), ceiling: ceiling.unwrap_or(defaults.ceiling), create, owner, ..defaults };
-        let memory = polder_engine::Memory::attach(&options).map_err(|fault| Fault::new_err(fault.to_string()))?;
+        let options = Options {
+            segment: segment.into(),
+            ceiling: ceiling.unwrap_or(defaults.ceiling),
+            create,
+            owner,
+            ..defaults
+        };
+        let memory =
+            polder_engine::Memory::attach(&options).map_err(|fault| Fault::new_err(fault.to_string()))?;
         Ok(Memory { memory: Arc::new(memory) })
     }
 
@@ -114,7 +135,13 @@ impl Memory {
 
     /// Gives a key a string, for ever or until a time in milliseconds since the Unix epoch.
     #[pyo3(signature = (key, value, expiry_ms=None, db=0))]
-    fn set(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>, expiry_ms: Option<u64>, db: u8) -> PyResult<()> {
+    fn set(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        expiry_ms: Option<u64>,
+        db: u8,
+    ) -> PyResult<()> {
         write(&self.memory, db, text(key)?.as_bytes(), value, expiry_ms)
     }
 
@@ -157,7 +184,12 @@ fn on_database<'m, R: Send>(
     done.map_err(stopped)
 }
 
-fn read<'p>(memory: &polder_engine::Memory, db: u8, key: &[u8], py: Python<'p>) -> PyResult<Option<Bound<'p, PyBytes>>> {
+fn read<'p>(
+    memory: &polder_engine::Memory,
+    db: u8,
+    key: &[u8],
+    py: Python<'p>,
+) -> PyResult<Option<Bound<'p, PyBytes>>> {
     let database = memory.database(db).impatient(PATIENCE);
     match database.read(key, |value| value.map(|value| PyBytes::new(py, value))) {
         Err(Stop::Busy) => {
@@ -168,11 +200,19 @@ fn read<'p>(memory: &polder_engine::Memory, db: u8, key: &[u8], py: Python<'p>) 
     }
 }
 
-fn write(memory: &polder_engine::Memory, db: u8, key: &[u8], value: &Bound<'_, PyAny>, expiry_ms: Option<u64>) -> PyResult<()> {
+fn write(
+    memory: &polder_engine::Memory,
+    db: u8,
+    key: &[u8],
+    value: &Bound<'_, PyAny>,
+    expiry_ms: Option<u64>,
+) -> PyResult<()> {
     let (py, value) = (value.py(), text(value)?);
     let value = value.as_bytes();
     on_database(py, memory, db, |database| match expiry_ms {
-        Some(expiry_ms) => database.set_with(key, value, &SetOptions::new().expiry(Expiry::at_ms(expiry_ms))).map(drop),
+        Some(expiry_ms) => {
+            database.set_with(key, value, &SetOptions::new().expiry(Expiry::at_ms(expiry_ms))).map(drop)
+        }
         None => database.set(key, value),
     })
 }

@@ -29,7 +29,9 @@ impl Ready {
         match self.outcome.take() {
             Some(Ok(value)) => Err(PyStopIteration::new_err((value,))),
             Some(Err(error)) => Err(error),
-            None => Err(PyRuntimeError::new_err("the reply of this call was taken before; a call is awaited once")),
+            None => Err(PyRuntimeError::new_err(
+                "the reply of this call was taken before; a call is awaited once",
+            )),
         }
     }
 

@@ -93,7 +93,14 @@ impl Remote {
     /// unusual type; `decode`: texts as str.
     #[new]
     #[pyo3(signature = (url, event_loop, error, encode, decode=false))]
-    fn connect(py: Python<'_>, url: &str, event_loop: bool, error: Py<PyAny>, encode: Py<PyAny>, decode: bool) -> PyResult<Remote> {
+    fn connect(
+        py: Python<'_>,
+        url: &str,
+        event_loop: bool,
+        error: Py<PyAny>,
+        encode: Py<PyAny>,
+        decode: bool,
+    ) -> PyResult<Remote> {
         let looks = Looks { error, encode, decode };
         let opened = url.parse::<polder_client::Options>().and_then(|options| {
             let database = options.database;
@@ -143,7 +150,9 @@ impl Remote {
     ) -> PyResult<Bound<'p, PyAny>> {
         let remote = own.get();
         let steps = remote.conditional(&conditions, &calls)?;
-        remote.awaited(own, Shape::Raw, remote.looks.decode, |completions, awaited| (completions.add_steps(steps, awaited), true))
+        remote.awaited(own, Shape::Raw, remote.looks.decode, |completions, awaited| {
+            (completions.add_steps(steps, awaited), true)
+        })
     }
 
     /// Makes a call and waits for its reply.
@@ -156,7 +165,12 @@ impl Remote {
 
     /// Makes several calls that are sent together, or run as one transaction, and waits for their replies. An error of one of them stands in its
     /// place.
-    fn run_group<'p>(&self, py: Python<'p>, calls: Vec<Bound<'p, PyTuple>>, atomic: bool) -> PyResult<Bound<'p, PyAny>> {
+    fn run_group<'p>(
+        &self,
+        py: Python<'p>,
+        calls: Vec<Bound<'p, PyTuple>>,
+        atomic: bool,
+    ) -> PyResult<Bound<'p, PyAny>> {
         let outcome = waited(py, self.read_by_thread(self.group(&calls, atomic)?))?;
         self.looks.outcome(py, outcome, self.looks.decode)
     }
@@ -176,7 +190,11 @@ impl Remote {
     }
 
     /// As `run_group`, as an awaitable.
-    fn submit_group<'p>(own: &Bound<'p, Remote>, calls: Vec<Bound<'p, PyTuple>>, atomic: bool) -> PyResult<Bound<'p, PyAny>> {
+    fn submit_group<'p>(
+        own: &Bound<'p, Remote>,
+        calls: Vec<Bound<'p, PyTuple>>,
+        atomic: bool,
+    ) -> PyResult<Bound<'p, PyAny>> {
         let remote = own.get();
         let group = remote.group(&calls, atomic)?;
         remote.awaited_call(own, || group, Shape::Raw, remote.looks.decode)
@@ -249,9 +267,17 @@ impl Remote {
     fn retire(own: &Bound<'_, Remote>) -> PyResult<()> {
         let (py, remote) = (own.py(), own.get());
         remote.is_retired.store(true, Ordering::Relaxed);
-        let known = remote.event_loop.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|known| known.itself.clone_ref(py));
+        let known = remote
+            .event_loop
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .map(|known| known.itself.clone_ref(py));
         match known {
-            Some(known) if remote.completions().is_some() && !known.call_method0(py, "is_closed")?.is_truthy(py)? => {
+            Some(known)
+                if remote.completions().is_some()
+                    && !known.call_method0(py, "is_closed")?.is_truthy(py)? =>
+            {
                 known.call_method1(py, "call_soon_threadsafe", (own.getattr("process")?,)).map(drop)
             }
             _ => Ok(()),
@@ -299,7 +325,11 @@ impl Remote {
     }
 
     /// The reply to a call; for an event loop, an awaitable of it.
-    pub fn attempt<'p>(own: &Bound<'p, Remote>, words: &Words<'p>, shape: &Shape) -> PyResult<Bound<'p, PyAny>> {
+    pub fn attempt<'p>(
+        own: &Bound<'p, Remote>,
+        words: &Words<'p>,
+        shape: &Shape,
+    ) -> PyResult<Bound<'p, PyAny>> {
         let (py, remote) = (own.py(), own.get());
         let core = remote.core.get()?;
         if core.completions.is_some() {
@@ -344,7 +374,8 @@ impl Remote {
         conditions: &[(String, Vec<Bound<'_, PyBytes>>)],
         calls: &[Bound<'_, PyTuple>],
     ) -> PyResult<impl Future<Output = Result<Value, Error>> + Send + use<>> {
-        let conditions = conditions.iter().map(|(kind, words)| condition(kind, words)).collect::<PyResult<Vec<_>>>()?;
+        let conditions =
+            conditions.iter().map(|(kind, words)| condition(kind, words)).collect::<PyResult<Vec<_>>>()?;
         let mut transaction = self.core.get()?.db.transaction_if(conditions.clone());
         for call in calls {
             let words = self.looks.words(call)?;
@@ -356,7 +387,10 @@ impl Remote {
                 Committed::Yes(replies) => Value::Array(vec![replies]),
                 Committed::Unmet(unmet) => {
                     let numbers = (0..).zip(&conditions).filter(|(_, condition)| unmet.contains(condition));
-                    Value::Array(vec![Value::Null, Value::Array(numbers.map(|(number, _)| Value::Integer(number)).collect())])
+                    Value::Array(vec![
+                        Value::Null,
+                        Value::Array(numbers.map(|(number, _)| Value::Integer(number)).collect()),
+                    ])
                 }
                 Committed::Contended => Value::Null,
             })
@@ -400,7 +434,8 @@ impl Remote {
         }
         match added {
             Added::Ended(awaited, outcome) => {
-                let reply = self.looks.outcome(py, outcome, decode).and_then(|reply| awaited.shape.shaped(reply));
+                let reply =
+                    self.looks.outcome(py, outcome, decode).and_then(|reply| awaited.shape.shaped(reply));
                 Ready::awaitable(py, reply)
             }
             Added::InFlight(number) => {
@@ -416,11 +451,16 @@ impl Remote {
 
     /// A new future, and what is to be called so that the calls of this turn are released, unless that has been asked for.
     #[allow(clippy::type_complexity)]
-    fn future<'p>(&self, own: &Bound<'p, Remote>) -> PyResult<(Bound<'p, PyAny>, Option<(Py<PyAny>, Py<PyAny>)>)> {
+    fn future<'p>(
+        &self,
+        own: &Bound<'p, Remote>,
+    ) -> PyResult<(Bound<'p, PyAny>, Option<(Py<PyAny>, Py<PyAny>)>)> {
         let py = own.py();
         let running = self.running_loop.bind(py).call0()?;
         if running.is_none() {
-            return Err(PyRuntimeError::new_err("no event loop runs in this thread: await the call inside of one"));
+            return Err(PyRuntimeError::new_err(
+                "no event loop runs in this thread: await the call inside of one",
+            ));
         }
         let known = self.event_loop.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = known.as_ref().is_some_and(|known| known.itself.is(&running));
@@ -429,7 +469,9 @@ impl Remote {
             self.join_loop(own, running)?;
         }
         let known = self.event_loop.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(event_loop) = &*known else { return Err(PyRuntimeError::new_err("the event loop was left meanwhile")) };
+        let Some(event_loop) = &*known else {
+            return Err(PyRuntimeError::new_err("the event loop was left meanwhile"));
+        };
         let create = event_loop.create_future.clone_ref(py);
         let is_first = !self.is_asked.swap(true, Ordering::Relaxed);
         let ask = is_first.then(|| (event_loop.call_soon.clone_ref(py), event_loop.release.clone_ref(py)));
@@ -440,11 +482,18 @@ impl Remote {
     /// The client belongs to this event loop from now on.
     fn join_loop<'p>(&self, own: &Bound<'p, Remote>, running: Bound<'p, PyAny>) -> PyResult<()> {
         let py = own.py();
-        let before = self.event_loop.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|known| known.itself.clone_ref(py));
+        let before = self
+            .event_loop
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .map(|known| known.itself.clone_ref(py));
         if let Some(before) = before
             && before.call_method0(py, "is_running")?.is_truthy(py)?
         {
-            return Err(PyRuntimeError::new_err("this client belongs to another event loop, which runs; connect once in each loop"));
+            return Err(PyRuntimeError::new_err(
+                "this client belongs to another event loop, which runs; connect once in each loop",
+            ));
         }
         self.leave(py)?;
         running.call_method1("add_reader", (self.fileno(), own.getattr("process")?))?;
@@ -462,7 +511,8 @@ impl Remote {
 
     fn settle(&self, py: Python<'_>, awaited: &Awaited, outcome: Result<Value, Error>) -> PyResult<()> {
         let future = awaited.future.bind(py);
-        let reply = self.looks.outcome(py, outcome, awaited.decode).and_then(|reply| awaited.shape.shaped(reply));
+        let reply =
+            self.looks.outcome(py, outcome, awaited.decode).and_then(|reply| awaited.shape.shaped(reply));
         let settled = match reply {
             Ok(reply) => future.call_method1(intern!(py, "set_result"), (reply,)),
             Err(error) => future.call_method1(intern!(py, "set_exception"), (error,)),
@@ -486,7 +536,8 @@ struct Withdraw {
 impl Withdraw {
     fn __call__(&self, future: &Bound<'_, PyAny>) -> PyResult<()> {
         if future.call_method0("cancelled")?.is_truthy()? {
-            let withdrawn = self.remote.get().completions().and_then(|completions| completions.cancel(self.number));
+            let withdrawn =
+                self.remote.get().completions().and_then(|completions| completions.cancel(self.number));
             drop(withdrawn);
         }
         Ok(())
@@ -508,7 +559,9 @@ fn condition(kind: &str, words: &[Bound<'_, PyBytes>]) -> PyResult<Condition> {
         ("length", 2) => length().map(|length| Condition::LengthEquals(word(0), length)),
         _ => None,
     };
-    made.ok_or_else(|| PyRuntimeError::new_err(format!("there is no condition '{kind}' of {} words", words.len())))
+    made.ok_or_else(|| {
+        PyRuntimeError::new_err(format!("there is no condition '{kind}' of {} words", words.len()))
+    })
 }
 
 struct ThreadWaker(std::thread::Thread);
@@ -564,9 +617,16 @@ impl Looks {
         self.error.bind(py).call1((kind, text))
     }
 
-    fn outcome<'p>(&self, py: Python<'p>, outcome: Result<Value, Error>, decode: bool) -> PyResult<Bound<'p, PyAny>> {
+    fn outcome<'p>(
+        &self,
+        py: Python<'p>,
+        outcome: Result<Value, Error>,
+        decode: bool,
+    ) -> PyResult<Bound<'p, PyAny>> {
         match outcome {
-            Ok(Value::Error(text)) => Err(PyErr::from_value(self.exception(py, "refused", &String::from_utf8_lossy(&text))?)),
+            Ok(Value::Error(text)) => {
+                Err(PyErr::from_value(self.exception(py, "refused", &String::from_utf8_lossy(&text))?))
+            }
             Ok(value) => self.value(py, value, decode),
             Err(error) => Err(self.raised(py, &error)),
         }
@@ -575,14 +635,17 @@ impl Looks {
     fn value<'p>(&self, py: Python<'p>, value: Value, decode: bool) -> PyResult<Bound<'p, PyAny>> {
         Ok(match value {
             Value::Null => py.None().into_bound(py),
-            Value::Status(text) | Value::Bulk(text) | Value::Verbatim { text, .. } => shown(py, &text, decode)?,
+            Value::Status(text) | Value::Bulk(text) | Value::Verbatim { text, .. } => {
+                shown(py, &text, decode)?
+            }
             Value::Error(text) => self.exception(py, "refused", &String::from_utf8_lossy(&text))?,
             Value::Integer(number) => number.into_pyobject(py)?.into_any(),
             Value::Boolean(truth) => truth.into_pyobject(py)?.to_owned().into_any(),
             Value::Double(text) => py.get_type::<PyFloat>().call1((String::from_utf8_lossy(&text),))?,
             Value::BigNumber(text) => py.get_type::<PyInt>().call1((String::from_utf8_lossy(&text),))?,
             Value::Array(items) | Value::Set(items) | Value::Push(items) => {
-                let items: PyResult<Vec<_>> = items.into_iter().map(|item| self.value(py, item, decode)).collect();
+                let items: PyResult<Vec<_>> =
+                    items.into_iter().map(|item| self.value(py, item, decode)).collect();
                 PyList::new(py, items?)?.into_any()
             }
             Value::Map(pairs) => {
@@ -599,5 +662,9 @@ impl Looks {
 
 /// A text as Python has it: bytes, or str, which must be UTF-8.
 fn shown<'p>(py: Python<'p>, text: &[u8], decode: bool) -> PyResult<Bound<'p, PyAny>> {
-    if decode { Ok(PyString::from_bytes(py, text)?.into_any()) } else { Ok(PyBytes::new(py, text).into_any()) }
+    if decode {
+        Ok(PyString::from_bytes(py, text)?.into_any())
+    } else {
+        Ok(PyBytes::new(py, text).into_any())
+    }
 }

@@ -25,7 +25,9 @@ impl<T> Rooted<T> {
     pub fn get(&self) -> PyResult<&T> {
         match &self.it {
             Some(it) if self.generation == generation() => Ok(it),
-            _ => Err(Ended::new_err("this was made before the process was forked; take it from the client again, in the child")),
+            _ => Err(Ended::new_err(
+                "this was made before the process was forked; take it from the client again, in the child",
+            )),
         }
     }
 }

@@ -60,7 +60,11 @@ impl Short {
     }
 
     #[pyo3(signature = (*args, **options))]
-    fn __call__<'p>(&self, args: &Bound<'p, PyTuple>, options: Option<&Bound<'p, PyDict>>) -> PyResult<Bound<'p, PyAny>> {
+    fn __call__<'p>(
+        &self,
+        args: &Bound<'p, PyTuple>,
+        options: Option<&Bound<'p, PyDict>>,
+    ) -> PyResult<Bound<'p, PyAny>> {
         let py = args.py();
         if let Some(words) = self.words(args, options)?
             && let Some(reply) = self.attempt(py, &words)?
@@ -85,7 +89,11 @@ impl Short {
 
 impl Short {
     /// The words of a call; `None` where it is not one for here.
-    fn words<'p>(&self, args: &Bound<'p, PyTuple>, options: Option<&Bound<'p, PyDict>>) -> PyResult<Option<Words<'p>>> {
+    fn words<'p>(
+        &self,
+        args: &Bound<'p, PyTuple>,
+        options: Option<&Bound<'p, PyDict>>,
+    ) -> PyResult<Option<Words<'p>>> {
         let (py, count) = (args.py(), args.len());
         if !(self.least..=self.most).contains(&count) {
             return Ok(None);
@@ -98,7 +106,9 @@ impl Short {
         }
         words.extend(self.defaults.iter().skip(count - self.least).map(|word| word.bind(py).clone()));
         match options {
-            Some(options) if !matches!(self.shape, Shape::Set) || !set_options(options, &mut words)? => Ok(None),
+            Some(options) if !matches!(self.shape, Shape::Set) || !set_options(options, &mut words)? => {
+                Ok(None)
+            }
             _ => Ok(Some(words)),
         }
     }
@@ -109,7 +119,9 @@ impl Short {
             Door::Memory(caller) => caller.get(),
             Door::Server(remote) => return Remote::attempt(remote.bind(py), words, &self.shape).map(Some),
         };
-        let shaped = caller.attempt(py, words).and_then(|reply| reply.map(|reply| self.shape.shaped(reply)).transpose());
+        let shaped = caller
+            .attempt(py, words)
+            .and_then(|reply| reply.map(|reply| self.shape.shaped(reply)).transpose());
         if !self.awaited {
             return shaped;
         }
@@ -128,7 +140,11 @@ fn set_options<'p>(options: &Bound<'p, PyDict>, words: &mut Words<'p>) -> PyResu
             continue;
         }
         let known = amount || name == "nx" || name == "xx" || name == "keepttl";
-        let fits = if amount { value.is_exact_instance_of::<PyInt>() } else { value.cast::<PyBool>().is_ok_and(|flag| flag.is_true()) };
+        let fits = if amount {
+            value.is_exact_instance_of::<PyInt>()
+        } else {
+            value.cast::<PyBool>().is_ok_and(|flag| flag.is_true())
+        };
         lifetimes += u32::from(amount || name == "keepttl");
         // Newer versions of redis-py say themselves that two of these exclude each other, older ones let the command say so.
         if !known || !fits || lifetimes > 1 {

@@ -63,7 +63,11 @@ impl Strings {
 
     /// The string in a key, or `default`.
     #[pyo3(signature = (key, default=None))]
-    fn get<'p>(&self, key: &Bound<'p, PyAny>, default: Option<Bound<'p, PyAny>>) -> PyResult<Option<Bound<'p, PyAny>>> {
+    fn get<'p>(
+        &self,
+        key: &Bound<'p, PyAny>,
+        default: Option<Bound<'p, PyAny>>,
+    ) -> PyResult<Option<Bound<'p, PyAny>>> {
         Ok(self.read(key)?.map(Bound::into_any).or(default))
     }
 

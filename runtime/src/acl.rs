@@ -36,12 +36,16 @@ const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user i
 const NO_FILE: &str = "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER \
                        command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to store \
                        users in the Redis configuration.";
-const NOT_SAVED: &str = "ERR There was an error trying to save the ACLs. Please check the server logs for more information";
+const NOT_SAVED: &str =
+    "ERR There was an error trying to save the ACLs. Please check the server logs for more information";
 const WRONG_BITS: &str = "ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096";
 
 /// The family's rows.
 pub const COMMANDS: &[Row] = &[
-    container("ACL").since("6.0.0").costs("Depends on subcommand.").about("A container for Access List Control commands."),
+    container("ACL")
+        .since("6.0.0")
+        .costs("Depends on subcommand.")
+        .about("A container for Access List Control commands."),
     session("ACL|CAT", "[category]", categories)
         .with(OPEN)
         .since("6.0.0")
@@ -68,9 +72,15 @@ pub const COMMANDS: &[Row] = &[
         .secrets(|args, hide| (2..args.len()).for_each(hide))
         .since("6.0.0")
         .costs("O(N). Where N is the number of password, command and pattern rules that the user has.")
-        .changed(&[("6.2.0", "Shows patterns of channels."), ("7.0.0", "Shows selectors, and patterns as the rules that make them.")])
+        .changed(&[
+            ("6.2.0", "Shows patterns of channels."),
+            ("7.0.0", "Shows selectors, and patterns as the rules that make them."),
+        ])
         .about("Lists the ACL rules of a user."),
-    session("ACL|HELP", "", help).with(LOADING | STALE).since("6.0.0").about("Returns helpful text about the different subcommands."),
+    session("ACL|HELP", "", help)
+        .with(LOADING | STALE)
+        .since("6.0.0")
+        .about("Returns helpful text about the different subcommands."),
     neutral("ACL|LIST", "", Mode::Read, list)
         .with(GUARDED)
         .since("6.0.0")
@@ -104,8 +114,15 @@ pub const COMMANDS: &[Row] = &[
             ("7.0.0", "Knows selectors, and reading and writing apart in patterns of keys."),
         ])
         .about("Creates and modifies an ACL user and its rules."),
-    neutral("ACL|USERS", "", Mode::Read, list_names).with(GUARDED).since("6.0.0").costs(PER_USER).about("Lists all ACL users."),
-    session("ACL|WHOAMI", "", who_am_i).with(OPEN).since("6.0.0").about("Returns the authenticated username of the current connection."),
+    neutral("ACL|USERS", "", Mode::Read, list_names)
+        .with(GUARDED)
+        .since("6.0.0")
+        .costs(PER_USER)
+        .about("Lists all ACL users."),
+    session("ACL|WHOAMI", "", who_am_i)
+        .with(OPEN)
+        .since("6.0.0")
+        .about("Returns the authenticated username of the current connection."),
 ];
 
 /// What a new selector begins with (`acl-pubsub-default`).
@@ -192,7 +209,11 @@ fn who_am_i(call: &mut SessionCall<'_>) -> Outcome {
 
 /// Redis's text for too many arguments of a subcommand that looks at them itself.
 fn unfit(call: &SessionCall<'_>) -> Stop {
-    format!("ERR unknown subcommand or wrong number of arguments for '{}'. Try ACL HELP.", String::from_utf8_lossy(call.args[1])).into()
+    format!(
+        "ERR unknown subcommand or wrong number of arguments for '{}'. Try ACL HELP.",
+        String::from_utf8_lossy(call.args[1])
+    )
+    .into()
 }
 
 fn categories(call: &mut SessionCall<'_>) -> Outcome {
@@ -200,7 +221,9 @@ fn categories(call: &mut SessionCall<'_>) -> Outcome {
         [] => CATEGORIES.iter().map(|name| (*name).to_owned()).collect(),
         [category] => match rows::of_category(category) {
             Some(commands) => commands.iter().map(|command| command.label()).collect(),
-            None => return Err(format!("ERR Unknown category '{}'", String::from_utf8_lossy(category)).into()),
+            None => {
+                return Err(format!("ERR Unknown category '{}'", String::from_utf8_lossy(category)).into());
+            }
         },
         _ => return Err(unfit(call)),
     };
@@ -220,7 +243,10 @@ fn generate_password(call: &mut SessionCall<'_>) -> Outcome {
     }
     let mut bytes = [0; 512];
     random(&mut bytes);
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]).map(|digit| b"0123456789abcdef"[digit as usize]);
+    let digits = bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 0xf])
+        .map(|digit| b"0123456789abcdef"[digit as usize]);
     let password: Vec<u8> = digits.take((bits as usize).div_ceil(4)).collect();
     call.reply.bulk(&password);
     Ok(())
@@ -268,7 +294,11 @@ fn get_user(call: &mut TxnCall<'_>) -> Outcome {
     reply.array(hashes.len());
     hashes.iter().for_each(|hash| reply.bulk(hash.as_bytes()));
     let selector = |reply: &mut dyn Reply, selector: &user::Selector| {
-        let fields = [("commands", selector.commands_text()), ("keys", selector.keys_text()), ("channels", selector.channels_text())];
+        let fields = [
+            ("commands", selector.commands_text()),
+            ("keys", selector.keys_text()),
+            ("channels", selector.channels_text()),
+        ];
         for (name, text) in fields {
             reply.bulk(name.as_bytes());
             reply.bulk(&text);
@@ -290,7 +320,10 @@ fn set_user(call: &mut TxnCall<'_>) -> Outcome {
         return Err("ERR Usernames can't contain spaces or null characters".into());
     }
     let rules = user::merged(rules).map_err(|word| {
-        Stop::from(format!("ERR Unmatched parenthesis in acl selector starting at '{}'.", String::from_utf8_lossy(&word)))
+        Stop::from(format!(
+            "ERR Unmatched parenthesis in acl selector starting at '{}'.",
+            String::from_utf8_lossy(&word)
+        ))
     })?;
     let (before, all_channels) = (call.host.settings().users().within(call.txn)?, all_channels(call.host));
     let mut user = match before.find(name) {
@@ -306,7 +339,13 @@ fn set_user(call: &mut TxnCall<'_>) -> Outcome {
     users::publish(call.txn, &before, std::slice::from_ref(&user), &[])?;
     call.session.identity.changed_users = true;
     // What follows in the same EXEC is judged by it; the next call looks anew.
-    if call.session.identity.rights.user().is_some_and(|own| own.serial == user.serial && own.name == user.name) {
+    if call
+        .session
+        .identity
+        .rights
+        .user()
+        .is_some_and(|own| own.serial == user.serial && own.name == user.name)
+    {
         call.session.identity.rights = Rights::of(&user.into(), 0);
     }
     call.reply.ok();

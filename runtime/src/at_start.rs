@@ -110,7 +110,8 @@ fn load_rdb(table: &Table, settings: &Configuration, always: bool) -> Result<Loa
     let loaded = persistence::load_file(table, settings, Present::Kept).map_err(|why| {
         // A damaged file must not leave half a segment that the next start takes for a whole one.
         let undone = always || opened::disclaim(table).is_ok();
-        let advice = if undone { "put it right or move it away" } else { "remove the segment before the next start" };
+        let advice =
+            if undone { "put it right or move it away" } else { "remove the segment before the next start" };
         format!("the RDB file cannot be read: {why}; {advice}, or start with '--load-rdb no'")
     })?;
     opened::confirm(table).map_err(|stop| format!("the segment cannot be written: {stop}"))?;
@@ -129,10 +130,15 @@ fn begin_log(table: &Table, settings: &Configuration) -> Result<LogReading, Stri
     let folder = replay::folder(settings);
     let told = |error: std::io::Error| format!("{}: {error}", folder.path.display());
     let lock = Lock::take(&folder.path).map_err(told)?;
-    let lock = lock
-        .ok_or_else(|| format!("{}: another process writes this log: choose another --dir, or end that process", folder.path.display()))?;
+    let lock = lock.ok_or_else(|| {
+        format!(
+            "{}: another process writes this log: choose another --dir, or end that process",
+            folder.path.display()
+        )
+    })?;
     let manifest = folder.load().map_err(|error| error.to_string())?;
-    let manifest = manifest.ok_or_else(|| format!("{}: the log that was here is gone", folder.path.display()))?;
+    let manifest =
+        manifest.ok_or_else(|| format!("{}: the log that was here is gone", folder.path.display()))?;
     // A1.
     empty(table)?;
     Ok(LogReading { folder, manifest, lock })
@@ -166,7 +172,12 @@ impl LogReading {
     ///
     /// # Errors
     /// What went wrong, with file and byte, and what to do. The segment is new again then.
-    pub fn read(self, table: &Table, settings: &Configuration, scripting: Scripting) -> Result<(Lock, Loaded), String> {
+    pub fn read(
+        self,
+        table: &Table,
+        settings: &Configuration,
+        scripting: Scripting,
+    ) -> Result<(Lock, Loaded), String> {
         let LogReading { folder, manifest, lock } = self;
         let opened = read_and_open(table, settings, scripting, (&folder, manifest));
         match opened {
@@ -190,8 +201,10 @@ fn read_and_open(
     scripting: Scripting,
     (folder, manifest): (&Folder, Manifest),
 ) -> Result<Loaded, String> {
-    let torn_end = if settings.is_on(const { id("aof-load-truncated") }) { TornEnd::CutOff } else { TornEnd::Refused };
-    let replayed = replay::replay(table, settings, scripting, (folder, manifest.clone()), torn_end, &mut |_| ())?;
+    let torn_end =
+        if settings.is_on(const { id("aof-load-truncated") }) { TornEnd::CutOff } else { TornEnd::Refused };
+    let replayed =
+        replay::replay(table, settings, scripting, (folder, manifest.clone()), torn_end, &mut |_| ())?;
     storage_process::adopt(table, folder, manifest)?;
     opened::confirm(table).map_err(|stop| format!("the segment cannot be written: {stop}"))?;
     tell(&replayed);

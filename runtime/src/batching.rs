@@ -28,7 +28,9 @@ use crate::execute::{admit, execute, refuse};
 use crate::lookup::resolve;
 use crate::retry::retry;
 use crate::row::SessionCall;
-use crate::run::{Progress, begin, end_transaction, is_plain, permit, run_inside, run_many_inside, writes_restricted};
+use crate::run::{
+    Progress, begin, end_transaction, is_plain, permit, run_inside, run_many_inside, writes_restricted,
+};
 use crate::session::{Host, Replies, Session};
 use crate::{scripting, transaction};
 use polder_calls::command::{BatchKey, Command};
@@ -68,7 +70,9 @@ pub fn execute_together(
             (0, Progress::Busy)
         }
         // No script begins any more; other calls are made by themselves, so that each is told what it meets.
-        Err(stop) if host.is_ending() && matches!(rows[0].batch_key(calls[0]), Some(BatchKey::Program { .. })) => {
+        Err(stop)
+            if host.is_ending() && matches!(rows[0].batch_key(calls[0]), Some(BatchKey::Program { .. })) =>
+        {
             reply.rewind(mark);
             calls.iter().for_each(|_| refuse(host, reply, stop.clone()));
             (calls.len(), Progress::Answered)
@@ -81,7 +85,12 @@ pub fn execute_together(
 }
 
 /// The rows of the calls that may share a transaction, from the first on.
-fn company(table: &Table, session: &mut Session, host: &dyn Host, calls: &[&[&[u8]]]) -> SmallVec<[&'static Command; TOGETHER_MAX]> {
+fn company(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    calls: &[&[&[u8]]],
+) -> SmallVec<[&'static Command; TOGETHER_MAX]> {
     let mut rows = SmallVec::new();
     if session.multi.is_some() || session.replies != Replies::On {
         return rows;
@@ -122,7 +131,9 @@ pub fn may_share(table: &Table, session: &Session, host: &dyn Host, batch_key: B
         BatchKey::Key(_) => listeners == 0,
         BatchKey::Reads(_) => reads_share(table, session, host),
         // Room is made between scripts, outside of any transaction.
-        BatchKey::Program { .. } => listeners == 0 && table.is_unlimited() && reads_share(table, session, host),
+        BatchKey::Program { .. } => {
+            listeners == 0 && table.is_unlimited() && reads_share(table, session, host)
+        }
         BatchKey::Messages => listeners & !interest::SUBSCRIBERS == 0 && !session.is_special(),
     }
 }
@@ -132,7 +143,13 @@ fn reads_share(table: &Table, session: &Session, host: &dyn Host) -> bool {
     is_plain(table, session, host) && !table.counts_frequency() && table.interest() & interest::MISSES == 0
 }
 
-fn one_by_one(table: &Table, session: &mut Session, host: &dyn Host, calls: &[&[&[u8]]], reply: &mut dyn Reply) -> (usize, Progress) {
+fn one_by_one(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    calls: &[&[&[u8]]],
+    reply: &mut dyn Reply,
+) -> (usize, Progress) {
     for (done, args) in calls.iter().enumerate() {
         if execute(table, session, host, args, reply) == Progress::Busy {
             return (done, Progress::Busy);
@@ -197,9 +214,17 @@ fn run_together(
             }
             let alike = alike(&rows[number..]);
             let counts = counted.begin(session, number);
-            let mut call = SessionCall { command, args: calls[number], table, reply: &mut *reply, session: &mut *session, host };
+            let mut call = SessionCall {
+                command,
+                args: calls[number],
+                table,
+                reply: &mut *reply,
+                session: &mut *session,
+                host,
+            };
             let counted_before = counted.calls.saturating_sub(number);
-            let many = run_many_inside(&mut call, &txn, &calls[number..number + alike], counted_before, &mut singly)?;
+            let same = &calls[number..number + alike];
+            let many = run_many_inside(&mut call, &txn, same, counted_before, &mut singly)?;
             let outcome = if many == 0 { run_inside(&mut call, &txn, counts) } else { Ok(()) };
             number += many.max(1);
             counted.end(session, number - 1, outcome.is_ok());

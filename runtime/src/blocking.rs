@@ -28,7 +28,12 @@ pub fn writes(session: &Session) -> bool {
 /// As those of the table.
 pub(crate) fn enlist(table: &Table, txn: &Txn<'_>, session: &Session) -> Result<Place, Stop> {
     let waiting = session.caller.waiting.as_deref().ok_or("ERR a command waits for nothing")?;
-    let place = Place { ticket: queue::draw_ticket(table), kind: waiting.kind, db: waiting.db, keys: waiting.keys.clone() };
+    let place = Place {
+        ticket: queue::draw_ticket(table),
+        kind: waiting.kind,
+        db: waiting.db,
+        keys: waiting.keys.clone(),
+    };
     queue::enlist(txn, &place)?;
     Ok(place)
 }
@@ -52,8 +57,13 @@ pub(crate) fn came(table: &Table, session: &Session) {
 /// Whether none of the keys that a session waits for holds what it waits for: a key that has become something else wakes no session, but
 /// readers of its groups.
 pub(crate) fn is_in_vain(table: &Table, session: &Session) -> bool {
-    let (Some(waiting), Ok(txn)) = (session.caller.waiting.as_deref(), table.begin(Mode::Read)) else { return false };
-    waiting.keys.iter().all(|key| !matches!(txn.peek(waiting.db, key), Ok(Some(found)) if found.kind == waiting.kind))
+    let (Some(waiting), Ok(txn)) = (session.caller.waiting.as_deref(), table.begin(Mode::Read)) else {
+        return false;
+    };
+    waiting
+        .keys
+        .iter()
+        .all(|key| !matches!(txn.peek(waiting.db, key), Ok(Some(found)) if found.kind == waiting.kind))
 }
 
 /// Ends what a session waits for: its call has come to an end, or its client is gone.

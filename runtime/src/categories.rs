@@ -1,6 +1,8 @@
 //! The ACL categories of commands, from their flags and families.
 use crate::lookup::family_of;
-use polder_calls::command::{ADMIN, BLOCKING, COLLECTIONS, Command, DANGEROUS, FAST, KEYSPACE, PUBSUB, READONLY, Run, WRITE};
+use polder_calls::command::{
+    ADMIN, BLOCKING, COLLECTIONS, Command, DANGEROUS, FAST, KEYSPACE, PUBSUB, READONLY, Run, WRITE,
+};
 
 /// Redis's ACL categories, in the order of ACL CAT.
 pub const CATEGORIES: [&str; 21] = [

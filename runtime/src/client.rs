@@ -141,7 +141,10 @@ impl ClientKind {
 
 /// The line that CLIENT LIST shows, with its end.
 pub(crate) fn line(client: &Client) -> Vec<u8> {
-    let head = format!("id={} addr={} laddr={} fd={} name=", client.id, client.address, client.local_address, client.descriptor);
+    let head = format!(
+        "id={} addr={} laddr={} fd={} name=",
+        client.id, client.address, client.local_address, client.descriptor
+    );
     let state = format!(
         " age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} watch={}",
         client.age_seconds,
@@ -202,16 +205,19 @@ fn elsewhere(call: &mut SessionCall<'_>, words: &[&[u8]]) -> Result<Vec<Vec<u8>>
 /// `LIST caller ...` and `KILL caller ...` as the commands, and `UNBLOCK id ...` with a number or [`UNDECIDED`], `HOME id` with
 /// the client's thread.
 pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> Vec<u8> {
-    let (Some((question, rest)), nobody) = (words.split_first(), Session::default()) else { return Vec::new() };
+    let (Some((question, rest)), nobody) = (words.split_first(), Session::default()) else {
+        return Vec::new();
+    };
     match (*question, rest) {
         (b"LIST", [caller, options @ ..]) => {
             let caller = number::integer(caller).unwrap_or(0) as u64;
-            let lines = Filter::to_list(options, host).map(|filter| filter.lines(&host.clients(&nobody), caller));
+            let lines =
+                Filter::to_list(options, host).map(|filter| filter.lines(&host.clients(&nobody), caller));
             lines.unwrap_or_default().into_values().flatten().collect()
         }
         (b"KILL", [caller, options @ ..]) => {
-            let killed =
-                Filter::to_kill(options, host).map(|filter| filter.kill(host, &nobody, number::integer(caller).unwrap_or(0) as u64));
+            let killed = Filter::to_kill(options, host)
+                .map(|filter| filter.kill(host, &nobody, number::integer(caller).unwrap_or(0) as u64));
             killed.unwrap_or(0).to_string().into_bytes()
         }
         (b"UNBLOCK", [id, options @ ..]) => {
@@ -245,7 +251,10 @@ fn list(call: &mut SessionCall<'_>) -> Outcome {
     let answers = elsewhere(call, &[&[&b"LIST"[..], caller.to_string().as_bytes()], &args[2..]].concat())?;
     let mut lines = filter.lines(&call.host.clients(call.session), caller);
     for line in answers.iter().flat_map(|answer| answer.split_inclusive(|byte| *byte == b'\n')) {
-        let id = line.strip_prefix(b"id=").and_then(|rest| rest.split(|byte| *byte == b' ').next()).and_then(number::integer);
+        let id = line
+            .strip_prefix(b"id=")
+            .and_then(|rest| rest.split(|byte| *byte == b' ').next())
+            .and_then(number::integer);
         lines.extend(id.map(|id| (id as u64, line.to_vec())));
     }
     let text: Vec<u8> = match &filter.ids {
@@ -299,7 +308,9 @@ impl<'a> Filter<'a> {
                     ids.push(id(value)?);
                     while let [value, rest @ ..] = options {
                         // What Redis refuses where it stands keeps its text.
-                        if number::integer(value).is_none() && (!lists || FILTERS.iter().any(|name| is(value, name))) {
+                        if number::integer(value).is_none()
+                            && (!lists || FILTERS.iter().any(|name| is(value, name)))
+                        {
                             break;
                         }
                         ids.push(id(value)?);
@@ -308,7 +319,10 @@ impl<'a> Filter<'a> {
                 }
                 word if is(word, "MAXAGE") => {
                     let age = number::integer(value).ok_or("ERR maxage is not an integer or out of range")?;
-                    let age = u64::try_from(age).ok().filter(|age| *age > 0).ok_or("ERR maxage should be greater than 0")?;
+                    let age = u64::try_from(age)
+                        .ok()
+                        .filter(|age| *age > 0)
+                        .ok_or("ERR maxage should be greater than 0")?;
                     filter.older_seconds = Some(age);
                 }
                 word if is(word, "TYPE") => filter.kind = Some(ClientKind::named(value)?),
@@ -329,7 +343,11 @@ impl<'a> Filter<'a> {
     }
 
     fn lines(&self, clients: &[Client], caller: u64) -> BTreeMap<u64, Vec<u8>> {
-        clients.iter().filter(|client| self.means(client, caller)).map(|client| (client.id, line(client))).collect()
+        clients
+            .iter()
+            .filter(|client| self.means(client, caller))
+            .map(|client| (client.id, line(client)))
+            .collect()
     }
 
     fn means(&self, client: &Client, caller: u64) -> bool {
@@ -346,7 +364,9 @@ impl<'a> Filter<'a> {
     /// Returns how many.
     fn kill(&self, host: &dyn Host, session: &Session, caller: u64) -> i64 {
         let clients = host.clients(session);
-        let killed = clients.iter().filter(|client| self.means(client, caller) && client.id != caller && host.kill(client.id));
+        let killed = clients
+            .iter()
+            .filter(|client| self.means(client, caller) && client.id != caller && host.kill(client.id));
         killed.count() as i64
     }
 }
@@ -355,11 +375,22 @@ fn kill(call: &mut SessionCall<'_>) -> Outcome {
     let args = call.args;
     let filter = Filter::to_kill(&args[2..], call.host)?;
     let caller = call.session.identity.id;
-    let is_here = filter.ids.as_ref().is_some_and(|ids| ids.iter().all(|id| *id == caller || call.host.home(*id).is_some()));
-    let answers =
-        if is_here { Vec::new() } else { elsewhere(call, &[&[&b"KILL"[..], caller.to_string().as_bytes()], &args[2..]].concat())? };
+    let is_here = filter
+        .ids
+        .as_ref()
+        .is_some_and(|ids| ids.iter().all(|id| *id == caller || call.host.home(*id).is_some()));
+    let answers = if is_here {
+        Vec::new()
+    } else {
+        elsewhere(call, &[&[&b"KILL"[..], caller.to_string().as_bytes()], &args[2..]].concat())?
+    };
     let mut killed = sum(&answers) + filter.kill(call.host, call.session, caller);
-    if call.host.clients(call.session).iter().any(|client| client.id == caller && filter.means(client, caller)) {
+    if call
+        .host
+        .clients(call.session)
+        .iter()
+        .any(|client| client.id == caller && filter.means(client, caller))
+    {
         call.session.closing = true;
         killed += 1;
     }
@@ -459,7 +490,10 @@ fn pause(call: &mut SessionCall<'_>) -> Outcome {
     let timeout_ms = number::integer(call.args[2]).ok_or("ERR timeout is not an integer or out of range")?;
     let timeout_ms = u64::try_from(timeout_ms).map_err(|_| "ERR timeout is negative")?;
     // Rounded up, and not the turn's, which may have begun a while ago: no pause is shorter than was asked for.
-    let until_ms = polder_base::time::now_us().div_ceil(1000).checked_add(timeout_ms).filter(|until| i64::try_from(*until).is_ok());
+    let until_ms = polder_base::time::now_us()
+        .div_ceil(1000)
+        .checked_add(timeout_ms)
+        .filter(|until| i64::try_from(*until).is_ok());
     query::pause(call.table, until_ms.ok_or("ERR timeout is out of range")?, writers_only);
     call.reply.ok();
     Ok(())

@@ -10,7 +10,10 @@ const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];
 
 /// The rows that Redis counts among the connection's commands.
 pub const CONNECTION: &[Row] = &[
-    session("ASKING", "", disabled).with(FAST).since("3.0.0").about("Signals that a cluster client is following an -ASK redirect."),
+    session("ASKING", "", disabled)
+        .with(FAST)
+        .since("3.0.0")
+        .about("Signals that a cluster client is following an -ASK redirect."),
     session("READONLY", "", disabled)
         .with(LOADING | STALE | FAST)
         .since("3.0.0")
@@ -23,7 +26,10 @@ pub const CONNECTION: &[Row] = &[
 
 /// The family's rows.
 pub const COMMANDS: &[Row] = &[
-    container("CLUSTER").since("3.0.0").costs("Depends on subcommand.").about("A container for Redis Cluster commands."),
+    container("CLUSTER")
+        .since("3.0.0")
+        .costs("Depends on subcommand.")
+        .about("A container for Redis Cluster commands."),
     session("CLUSTER|ADDSLOTS", "slot [slot ...]", disabled)
         .with(ADMIN | STALE | NO_ASYNC_LOADING)
         .since("3.0.0")
@@ -100,7 +106,11 @@ pub const COMMANDS: &[Row] = &[
         .changed(&[("4.0.0", "Takes `cluster-bus-port`.")])
         .about("Force a node cluster to handshake with another node."),
     session("CLUSTER|MYID", "", disabled).with(STALE).since("3.0.0").about("Return the node id."),
-    session("CLUSTER|MYSHARDID", "", disabled).with(STALE).tips(NONDETERMINISTIC).since("7.2.0").about("Returns the shard ID of a node."),
+    session("CLUSTER|MYSHARDID", "", disabled)
+        .with(STALE)
+        .tips(NONDETERMINISTIC)
+        .since("7.2.0")
+        .about("Returns the shard ID of a node."),
     session("CLUSTER|NODES", "", disabled)
         .with(STALE)
         .tips(NONDETERMINISTIC)
@@ -119,7 +129,9 @@ pub const COMMANDS: &[Row] = &[
     session("CLUSTER|RESET", "[HARD|SOFT]", disabled)
         .with(ADMIN | NOSCRIPT | STALE)
         .since("3.0.0")
-        .costs("O(N) where N is the number of known nodes. The command may execute a FLUSHALL as a side effect.")
+        .costs(
+            "O(N) where N is the number of known nodes. The command may execute a FLUSHALL as a side effect.",
+        )
         .about("Reset a Redis Cluster node."),
     session("CLUSTER|SAVECONFIG", "", disabled)
         .with(ADMIN | STALE | NO_ASYNC_LOADING)

@@ -26,14 +26,20 @@ use polder_calls::settings::{Id, id};
 
 /// The family's rows.
 pub const COMMANDS: &[Row] = &[
-    container("COMMANDLOG").since("8.1.0").costs("Depends on subcommand.").about("A container for command log commands."),
+    container("COMMANDLOG")
+        .since("8.1.0")
+        .costs("Depends on subcommand.")
+        .about("A container for command log commands."),
     session("COMMANDLOG|GET", "count type", get)
         .with(ADMIN | LOADING | STALE)
         .tips(&["request_policy:all_nodes", "nondeterministic_output"])
         .since("8.1.0")
         .costs("O(N) where N is the number of entries returned")
         .about("Returns the specified command log's entries: slow, large-request or large-reply."),
-    session("COMMANDLOG|HELP", "", help).with(LOADING | STALE).since("8.1.0").about("Show helpful text about the different subcommands"),
+    session("COMMANDLOG|HELP", "", help)
+        .with(LOADING | STALE)
+        .since("8.1.0")
+        .about("Show helpful text about the different subcommands"),
     session("COMMANDLOG|LEN", "type", length)
         .with(ADMIN | LOADING | STALE)
         .tips(&["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"])
@@ -45,7 +51,10 @@ pub const COMMANDS: &[Row] = &[
         .since("8.1.0")
         .costs("O(N) where N is the number of entries in the commandlog")
         .about("Clears all entries from the specified type of command log."),
-    container("SLOWLOG").since("2.2.12").costs("Depends on subcommand.").about("A container for slow log commands."),
+    container("SLOWLOG")
+        .since("2.2.12")
+        .costs("Depends on subcommand.")
+        .about("A container for slow log commands."),
     session("SLOWLOG|GET", "[count]", slow_get)
         .with(ADMIN | LOADING | STALE)
         .tips(&["request_policy:all_nodes", "nondeterministic_output"])
@@ -53,7 +62,10 @@ pub const COMMANDS: &[Row] = &[
         .costs("O(N) where N is the number of entries returned")
         .changed(&[("4.0.0", "Shows the client's address and name.")])
         .about("Returns the slow log's entries."),
-    session("SLOWLOG|HELP", "", help).with(LOADING | STALE).since("6.2.0").about("Show helpful text about the different subcommands"),
+    session("SLOWLOG|HELP", "", help)
+        .with(LOADING | STALE)
+        .since("6.2.0")
+        .about("Show helpful text about the different subcommands"),
     session("SLOWLOG|LEN", "", slow_length)
         .with(ADMIN | LOADING | STALE)
         .tips(&["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"])
@@ -95,7 +107,12 @@ struct LogKind {
 
 /// In the order of [`Trait`].
 const LOGS: [LogKind; 3] = [
-    LogKind { name: "slow", threshold: id("slowlog-log-slower-than"), length_max: id("slowlog-max-len"), numbered: Note::SlowCall },
+    LogKind {
+        name: "slow",
+        threshold: id("slowlog-log-slower-than"),
+        length_max: id("slowlog-max-len"),
+        numbered: Note::SlowCall,
+    },
     LogKind {
         name: "large-request",
         threshold: id("commandlog-request-larger-than"),
@@ -114,7 +131,8 @@ impl Trait {
     fn named(word: &[u8]) -> Result<Trait, Stop> {
         let all = [Trait::Slow, Trait::LargeRequest, Trait::LargeReply];
         let named = all.into_iter().find(|one| is(word, one.row().name));
-        named.ok_or_else(|| "ERR type should be one of the following: slow, large-request, large-reply".into())
+        named
+            .ok_or_else(|| "ERR type should be one of the following: slow, large-request, large-reply".into())
     }
 
     fn row(self) -> &'static LogKind {
@@ -159,10 +177,18 @@ pub(crate) fn note(host: &dyn Host, session: &Session, command: &Command, args: 
         if least < 0 || value < least as u64 || kept == 0 {
             continue;
         }
-        let (args, address) = (shortened(&redacted(command, args)), host.client(session).address.into_bytes());
+        let (args, address) =
+            (shortened(&redacted(command, args)), host.client(session).address.into_bytes());
         let (id, time) = (host.recorder().next_note(row.numbered), time::now_ms() / 1000);
         let mut log = lock(&host.recorder().logs[number]);
-        log.entries.push_front(Entry { id, time, value, args, address, name: shortened_argument(&session.identity.name) });
+        log.entries.push_front(Entry {
+            id,
+            time,
+            value,
+            args,
+            address,
+            name: shortened_argument(&session.identity.name),
+        });
         log.entries.truncate(kept);
     }
 }
@@ -252,7 +278,12 @@ fn show_length(call: &mut SessionCall<'_>, about: Trait) -> Outcome {
 }
 
 fn forget(call: &mut SessionCall<'_>, about: Trait) -> Outcome {
-    cross_process::ask(call.table, call.session, call.host, &[b"COMMANDLOG", about.row().name.as_bytes(), b"RESET"])?;
+    cross_process::ask(
+        call.table,
+        call.session,
+        call.host,
+        &[b"COMMANDLOG", about.row().name.as_bytes(), b"RESET"],
+    )?;
     lock(&call.host.recorder().logs[about as usize]).entries.clear();
     call.reply.ok();
     Ok(())
@@ -260,8 +291,14 @@ fn forget(call: &mut SessionCall<'_>, about: Trait) -> Outcome {
 
 /// The entries of all processes, newest first, no more than one of them may keep.
 fn entries(call: &mut SessionCall<'_>, about: Trait) -> Result<Vec<Entry>, Stop> {
-    let answers = cross_process::ask(call.table, call.session, call.host, &[b"COMMANDLOG", about.row().name.as_bytes(), b"GET"])?;
-    let mut entries: Vec<Entry> = lock(&call.host.recorder().logs[about as usize]).entries.iter().cloned().collect();
+    let answers = cross_process::ask(
+        call.table,
+        call.session,
+        call.host,
+        &[b"COMMANDLOG", about.row().name.as_bytes(), b"GET"],
+    )?;
+    let mut entries: Vec<Entry> =
+        lock(&call.host.recorder().logs[about as usize]).entries.iter().cloned().collect();
     let most = cross_process::entries_max(call.host, about.row().length_max, entries.len());
     entries.extend(cross_process::lines(&answers).filter_map(Entry::read));
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.id));
@@ -273,8 +310,15 @@ fn entries(call: &mut SessionCall<'_>, about: Trait) -> Result<Vec<Entry>, Stop>
 
 /// The reply to another process: a line for each entry, or nothing.
 pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> String {
-    let Some((Ok(about), words)) = words.split_first().map(|(name, words)| (Trait::named(name), words)) else { return String::new() };
-    cross_process::answer_entries(&mut lock(&host.recorder().logs[about as usize]).entries, words, Entry::line)
+    let Some((Ok(about), words)) = words.split_first().map(|(name, words)| (Trait::named(name), words))
+    else {
+        return String::new();
+    };
+    cross_process::answer_entries(
+        &mut lock(&host.recorder().logs[about as usize]).entries,
+        words,
+        Entry::line,
+    )
 }
 
 impl Entry {
@@ -300,15 +344,20 @@ mod tests {
     #[test]
     fn an_entry_survives_as_a_line() {
         let args = vec![b"set".to_vec(), Vec::new(), b"a b\n".to_vec()];
-        let entry = Entry { id: 3, time: 7, value: 9, args, address: b"127.0.0.1:1".to_vec(), name: Vec::new() };
-        let lines = cross_process::lines(&[entry.line().into_bytes()]).filter_map(Entry::read).collect::<Vec<_>>();
+        let entry =
+            Entry { id: 3, time: 7, value: 9, args, address: b"127.0.0.1:1".to_vec(), name: Vec::new() };
+        let lines =
+            cross_process::lines(&[entry.line().into_bytes()]).filter_map(Entry::read).collect::<Vec<_>>();
         assert_eq!(lines, [entry]);
     }
 
     #[test]
     fn a_request_is_as_long_as_what_resp_makes_of_it() {
         assert_eq!(request_bytes(&[b"PING"]), b"*1\r\n$4\r\nPING\r\n".len());
-        assert_eq!(request_bytes(&[b"ECHO", b"", b"0123456789"]), b"*3\r\n$4\r\nECHO\r\n$0\r\n\r\n$10\r\n0123456789\r\n".len());
+        assert_eq!(
+            request_bytes(&[b"ECHO", b"", b"0123456789"]),
+            b"*3\r\n$4\r\nECHO\r\n$0\r\n\r\n$10\r\n0123456789\r\n".len()
+        );
     }
 
     #[test]
@@ -317,7 +366,10 @@ mod tests {
         let shown = shortened(&many);
         assert_eq!((shown.len(), shown[31].as_slice()), (32, b"... (9 more arguments)".as_slice()));
         assert_eq!(shortened(&many[..32]).len(), 32);
-        assert_eq!(shortened_argument(&[b'a'; 130]), [[b'a'; 128].as_slice(), b"... (2 more bytes)"].concat());
+        assert_eq!(
+            shortened_argument(&[b'a'; 130]),
+            [[b'a'; 128].as_slice(), b"... (2 more bytes)"].concat()
+        );
         let set = crate::lookup::find(b"CONFIG|SET").unwrap();
         let args: [&[u8]; 6] = [b"config", b"set", b"requirepass", b"x", b"timeout", b"3"];
         assert_eq!(redacted(set, &args)[3..], [REDACTED, b"timeout", b"3"]);
@@ -328,11 +380,24 @@ mod tests {
         let hidden = |line: &str| {
             let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
             let shown = redacted(crate::lookup::find(words[0]).expect("a command"), &words);
-            shown.into_iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect::<Vec<_>>().join(" ")
+            shown
+                .into_iter()
+                .map(|word| String::from_utf8_lossy(word).into_owned())
+                .collect::<Vec<_>>()
+                .join(" ")
         };
-        assert_eq!(hidden("HELLO 3 SETNAME auth AUTH me secret"), "HELLO 3 SETNAME auth AUTH (redacted) (redacted)");
-        assert_eq!(hidden("MIGRATE h 1 key 0 10 COPY AUTH secret REPLACE"), "MIGRATE h 1 key 0 10 COPY AUTH (redacted) REPLACE");
-        assert_eq!(hidden("MIGRATE h 1  0 10 AUTH2 me secret KEYS AUTH b"), "MIGRATE h 1  0 10 AUTH2 (redacted) (redacted) KEYS AUTH b");
+        assert_eq!(
+            hidden("HELLO 3 SETNAME auth AUTH me secret"),
+            "HELLO 3 SETNAME auth AUTH (redacted) (redacted)"
+        );
+        assert_eq!(
+            hidden("MIGRATE h 1 key 0 10 COPY AUTH secret REPLACE"),
+            "MIGRATE h 1 key 0 10 COPY AUTH (redacted) REPLACE"
+        );
+        assert_eq!(
+            hidden("MIGRATE h 1  0 10 AUTH2 me secret KEYS AUTH b"),
+            "MIGRATE h 1  0 10 AUTH2 (redacted) (redacted) KEYS AUTH b"
+        );
         assert_eq!(hidden("AUTH me secret"), "AUTH (redacted) (redacted)");
     }
 }

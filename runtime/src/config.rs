@@ -20,14 +20,20 @@ use polder_calls::settings::{Change, Id, Scope, id};
 
 /// The family's rows.
 pub const COMMANDS: &[Row] = &[
-    container("CONFIG").since("2.0.0").costs("Depends on subcommand.").about("A container for server configuration commands."),
+    container("CONFIG")
+        .since("2.0.0")
+        .costs("Depends on subcommand.")
+        .about("A container for server configuration commands."),
     neutral("CONFIG|GET", "parameter [parameter ...]", Mode::Read, get)
         .with(ADMIN | NOSCRIPT | LOADING | STALE)
         .since("2.0.0")
         .costs("O(N) when N is the number of configuration parameters provided")
         .changed(&[("7.0.0", "Several of `parameter` may be given.")])
         .about("Returns the effective values of configuration parameters."),
-    session("CONFIG|HELP", "", help).with(LOADING | STALE).since("5.0.0").about("Returns helpful text about the different subcommands."),
+    session("CONFIG|HELP", "", help)
+        .with(LOADING | STALE)
+        .since("5.0.0")
+        .about("Returns helpful text about the different subcommands."),
     session("CONFIG|RESETSTAT", "", reset_statistics)
         .with(ADMIN | NOSCRIPT | LOADING | STALE)
         .tips(ON_ALL_NODES)
@@ -57,7 +63,9 @@ fn get(call: &mut TxnCall<'_>) -> Outcome {
             let name = String::from_utf8_lossy(pattern).into_owned();
             found.extend(polder_calls::settings::find(pattern).map(|id| (name, id)));
         } else {
-            let shown = Id::all().filter(|id| !id.row().hidden).flat_map(|id| id.row().names().map(move |name| (name, id)));
+            let shown = Id::all()
+                .filter(|id| !id.row().hidden)
+                .flat_map(|id| id.row().names().map(move |name| (name, id)));
             let matching = shown.filter(|(name, _)| glob::matches_folded(pattern, name.as_bytes()));
             found.extend(matching.map(|(name, id)| (name.to_owned(), id)));
         }
@@ -85,8 +93,10 @@ fn set(call: &mut TxnCall<'_>) -> Outcome {
     let settings = call.host.settings();
     settings.refresh(call.table, call.txn)?;
     let changes = read_changes(call)?;
-    let (shared, own): (Vec<NewSetting>, Vec<NewSetting>) = changes.into_iter().partition(|(id, _)| id.row().scope == Scope::Segment);
-    let acted_on: Vec<NewSetting> = shared.iter().filter(|(id, _)| !id.row().unable.is_empty()).cloned().collect();
+    let (shared, own): (Vec<NewSetting>, Vec<NewSetting>) =
+        changes.into_iter().partition(|(id, _)| id.row().scope == Scope::Segment);
+    let acted_on: Vec<NewSetting> =
+        shared.iter().filter(|(id, _)| !id.row().unable.is_empty()).cloned().collect();
     if !acted_on.is_empty() {
         apply(call.host, &acted_on, &mut || ())?;
     }
@@ -128,7 +138,8 @@ fn read_changes(call: &TxnCall<'_>) -> Result<Vec<NewSetting>, Stop> {
     for (id, pair) in ids.into_iter().zip(pairs.chunks_exact(2)) {
         let row = id.row();
         let words = value::split(row, pair[1]);
-        let parsed = value::parse(row, &words, &settings.text(id)).map_err(|reason| failed(&pair[0].to_ascii_lowercase(), &reason))?;
+        let parsed = value::parse(row, &words, &settings.text(id))
+            .map_err(|reason| failed(&pair[0].to_ascii_lowercase(), &reason))?;
         if row.change == Change::AtStartHere && *parsed.text != *settings.text(id) {
             return Err(failed(pair[0], IMMUTABLE));
         }
@@ -145,7 +156,9 @@ fn may_change(call: &TxnCall<'_>, name: &[u8], before: &[Id]) -> Result<Id, Stop
     };
     match id.row().change {
         Change::AtStart => Err(failed(name, IMMUTABLE)),
-        Change::Protected if !is_allowed(call.host, call.session, const { self::id("enable-protected-configs") }) => {
+        Change::Protected
+            if !is_allowed(call.host, call.session, const { self::id("enable-protected-configs") }) =>
+        {
             Err(failed(name, "can't set protected config"))
         }
         _ if before.contains(&id) => Err(failed(name, "duplicate parameter")),
@@ -154,7 +167,11 @@ fn may_change(call: &TxnCall<'_>, name: &[u8], before: &[Id]) -> Result<Id, Stop
 }
 
 fn failed(name: &[u8], reason: &str) -> Stop {
-    format!("ERR CONFIG SET failed (possibly related to argument '{}') - {reason}", String::from_utf8_lossy(name)).into()
+    format!(
+        "ERR CONFIG SET failed (possibly related to argument '{}') - {reason}",
+        String::from_utf8_lossy(name)
+    )
+    .into()
 }
 
 /// Whether a guard (`no`, `yes` or `local`) lets this client pass.
@@ -168,7 +185,10 @@ pub(crate) fn is_allowed(host: &dyn Host, session: &Session, guard: Id) -> bool 
 
 /// An in-process caller, a Unix socket, or this host's own address.
 fn is_local(address: &str) -> bool {
-    address.is_empty() || address.starts_with('/') || address.starts_with("127.") || address.starts_with("[::1]")
+    address.is_empty()
+        || address.starts_with('/')
+        || address.starts_with("127.")
+        || address.starts_with("[::1]")
 }
 
 fn reset_statistics(call: &mut SessionCall<'_>) -> Outcome {

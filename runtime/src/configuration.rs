@@ -35,7 +35,11 @@ impl Configuration {
     ///
     /// # Errors
     /// The first line or flag whose value is wrong.
-    pub fn begin(file: Option<PathBuf>, lines: &[Assignment], flags: &[Assignment]) -> Result<Configuration, Wrong> {
+    pub fn begin(
+        file: Option<PathBuf>,
+        lines: &[Assignment],
+        flags: &[Assignment],
+    ) -> Result<Configuration, Wrong> {
         Ok(Configuration { settings: Settings::begin(file, lines, flags)?, users: Users::default() })
     }
 
@@ -86,7 +90,11 @@ pub fn publish(txn: &Txn<'_>, id: Id, parsed: &Parsed) -> Result<(), Stop> {
 }
 
 fn publish_users(txn: &Txn<'_>, id: Id, parsed: &Parsed) -> Result<(), Stop> {
-    if id == const { self::id("requirepass") } { users::set_default_password(txn, &parsed.text) } else { Ok(()) }
+    if id == const { self::id("requirepass") } {
+        users::set_default_password(txn, &parsed.text)
+    } else {
+        Ok(())
+    }
 }
 
 /// Renames the commands of this process as the lines of a file say, in their order.
@@ -97,6 +105,10 @@ pub fn rename(renames: &[Rename]) -> Result<(), Wrong> {
     if renames.is_empty() {
         return Ok(());
     }
-    let pairs: Vec<(&[u8], &[u8])> = renames.iter().map(|rename| (&rename.old[..], &rename.new[..])).collect();
-    lookup::rename(&pairs).map_err(|(at, reason)| Wrong { place: renames[at].place.clone(), reason: format!("rename-command: {reason}") })
+    let pairs: Vec<(&[u8], &[u8])> =
+        renames.iter().map(|rename| (&rename.old[..], &rename.new[..])).collect();
+    lookup::rename(&pairs).map_err(|(at, reason)| Wrong {
+        place: renames[at].place.clone(),
+        reason: format!("rename-command: {reason}"),
+    })
 }

@@ -6,7 +6,10 @@ use crate::acl::{DEFAULT_USER, authenticate};
 use crate::row::{Row, SessionCall, session};
 use polder_calls::call::wrong_arity;
 use polder_calls::call::{Outcome, SYNTAX, is};
-use polder_calls::command::{ALLOW_BUSY, AT_ONCE, FAST, Flags, LOADING, NO_AUTH, NOSCRIPT, SELECTS, STALE, TELLS_UNSAVED, WHILE_LISTENING};
+use polder_calls::command::{
+    ALLOW_BUSY, AT_ONCE, FAST, Flags, LOADING, NO_AUTH, NOSCRIPT, SELECTS, STALE, TELLS_UNSAVED,
+    WHILE_LISTENING,
+};
 use polder_calls::facts::secrets_of_options;
 use polder_calls::settings::id;
 use polder_commands::key::database;
@@ -42,8 +45,13 @@ pub const COMMANDS: &[Row] = &[
         .with(GREETING | AT_ONCE | WHILE_LISTENING)
         .replaced("7.2.0", "closing the connection")
         .about("Closes the connection."),
-    session("RESET", "", reset).with(GREETING | AT_ONCE | WHILE_LISTENING).since("6.2.0").about("Resets the connection."),
-    session("SELECT", "index", select).with(LOADING | STALE | FAST | SELECTS).about("Changes the selected database."),
+    session("RESET", "", reset)
+        .with(GREETING | AT_ONCE | WHILE_LISTENING)
+        .since("6.2.0")
+        .about("Resets the connection."),
+    session("SELECT", "index", select)
+        .with(LOADING | STALE | FAST | SELECTS)
+        .about("Changes the selected database."),
 ];
 
 fn ping(call: &mut SessionCall<'_>) -> Outcome {
@@ -124,7 +132,13 @@ fn hello(call: &mut SessionCall<'_>) -> Outcome {
                 name = Some(*clientname);
                 rest
             }
-            _ => return Err(format!("ERR Syntax error in HELLO option '{}'", String::from_utf8_lossy(option)).into()),
+            _ => {
+                return Err(format!(
+                    "ERR Syntax error in HELLO option '{}'",
+                    String::from_utf8_lossy(option)
+                )
+                .into());
+            }
         };
     }
     call.host.settings().users().refresh(call.table);

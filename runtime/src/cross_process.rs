@@ -23,7 +23,12 @@ use polder_calls::settings::Id;
 ///
 /// # Errors
 /// [`Stop::Busy`] as long as replies may still come: the call is to be run again.
-pub(crate) fn ask(table: &Table, session: &mut Session, host: &dyn Host, words: &[&[u8]]) -> Result<Vec<Vec<u8>>, Stop> {
+pub(crate) fn ask(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    words: &[&[u8]],
+) -> Result<Vec<Vec<u8>>, Stop> {
     Ok(ask_all(table, session, host, words)?.told.into_iter().map(|(_, text)| text).collect())
 }
 
@@ -32,7 +37,11 @@ pub(crate) fn ask(table: &Table, session: &mut Session, host: &dyn Host, words: 
 ///
 /// # Errors
 /// As [`ask`].
-pub(crate) fn ask_reports(table: &Table, session: &mut Session, host: &dyn Host) -> Result<Vec<Vec<u8>>, Stop> {
+pub(crate) fn ask_reports(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+) -> Result<Vec<Vec<u8>>, Stop> {
     let Replies { told, silent } = ask_all(table, session, host, &[b"INFO"])?;
     let mut reports = lock(&host.recorder().reports);
     reports.retain(|(threads, _)| threads.iter().any(|thread| silent.contains(thread)));
@@ -55,7 +64,8 @@ fn ask_all(table: &Table, session: &mut Session, host: &dyn Host, words: &[&[u8]
     if own.is_empty() {
         return Ok(Replies::default());
     }
-    let answers = query::ask(table, (session.identity.id, session.tally.questions), words, &own).ok_or(Stop::Busy)?;
+    let answers =
+        query::ask(table, (session.identity.id, session.tally.questions), words, &own).ok_or(Stop::Busy)?;
     if session.caller.atomic {
         // Should the transaction run again, they are there already.
         session.tally.questions += 1;
@@ -67,7 +77,11 @@ fn ask_all(table: &Table, session: &mut Session, host: &dyn Host, words: &[&[u8]
 
 /// The reply to another process about entries that it shows or forgets: a line for each of them, or
 /// nothing.
-pub(crate) fn answer_entries<Entry>(entries: &mut VecDeque<Entry>, words: &[&[u8]], line: impl Fn(&Entry) -> String) -> String {
+pub(crate) fn answer_entries<Entry>(
+    entries: &mut VecDeque<Entry>,
+    words: &[&[u8]],
+    line: impl Fn(&Entry) -> String,
+) -> String {
     match words {
         [b"GET"] => entries.iter().map(line).collect(),
         [b"RESET"] => {
@@ -114,7 +128,9 @@ fn word_of(word: &[u8]) -> Vec<u8> {
     while let Some((first, more)) = rest.split_first() {
         rest = more;
         let coded = (*first == b'%').then(|| more.split_at_checked(2)).flatten();
-        let decoded = coded.and_then(|(digits, more)| Some((u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?, more)));
+        let decoded = coded.and_then(|(digits, more)| {
+            Some((u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?, more))
+        });
         match decoded {
             Some((byte, more)) => (bytes.push(byte), rest = more).0,
             None => bytes.push(*first),
@@ -133,7 +149,10 @@ mod tests {
         for bytes in [&all[..], b"", b"=", b"%41", b" \n"] {
             let word = word(bytes);
             assert!(word.bytes().all(|byte| byte.is_ascii_graphic()));
-            assert_eq!(lines(&[format!("a {word}\n").into_bytes()]).collect::<Vec<_>>(), [[b"a".to_vec(), bytes.to_vec()]]);
+            assert_eq!(
+                lines(&[format!("a {word}\n").into_bytes()]).collect::<Vec<_>>(),
+                [[b"a".to_vec(), bytes.to_vec()]]
+            );
         }
     }
 }

@@ -74,7 +74,13 @@ static SUBCOMMANDS: &[Subcommand] = &[
         run: digest::values,
         about: "Output a hex signature of the values of all the specified keys.",
     },
-    Subcommand { name: "ERROR", grammar: "<string>", count: 1..=1, run: error, about: "Return a protocol error with <string> as message." },
+    Subcommand {
+        name: "ERROR",
+        grammar: "<string>",
+        count: 1..=1,
+        run: error,
+        about: "Return a protocol error with <string> as message.",
+    },
     Subcommand {
         name: "HTSTATS",
         grammar: "<dbid> [full]",
@@ -96,7 +102,13 @@ static SUBCOMMANDS: &[Subcommand] = &[
         run: inside::listpack,
         about: "Show the elements of the small collection at <key>, on the standard output.",
     },
-    Subcommand { name: "LOG", grammar: "<message>", count: 1..=1, run: log, about: "Write <message> to the server log." },
+    Subcommand {
+        name: "LOG",
+        grammar: "<message>",
+        count: 1..=1,
+        run: log,
+        about: "Write <message> to the server log.",
+    },
     Subcommand {
         name: "OBJECT",
         grammar: "<key>",
@@ -261,7 +273,11 @@ fn object(call: &mut SessionCall<'_>) -> Outcome {
             Some(found) => {
                 let line = describe(&place, encoding(&found), serialized_bytes(&found), txn.now_ms());
                 let is_large_list = encoding(&found) == "quicklist";
-                line + &if is_large_list { describe_list(call.host.settings(), &place) } else { String::new() }
+                line + &if is_large_list {
+                    describe_list(call.host.settings(), &place)
+                } else {
+                    String::new()
+                }
             }
             // It has expired and was not collected yet: there is a place, but no value any more.
             None => describe(&place, place.layout, place.node_bytes, txn.now_ms()),
@@ -277,7 +293,9 @@ fn describe(place: &Inspection, encoding: &str, serialized_bytes: u64, now_ms: u
     let idle = clock::idle_seconds(place.clock, now_ms);
     let used = (now_ms / 1000 - idle.min(now_ms / 1000)) & 0xff_ffff;
     let at = place.bucket + place.unit as u64;
-    format!("Value at:{at:#x} refcount:1 encoding:{encoding} serializedlength:{serialized_bytes} lru:{used} lru_seconds_idle:{idle}")
+    format!(
+        "Value at:{at:#x} refcount:1 encoding:{encoding} serializedlength:{serialized_bytes} lru:{used} lru_seconds_idle:{idle}"
+    )
 }
 
 /// What it says of a large list: nothing is compressed, whatever `list-compress-depth` asks for.
@@ -320,15 +338,17 @@ const BATCH: u64 = 256;
 
 fn populate(call: &mut SessionCall<'_>) -> Outcome {
     const NOT_POSITIVE: &str = "ERR value is out of range, must be positive";
-    let positive = |arg: &[u8]| number::integer(arg).and_then(|number| u64::try_from(number).ok()).ok_or(NOT_POSITIVE);
+    let positive =
+        |arg: &[u8]| number::integer(arg).and_then(|number| u64::try_from(number).ok()).ok_or(NOT_POSITIVE);
     let count = positive(call.args[2])?;
     let prefix = call.args.get(3).copied().unwrap_or(b"key");
     let size = call.args.get(4).map(|size| positive(size)).transpose()?.filter(|size| *size > 0);
     let db = call.session.caller.db;
     for first in (0..count).step_by(BATCH as usize) {
         let txn = begin(call.table, call.session, Mode::Write)?;
-        let keys: Vec<Vec<u8>> =
-            (first..count.min(first + BATCH)).map(|number| [prefix, format!(":{number}").as_bytes()].concat()).collect();
+        let keys: Vec<Vec<u8>> = (first..count.min(first + BATCH))
+            .map(|number| [prefix, format!(":{number}").as_bytes()].concat())
+            .collect();
         let declared: Vec<(u16, &[u8])> = keys.iter().map(|key| (db, key.as_slice())).collect();
         retry(&txn, || {
             txn.declare(&declared)?;
@@ -397,7 +417,11 @@ fn protocol(call: &mut SessionCall<'_>) -> Outcome {
         b"true" => reply.boolean(true),
         b"false" => reply.boolean(false),
         b"verbatim" => reply.verbatim("txt", b"This is a verbatim\nstring"),
-        _ => return Err(format!("ERR Wrong protocol type name. Please use one of the following: {TYPES}").into()),
+        _ => {
+            return Err(
+                format!("ERR Wrong protocol type name. Please use one of the following: {TYPES}").into()
+            );
+        }
     }
     Ok(())
 }

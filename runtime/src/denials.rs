@@ -92,9 +92,13 @@ impl Denied {
         match (self.reason, verbose) {
             (Reason::Key, true) => format!("User {user} has no permissions to access the '{object}' key"),
             (Reason::Key, false) => "No permissions to access a key".into(),
-            (Reason::Channel, true) => format!("User {user} has no permissions to access the '{object}' channel"),
+            (Reason::Channel, true) => {
+                format!("User {user} has no permissions to access the '{object}' channel")
+            }
             (Reason::Channel, false) => "No permissions to access a channel".into(),
-            (Reason::Command | Reason::Auth, _) => format!("User {user} has no permissions to run the '{object}' command"),
+            (Reason::Command | Reason::Auth, _) => {
+                format!("User {user} has no permissions to run the '{object}' command")
+            }
         }
     }
 }

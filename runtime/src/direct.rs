@@ -45,7 +45,8 @@ impl DirectCall<'_> {
         let location = alone.and_then(|key| table.location(db, key));
         if let (Some(quick), Some(location)) = (command.quick, &location) {
             let settings = self.host.settings();
-            if quick(&Short { table, location, args, now_ms: coarse_ms(), is_exact: false, settings }, reply) {
+            if quick(&Short { table, location, args, now_ms: coarse_ms(), is_exact: false, settings }, reply)
+            {
                 return Ok(());
             }
         }
@@ -95,11 +96,14 @@ impl DirectCall<'_> {
 
     fn run_function(&self, txn: &Txn<'_>, atomic: bool, reply: &mut dyn Reply) -> Outcome {
         let Self { table, host, db, command, args } = *self;
-        let Run::Table(_, function) = command.run else { unreachable!("a typed call names a row on the table") };
+        let Run::Table(_, function) = command.run else {
+            unreachable!("a typed call names a row on the table")
+        };
         let mut caller = Caller { db, atomic, ..Caller::default() };
         let settings = host.settings();
-        let outcome =
-            telling(txn, db, command, args, || function(&mut Call { command, args, table, txn, reply, caller: &mut caller, settings }));
+        let outcome = telling(txn, db, command, args, || {
+            function(&mut Call { command, args, table, txn, reply, caller: &mut caller, settings })
+        });
         note_emptied(host, command, &outcome);
         outcome
     }

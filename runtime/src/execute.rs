@@ -25,8 +25,8 @@ use crate::session::{Host, Replies, Session};
 use crate::{acl, blocking, monitor, scripting, transaction};
 use polder_calls::call::{Call, Outcome, WRONG_TYPE, telling, wrong_arity};
 use polder_calls::command::{
-    AT_ONCE, BLOCKING, CONTAINER, Command, EMPTIES, ENDS_WITH_KEY, FAST, GROWS, MAY_WRITE, NO_AUTH, NO_MULTI, PUBSUB, Quick, RUNS_QUEUE,
-    Run, SCRIPTS, Short, WHILE_LISTENING,
+    AT_ONCE, BLOCKING, CONTAINER, Command, EMPTIES, ENDS_WITH_KEY, FAST, GROWS, MAY_WRITE, NO_AUTH, NO_MULTI,
+    PUBSUB, Quick, RUNS_QUEUE, Run, SCRIPTS, Short, WHILE_LISTENING,
 };
 
 /// What is known of a call before it is made.
@@ -39,9 +39,22 @@ pub struct CallHint<'s> {
 }
 
 /// Runs one call to its end and writes exactly one reply (none where CLIENT REPLY says so).
-pub fn execute(table: &Table, session: &mut Session, host: &dyn Host, args: &[&[u8]], reply: &mut dyn Reply) -> Progress {
+pub fn execute(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    args: &[&[u8]],
+    reply: &mut dyn Reply,
+) -> Progress {
     let command = args.first().and_then(|name| find(name));
-    execute_foreseen(table, session, host, command.map(|command| CallHint { command, location: None }), args, reply)
+    execute_foreseen(
+        table,
+        session,
+        host,
+        command.map(|command| CallHint { command, location: None }),
+        args,
+        reply,
+    )
 }
 
 /// As [`execute`], for callers that have prefetched the call.
@@ -60,7 +73,9 @@ pub fn execute_foreseen(
         return progress;
     }
     // A container's row is found by two words.
-    let known = foresight.map(|foresight| foresight.command).filter(|command| !command.has(CONTAINER) && command.subcommand().is_none());
+    let known = foresight
+        .map(|foresight| foresight.command)
+        .filter(|command| !command.has(CONTAINER) && command.subcommand().is_none());
     execute_fully(table, session, host, known, args, reply)
 }
 
@@ -119,7 +134,8 @@ fn run_shortest(
 ) -> bool {
     let (recorder, settings) = (host.recorder(), host.settings());
     let passed = recorder.pass(settings, command);
-    let (watch, mark) = ((!passed).then(|| recorder.begin(settings, command)), if passed { 0 } else { reply.mark() });
+    let (watch, mark) =
+        ((!passed).then(|| recorder.begin(settings, command)), if passed { 0 } else { reply.mark() });
     let now_ms = session.clock_ms();
     let is_exact = session.clock.turn_ms != 0;
     if !quick(&Short { table, location, args, now_ms, is_exact, settings }, reply) {
@@ -204,7 +220,10 @@ fn execute_fully(
     let (mark, last, mut counts) = (reply.mark(), session.tally.last, true);
     session.caller.waiting = None;
     let row = known.map_or_else(|| resolve(args), Ok);
-    let outcome = match row.and_then(|row| admit(row, table, session, host, args, true)).and_then(|command| permit(host, command)) {
+    let outcome = match row
+        .and_then(|row| admit(row, table, session, host, args, true))
+        .and_then(|command| permit(host, command))
+    {
         Ok(command) => {
             session.tally.last = Some(command);
             if session.multi.is_some() && !command.has(AT_ONCE) {
@@ -256,13 +275,21 @@ fn execute_fully(
 }
 
 /// Tells others what a call that has run was: other processes of changed users, monitors of the call.
-fn show_to_others(table: &Table, session: &mut Session, host: &dyn Host, (command, args): (&'static Command, &[&[u8]]), outcome: &Outcome) {
+fn show_to_others(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    (command, args): (&'static Command, &[&[u8]]),
+    outcome: &Outcome,
+) {
     if session.identity.changed_users {
         acl::settle(table, session, host);
     }
     if monitor::is_watched(table) {
         match outcome {
-            Err(_) if command.has(SCRIPTS) => monitor::show_refused_program(table, session, host, command, args),
+            Err(_) if command.has(SCRIPTS) => {
+                monitor::show_refused_program(table, session, host, command, args)
+            }
             _ => monitor::show(table, session, host, command, args),
         }
     }
@@ -280,7 +307,13 @@ fn answer_uncounted(outcome: Outcome, reply: &mut dyn Reply, mark: usize) -> Out
 }
 
 /// Ends a call: it is counted and its reply is written, or dropped if the client asked for that.
-fn end(session: &mut Session, host: &dyn Host, outcome: Outcome, reply: &mut dyn Reply, mark: usize) -> Progress {
+fn end(
+    session: &mut Session,
+    host: &dyn Host,
+    outcome: Outcome,
+    reply: &mut dyn Reply,
+    mark: usize,
+) -> Progress {
     session.tally.calls += 1;
     if let Err(stop) = outcome {
         reply.rewind(mark);
@@ -288,7 +321,8 @@ fn end(session: &mut Session, host: &dyn Host, outcome: Outcome, reply: &mut dyn
     }
     // The reply of a subscription is a message as well.
     if session.replies != Replies::On {
-        let kept = session.tally.last.is_some_and(|command| command.has(PUBSUB) && command.has(WHILE_LISTENING));
+        let kept =
+            session.tally.last.is_some_and(|command| command.has(PUBSUB) && command.has(WHILE_LISTENING));
         let mark = if kept { reply.mark() } else { mark };
         drop_reply(session, reply, mark);
     }
@@ -303,7 +337,8 @@ pub fn resume(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut
     // What it may do can have changed meanwhile.
     let allowed = match session.is_free(host) {
         true => Ok(()),
-        false => identify(table, session, host, command).and_then(|()| acl::admit(session, host, command, &args, true)),
+        false => identify(table, session, host, command)
+            .and_then(|()| acl::admit(session, host, command, &args, true)),
     };
     let allowed = allowed.and_then(|()| permit(host, command).map(drop));
     if allowed.is_err() {
@@ -313,7 +348,9 @@ pub fn resume(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut
     }
     let watch = host.recorder().begin(host.settings(), command);
     let outcome = run(table, session, host, command, &args, reply);
-    let outlasts = |stop: &Stop| *stop == WRONG_TYPE.into() && !command.has(ENDS_WITH_KEY) && blocking::is_in_vain(table, session);
+    let outlasts = |stop: &Stop| {
+        *stop == WRONG_TYPE.into() && !command.has(ENDS_WITH_KEY) && blocking::is_in_vain(table, session)
+    };
     match &outcome {
         Err(Stop::Busy) => {
             reply.rewind(mark);
@@ -333,7 +370,13 @@ pub fn resume(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut
 
 /// Ends a waiting call with the reply of a timeout or, if CLIENT UNBLOCK asked for it, with an
 /// error.
-pub fn give_up(table: &Table, session: &mut Session, host: &dyn Host, with_error: bool, reply: &mut dyn Reply) {
+pub fn give_up(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    with_error: bool,
+    reply: &mut dyn Reply,
+) {
     if session.caller.waiting.is_none() {
         return;
     }
@@ -348,7 +391,8 @@ pub fn give_up(table: &Table, session: &mut Session, host: &dyn Host, with_error
         note(host, session, command, &args, watch, with_error, reply.bytes_since(mark));
     }
     blocking::leave(table, session);
-    let outcome = if with_error { Err("UNBLOCKED client unblocked via CLIENT UNBLOCK".into()) } else { Ok(()) };
+    let outcome =
+        if with_error { Err("UNBLOCKED client unblocked via CLIENT UNBLOCK".into()) } else { Ok(()) };
     end(session, host, outcome, reply, mark);
 }
 
@@ -356,7 +400,8 @@ pub fn give_up(table: &Table, session: &mut Session, host: &dyn Host, with_error
 /// taken it, since they are stopped, it takes it.
 pub fn time_out(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut dyn Reply) {
     let paused = polder_hub::query::paused(table).0 > polder_base::time::now_ms();
-    if !paused && blocking::retry_until(session) && resume(table, session, host, reply) == Progress::Answered {
+    if !paused && blocking::retry_until(session) && resume(table, session, host, reply) == Progress::Answered
+    {
         return;
     }
     give_up(table, session, host, false, reply);
@@ -374,7 +419,9 @@ fn text_of(stop: Stop) -> Cow<'static, str> {
     match stop {
         Stop::Refused(text) => text,
         Stop::Fault(fault) => fault.to_string().into(),
-        Stop::Retry | Stop::Busy | Stop::Wait => unreachable!("whoever begins a transaction runs it again, and who has patience waits"),
+        Stop::Retry | Stop::Busy | Stop::Wait => {
+            unreachable!("whoever begins a transaction runs it again, and who has patience waits")
+        }
     }
 }
 
@@ -383,7 +430,8 @@ fn text_of(stop: Stop) -> Cow<'static, str> {
 pub fn may_write(table: &Table, session: &Session, host: &dyn Host, args: &[&[u8]]) -> bool {
     let may = |command: &Command, args: &[&[u8]]| {
         command.is_write()
-            || command.has(MAY_WRITE) && !(command.has(SCRIPTS) && scripting::only_reads(table, session, host, command, args))
+            || command.has(MAY_WRITE)
+                && !(command.has(SCRIPTS) && scripting::only_reads(table, session, host, command, args))
     };
     match resolve(args) {
         Ok(command) if command.has(RUNS_QUEUE) => session.multi.as_ref().is_some_and(|multi| {
@@ -396,7 +444,13 @@ pub fn may_write(table: &Table, session: &Session, host: &dyn Host, args: &[&[u8
 }
 
 /// Refuses a call that cannot be made while something else goes on; the transaction that it is part of will not be made either.
-pub fn reject_call(session: &mut Session, host: &dyn Host, args: &[&[u8]], why: &'static str, reply: &mut dyn Reply) {
+pub fn reject_call(
+    session: &mut Session,
+    host: &dyn Host,
+    args: &[&[u8]],
+    why: &'static str,
+    reply: &mut dyn Reply,
+) {
     let stop = transaction::abort_multi(session, args, why.into());
     refuse(host, reply, stop);
 }
@@ -479,7 +533,14 @@ fn identify(table: &Table, session: &mut Session, host: &dyn Host, command: &'st
 }
 
 /// Runs an admitted call.
-fn run(table: &Table, session: &mut Session, host: &dyn Host, command: &'static Command, args: &[&[u8]], reply: &mut dyn Reply) -> Outcome {
+fn run(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    command: &'static Command,
+    args: &[&[u8]],
+    reply: &mut dyn Reply,
+) -> Outcome {
     match command.run {
         Run::Table(mode, _) | Run::Hosted(mode) => {
             if command.has(BLOCKING | PUBSUB) {
@@ -526,7 +587,8 @@ fn run_on_table(
     let mode = if command.reads_where.is_some_and(|reads| reads(args)) { Mode::Read } else { mode };
     // A read transaction may look for the key twice, and a prefetched location is good for one look
     // only: it would all be done again.
-    let location = if let ([(db, key)], Mode::Write) = (&keys[..], mode) { table.location(*db, key) } else { None };
+    let location =
+        if let ([(db, key)], Mode::Write) = (&keys[..], mode) { table.location(*db, key) } else { None };
     let mut txn = begin(table, session, mode)?;
     if let ([(_, key)], Some(location)) = (&keys[..], &location) {
         txn.foresee(key, location);

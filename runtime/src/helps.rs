@@ -6,7 +6,8 @@ use polder_calls::command::{LOADING, STALE};
 const ABOUT: &str = "Returns helpful text about the different subcommands.";
 
 /// Of the family of OBJECT.
-pub const OBJECT: &[Row] = &[session("OBJECT|HELP", "", help).with(LOADING | STALE).since("6.2.0").about("Prints this help.")];
+pub const OBJECT: &[Row] =
+    &[session("OBJECT|HELP", "", help).with(LOADING | STALE).since("6.2.0").about("Prints this help.")];
 
 /// Of the family of streams.
 pub const STREAM: &[Row] = &[

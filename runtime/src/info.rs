@@ -43,7 +43,8 @@ fn metrics(call: &mut TxnCall<'_>) -> Outcome {
 
 fn info(call: &mut TxnCall<'_>) -> Outcome {
     call.host.settings().refresh(call.table, call.txn)?;
-    let wanted: Vec<String> = call.args[1..].iter().map(|arg| String::from_utf8_lossy(arg).to_ascii_lowercase()).collect();
+    let wanted: Vec<String> =
+        call.args[1..].iter().map(|arg| String::from_utf8_lossy(arg).to_ascii_lowercase()).collect();
     let shown: Vec<&Section> = SECTIONS.iter().filter(|section| is_wanted(section, &wanted)).collect();
     let answers = match shown.iter().any(|section| section.of_processes) {
         true => cross_process::ask_reports(call.table, call.session, call.host)?,

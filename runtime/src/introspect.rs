@@ -19,7 +19,10 @@ pub const COMMANDS: &[Row] = &[
         .tips(UNORDERED)
         .since("2.8.13")
         .about("Returns detailed information about all commands."),
-    session("COMMAND|COUNT", "", count).with(LOADING | STALE).since("2.8.13").about("Returns a count of commands."),
+    session("COMMAND|COUNT", "", count)
+        .with(LOADING | STALE)
+        .since("2.8.13")
+        .about("Returns a count of commands."),
     session("COMMAND|DOCS", "[command-name ...]", docs)
         .with(LOADING | STALE)
         .tips(UNORDERED)
@@ -55,12 +58,15 @@ pub const COMMANDS: &[Row] = &[
 /// HELP of every container: its rows, as Redis lays them out.
 pub fn help(call: &mut SessionCall<'_>) -> Outcome {
     let container = find_original(call.command.container().as_bytes()).expect("a subcommand has a container");
-    let mut lines = vec![format!("{} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:", container.name)];
+    let mut lines =
+        vec![format!("{} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:", container.name)];
     if !matches!(container.run, Run::Container) {
         lines.extend(["(no subcommand)".into(), format!("    {}", container.about)]);
     }
     for command in subcommands(container).filter(|command| command.subcommand() != Some("HELP")) {
-        lines.push(format!("{} {}", command.subcommand().unwrap_or_default(), command.grammar).trim_end().into());
+        lines.push(
+            format!("{} {}", command.subcommand().unwrap_or_default(), command.grammar).trim_end().into(),
+        );
         lines.push(format!("    {}", command.about));
     }
     lines.extend(["HELP".into(), "    Prints this help.".into()]);
@@ -209,7 +215,11 @@ fn write_number(reply: &mut dyn Reply, name: &str, value: i64) {
 
 fn docs(call: &mut SessionCall<'_>) -> Outcome {
     let names = &call.args[2..];
-    let rows: Vec<_> = if names.is_empty() { top().collect() } else { names.iter().filter_map(|name| named(name)).collect() };
+    let rows: Vec<_> = if names.is_empty() {
+        top().collect()
+    } else {
+        names.iter().filter_map(|name| named(name)).collect()
+    };
     call.reply.map(rows.len());
     rows.into_iter().for_each(|command| write_docs(call.reply, command));
     Ok(())
@@ -272,14 +282,21 @@ fn since_of(command: &Command, argument: &Argument) -> Option<&'static str> {
 /// Writes the field `arguments`; `keys` counts the keys on the way, which is the number of each one's source.
 ///
 /// `parent`: the version that brought the argument of which these are the alternatives, all at once.
-fn write_arguments(reply: &mut dyn Reply, command: &Command, arguments: &[Argument], parent: Option<&str>, keys: &mut i64) {
+fn write_arguments(
+    reply: &mut dyn Reply,
+    command: &Command,
+    arguments: &[Argument],
+    parent: Option<&str>,
+    keys: &mut i64,
+) {
     reply.bulk(b"arguments");
     reply.array(arguments.len());
     for argument in arguments {
         let marks = those_set([(argument.optional, "optional"), (argument.multiple, "multiple")]);
         let (nested, is_key) = (!argument.inner.is_empty(), argument.kind == "key");
         let since = if parent.is_some() { None } else { since_of(command, argument) };
-        let fields = [true, !nested, is_key, argument.token.is_some(), since.is_some(), !marks.is_empty(), nested];
+        let fields =
+            [true, !nested, is_key, argument.token.is_some(), since.is_some(), !marks.is_empty(), nested];
         reply.map(1 + fields.iter().filter(|field| **field).count());
         write_text(reply, "name", &argument.name);
         write_text(reply, "type", argument.kind);
@@ -312,7 +329,9 @@ fn keys_of<'a>(args: &'a [&'a [u8]]) -> Result<Vec<(&'a [u8], &'static str)>, St
     let command = args.first().and_then(|name| find(name)).filter(|command| command.subcommand().is_none());
     let command = command.ok_or("ERR Invalid command specified")?;
     let command = match args.get(1) {
-        Some(name) if command.has(CONTAINER) => find_subcommand(command, name).ok_or("ERR Invalid command specified")?,
+        Some(name) if command.has(CONTAINER) => {
+            find_subcommand(command, name).ok_or("ERR Invalid command specified")?
+        }
         _ => command,
     };
     if command.shape.specs().is_empty() {

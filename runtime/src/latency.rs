@@ -23,7 +23,10 @@ const SPECIAL: &[&str] = &["nondeterministic_output", "request_policy:all_nodes"
 
 /// The family's rows.
 pub const COMMANDS: &[Row] = &[
-    container("LATENCY").since("2.8.13").costs("Depends on subcommand.").about("A container for latency diagnostics commands."),
+    container("LATENCY")
+        .since("2.8.13")
+        .costs("Depends on subcommand.")
+        .about("A container for latency diagnostics commands."),
     session("LATENCY|DOCTOR", "", doctor)
         .with(ADMIN | NOSCRIPT | LOADING | STALE)
         .tips(SPECIAL)
@@ -34,7 +37,10 @@ pub const COMMANDS: &[Row] = &[
         .tips(SPECIAL)
         .since("2.8.13")
         .about("Returns a latency graph for an event."),
-    session("LATENCY|HELP", "", help).with(LOADING | STALE).since("2.8.13").about("Returns helpful text about the different subcommands."),
+    session("LATENCY|HELP", "", help)
+        .with(LOADING | STALE)
+        .since("2.8.13")
+        .about("Returns helpful text about the different subcommands."),
     session("LATENCY|HISTOGRAM", "[command ...]", histogram)
         .with(ADMIN | NOSCRIPT | LOADING | STALE)
         .tips(SPECIAL)
@@ -64,7 +70,9 @@ fn gathered(call: &mut SessionCall<'_>) -> Result<Events, Stop> {
     let mut events = lock(&call.host.recorder().monitor).events.clone();
     for words in cross_process::lines(&answers) {
         let [name, worst, samples @ ..] = words.as_slice() else { continue };
-        let samples = samples.chunks_exact(2).map(|pair| Sample { time: number(&pair[0]), milliseconds: number(&pair[1]) });
+        let samples = samples
+            .chunks_exact(2)
+            .map(|pair| Sample { time: number(&pair[0]), milliseconds: number(&pair[1]) });
         let told = Event { samples: samples.collect(), worst: number(worst) };
         events.entry(String::from_utf8_lossy(name).into_owned()).or_default().join(&told);
     }
@@ -75,7 +83,8 @@ fn gathered(call: &mut SessionCall<'_>) -> Result<Events, Stop> {
 pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> String {
     let mut monitor = lock(&host.recorder().monitor);
     let line = |(name, event): (&String, &Event)| {
-        let samples: String = event.samples.iter().map(|sample| format!(" {} {}", sample.time, sample.milliseconds)).collect();
+        let samples: String =
+            event.samples.iter().map(|sample| format!(" {} {}", sample.time, sample.milliseconds)).collect();
         format!("{name} {}{samples}\n", event.worst)
     };
     match words {
@@ -89,7 +98,11 @@ pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> String {
 pub fn note_event(host: &dyn Host, event: &'static str, milliseconds: u64) {
     let threshold = host.settings().number(const { id("latency-monitor-threshold") }) as u64;
     if threshold != 0 && milliseconds >= threshold {
-        lock(&host.recorder().monitor).events.entry(event.to_owned()).or_default().add(time::now_ms() / 1000, milliseconds);
+        lock(&host.recorder().monitor)
+            .events
+            .entry(event.to_owned())
+            .or_default()
+            .add(time::now_ms() / 1000, milliseconds);
     }
 }
 
@@ -124,9 +137,16 @@ fn history(call: &mut SessionCall<'_>) -> Outcome {
 
 fn reset(call: &mut SessionCall<'_>) -> Outcome {
     let names = &call.args[2..];
-    let answers = cross_process::ask(call.table, call.session, call.host, &[&[&b"LATENCY"[..], b"RESET"], names].concat())?;
+    let answers = cross_process::ask(
+        call.table,
+        call.session,
+        call.host,
+        &[&[&b"LATENCY"[..], b"RESET"], names].concat(),
+    )?;
     let mut gone = lock(&call.host.recorder().monitor).forget(names);
-    gone.extend(cross_process::lines(&answers).flatten().map(|name| String::from_utf8_lossy(&name).into_owned()));
+    gone.extend(
+        cross_process::lines(&answers).flatten().map(|name| String::from_utf8_lossy(&name).into_owned()),
+    );
     call.reply.integer(gone.len() as i64);
     Ok(())
 }
@@ -151,11 +171,18 @@ const LEVELS: [char; 3] = ['_', 'o', '#'];
 fn draw(name: &str, event: &Event, now: u64) -> String {
     let values: Vec<u64> = event.samples.iter().map(|sample| sample.milliseconds).collect();
     let (high, low) = (values.iter().max().copied().unwrap_or(0), values.iter().min().copied().unwrap_or(0));
-    let mut text = format!("{name} - high {high} ms, low {low} ms (all time high {} ms)\n{}\n", event.worst, "-".repeat(COLUMNS));
+    let mut text = format!(
+        "{name} - high {high} ms, low {low} ms (all time high {} ms)\n{}\n",
+        event.worst,
+        "-".repeat(COLUMNS)
+    );
     let steps = ROWS * LEVELS.len();
     let step = |value: u64| ((value - low) as usize * steps / ((high - low).max(1) as usize)).min(steps - 1);
-    let samples: Vec<(usize, Vec<char>)> =
-        event.samples.iter().map(|sample| (step(sample.milliseconds), age(now.saturating_sub(sample.time)))).collect();
+    let samples: Vec<(usize, Vec<char>)> = event
+        .samples
+        .iter()
+        .map(|sample| (step(sample.milliseconds), age(now.saturating_sub(sample.time))))
+        .collect();
     for chunk in samples.chunks(COLUMNS) {
         for row in (0..ROWS).rev() {
             let cell = |step: usize| match step.checked_sub(row * LEVELS.len()) {
@@ -196,9 +223,12 @@ fn doctor(call: &mut SessionCall<'_>) -> Outcome {
     for (name, event) in &events {
         let count = event.samples.len() as u64;
         let mean = event.samples.iter().map(|sample| sample.milliseconds).sum::<u64>() / count.max(1);
-        let deviation = event.samples.iter().map(|sample| sample.milliseconds.abs_diff(mean)).sum::<u64>() / count.max(1);
-        report
-            .push_str(&format!("{name}: {count} spikes, {mean} ms on average, mean deviation {deviation} ms, worst {} ms.\n", event.worst));
+        let deviation =
+            event.samples.iter().map(|sample| sample.milliseconds.abs_diff(mean)).sum::<u64>() / count.max(1);
+        report.push_str(&format!(
+            "{name}: {count} spikes, {mean} ms on average, mean deviation {deviation} ms, worst {} ms.\n",
+            event.worst
+        ));
     }
     if events.contains_key("fast-command") {
         report.push_str("- Even fast commands were slow: look at the machine (other processes, swapping, a frozen virtual machine).\n");
@@ -207,7 +237,9 @@ fn doctor(call: &mut SessionCall<'_>) -> Outcome {
         let slower = settings.number(const { id("slowlog-log-slower-than") });
         if slower < 0 || slower > threshold * 1000 {
             let advice = threshold * 1000;
-            report.push_str(&format!("- 'CONFIG SET slowlog-log-slower-than {advice}' lets the slow log name the commands.\n"));
+            report.push_str(&format!(
+                "- 'CONFIG SET slowlog-log-slower-than {advice}' lets the slow log name the commands.\n"
+            ));
         } else {
             report.push_str("- 'SLOWLOG GET' names the commands.\n");
         }
@@ -217,13 +249,15 @@ fn doctor(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 fn histogram(call: &mut SessionCall<'_>) -> Outcome {
-    let wanted: Vec<&Command> = call.args[2..].iter().filter_map(|name| find(name)).flat_map(with_subcommands).collect();
+    let wanted: Vec<&Command> =
+        call.args[2..].iter().filter_map(|name| find(name)).flat_map(with_subcommands).collect();
     let answers = cross_process::ask_reports(call.table, call.session, call.host)?;
     let mut whole = Whole::of(call.host);
     whole.add(&answers);
     let mut totals = whole.calls;
     totals.retain(|(command, total)| {
-        total.latency.total() > 0 && (call.args.len() == 2 || wanted.iter().any(|own| std::ptr::eq(*own, *command)))
+        total.latency.total() > 0
+            && (call.args.len() == 2 || wanted.iter().any(|own| std::ptr::eq(*own, *command)))
     });
     call.reply.map(totals.len());
     for (command, total) in totals {
@@ -265,7 +299,9 @@ mod tests {
     #[test]
     fn a_graph_shows_heights_and_ages() {
         let mut event = Event::default();
-        [(1, 10), (2, 20), (3, 31)].into_iter().for_each(|(time, milliseconds)| event.add(time, milliseconds));
+        [(1, 10), (2, 20), (3, 31)]
+            .into_iter()
+            .for_each(|(time, milliseconds)| event.add(time, milliseconds));
         let drawing = draw("command", &event, 61);
         let lines: Vec<&str> = drawing.lines().collect();
         assert_eq!(lines[0], "command - high 31 ms, low 10 ms (all time high 31 ms)");

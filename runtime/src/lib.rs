@@ -66,8 +66,8 @@ pub use execute::{CallHint, Progress, execute, execute_foreseen, give_up, resume
 pub use lookup::{all, find, find_subcommand, rename, row_named};
 use polder_calls::Command;
 use polder_commands::{
-    bitmap, database, dump, durability, expiry, flush, geo, hash, hyperloglog, item, key, list, object, set, sort, sorted_set, stream,
-    string, view,
+    bitmap, database, dump, durability, expiry, flush, geo, hash, hyperloglog, item, key, list, object, set,
+    sort, sorted_set, stream, string, view,
 };
 pub use polder_table::{Db, Stop};
 pub use row::{Row, SessionCall, TxnCall};
@@ -98,7 +98,12 @@ const fn family(group: &'static str, category: &'static str, commands: &'static 
 }
 
 /// A family some of whose commands concern sessions; those stand behind the others.
-const fn both(group: &'static str, category: &'static str, commands: &'static [Command], rows: &'static [Row]) -> Family {
+const fn both(
+    group: &'static str,
+    category: &'static str,
+    commands: &'static [Command],
+    rows: &'static [Row],
+) -> Family {
     Family { group, category, commands, rows }
 }
 

@@ -46,8 +46,12 @@ fn draw([columns, rows]: [usize; 2], seed: u64) -> String {
     let mut lines = vec!["~".repeat(columns), "=".repeat(columns)];
     while lines.len() < rows {
         let crops: Vec<char> = widths.iter().map(|_| char::from(CROPS[draw(CROPS.len())])).collect();
-        let strip: String =
-            widths.iter().zip(crops).flat_map(|(width, crop)| std::iter::repeat_n(crop, *width).chain(['|'])).take(columns).collect();
+        let strip: String = widths
+            .iter()
+            .zip(crops)
+            .flat_map(|(width, crop)| std::iter::repeat_n(crop, *width).chain(['|']))
+            .take(columns)
+            .collect();
         let height = (1 + draw(3)).min(rows - lines.len());
         lines.extend(std::iter::repeat_n(strip, height));
     }

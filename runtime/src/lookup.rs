@@ -70,7 +70,10 @@ const fn table() -> [u16; SLOTS] {
         assert!(name.len() <= NAME_MAX, "a command's name is too long");
         let mut slot = hash(name) as usize % SLOTS;
         while slots[slot] != 0 {
-            assert!(!bytes::same(ROWS[slots[slot] as usize - 1].facts.name.as_bytes(), name), "two commands of one name");
+            assert!(
+                !bytes::same(ROWS[slots[slot] as usize - 1].facts.name.as_bytes(), name),
+                "two commands of one name"
+            );
             slot = (slot + 1) % SLOTS;
         }
         slots[slot] = number as u16 + 1;
@@ -169,7 +172,8 @@ fn folded(name: &[u8]) -> u64 {
     let word = bytes::word(name);
     let rest = word & (LOW * 0x7f);
     // The high bits of the bytes from 'a' on, without those past 'z' and those that are not ASCII.
-    let lower = (rest + LOW * (0x80 - b'a' as u64)) & !(rest + LOW * (0x7f - b'z' as u64)) & !word & (LOW * 0x80);
+    let lower =
+        (rest + LOW * (0x80 - b'a' as u64)) & !(rest + LOW * (0x7f - b'z' as u64)) & !word & (LOW * 0x80);
     word - (lower >> 2)
 }
 
@@ -244,7 +248,8 @@ pub fn groups() -> Vec<&'static str> {
 
 /// The rows of a group, by name.
 pub fn rows_of(group: &str) -> Vec<&'static Command> {
-    let mut rows: Vec<_> = all().filter(|(family, _)| family.group.eq_ignore_ascii_case(group)).map(|(_, row)| row).collect();
+    let mut rows: Vec<_> =
+        all().filter(|(family, _)| family.group.eq_ignore_ascii_case(group)).map(|(_, row)| row).collect();
     rows.sort_by_key(|row| row.name);
     rows
 }
@@ -258,7 +263,9 @@ fn find_renamed(name: &[u8]) -> Option<&'static Command> {
 /// Whether a row, or the container that it belongs to, has no name in this process.
 pub fn is_removed(command: &Command) -> bool {
     let Some(renamed) = RENAMED.get() else { return false };
-    let is_nameless = |number: u16| HIDDEN[usize::from(number)].load(Ordering::Relaxed) && renamed.iter().all(|(_, own)| *own != number);
+    let is_nameless = |number: u16| {
+        HIDDEN[usize::from(number)].load(Ordering::Relaxed) && renamed.iter().all(|(_, own)| *own != number)
+    };
     let container = command.subcommand().and_then(|_| find_original(command.container().as_bytes()));
     is_nameless(container.unwrap_or(command).number())
 }
@@ -276,7 +283,8 @@ pub fn rename(pairs: &[(&[u8], &[u8])]) -> Result<(), (usize, String)> {
         let number = match renamed.iter().position(|(own, _)| own.eq_ignore_ascii_case(old)) {
             Some(earlier) => renamed.remove(earlier).1,
             None => {
-                let row = find_original(old).filter(|row| !hidden[usize::from(row.number())] && row.subcommand().is_none());
+                let row = find_original(old)
+                    .filter(|row| !hidden[usize::from(row.number())] && row.subcommand().is_none());
                 row.ok_or_else(|| (at, format!("there is no command '{}' to rename", shown(old))))?.number()
             }
         };
@@ -325,7 +333,9 @@ pub fn family_of(command: &Command) -> &'static Family {
 
 /// The subcommands of a container, in the order of their rows.
 pub fn subcommands(container: &'static Command) -> impl Iterator<Item = &'static Command> {
-    all().map(|(_, command)| command).filter(move |command| command.subcommand().is_some() && command.container() == container.name)
+    all()
+        .map(|(_, command)| command)
+        .filter(move |command| command.subcommand().is_some() && command.container() == container.name)
 }
 
 /// The row that a call's first words name.
@@ -410,8 +420,12 @@ mod tests {
     fn a_subcommand_belongs_to_its_container() {
         let client = find(b"client").unwrap();
         assert_eq!(find_subcommand(client, b"List").map(|command| command.name), Some("CLIENT|LIST"));
-        assert!(find_subcommand(client, b"ENCODING").is_none() && find_subcommand(client, &[b'x'; 100]).is_none());
-        let containers = all().filter(|(_, command)| command.subcommand().is_some()).map(|(_, command)| command.container());
+        assert!(
+            find_subcommand(client, b"ENCODING").is_none() && find_subcommand(client, &[b'x'; 100]).is_none()
+        );
+        let containers = all()
+            .filter(|(_, command)| command.subcommand().is_some())
+            .map(|(_, command)| command.container());
         assert!(containers.into_iter().all(|name| find(name.as_bytes()).is_some()));
     }
 }

@@ -16,16 +16,31 @@ const SPECIAL: &[&str] = &["nondeterministic_output", "request_policy:all_shards
 
 /// The family's rows.
 pub const COMMANDS: &[Row] = &[
-    container("MEMORY").since("4.0.0").costs("Depends on subcommand.").about("A container for memory diagnostics commands."),
-    session("MEMORY|DOCTOR", "", doctor).tips(SPECIAL).since("4.0.0").about("Outputs a memory problems report."),
-    session("MEMORY|HELP", "", help).with(LOADING | STALE).since("4.0.0").about("Returns helpful text about the different subcommands."),
-    session("MEMORY|MALLOC-STATS", "", allocator).tips(SPECIAL).since("4.0.0").about("Returns the allocator statistics."),
+    container("MEMORY")
+        .since("4.0.0")
+        .costs("Depends on subcommand.")
+        .about("A container for memory diagnostics commands."),
+    session("MEMORY|DOCTOR", "", doctor)
+        .tips(SPECIAL)
+        .since("4.0.0")
+        .about("Outputs a memory problems report."),
+    session("MEMORY|HELP", "", help)
+        .with(LOADING | STALE)
+        .since("4.0.0")
+        .about("Returns helpful text about the different subcommands."),
+    session("MEMORY|MALLOC-STATS", "", allocator)
+        .tips(SPECIAL)
+        .since("4.0.0")
+        .about("Returns the allocator statistics."),
     session("MEMORY|PURGE", "", purge)
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
         .since("4.0.0")
         .costs("A few milliseconds at most.")
         .about("Asks the allocator to release memory."),
-    neutral("MEMORY|STATS", "", Mode::Read, statistics).tips(SPECIAL).since("4.0.0").about("Returns details about memory usage."),
+    neutral("MEMORY|STATS", "", Mode::Read, statistics)
+        .tips(SPECIAL)
+        .since("4.0.0")
+        .about("Returns details about memory usage."),
     read("MEMORY|USAGE", "key [SAMPLES count]", usage)
         .touches(&["RO"])
         .since("4.0.0")
@@ -67,7 +82,8 @@ pub(crate) fn bytes_of(txn: &Txn<'_>, key: &[u8], found: &Found<'_>, samples: us
         Value::Packed(bytes) => bytes.len(),
         Value::Tree(_) => usize::MAX,
     };
-    let inline = inline_bytes(key.len(), value.min(INLINE_MAX + 1), found.expiry_ms.is_some(), found.flags != 0);
+    let inline =
+        inline_bytes(key.len(), value.min(INLINE_MAX + 1), found.expiry_ms.is_some(), found.flags != 0);
     // What an item carries beside its value, and the note that a number is to stay text, stand in records only.
     if inline <= INLINE_MAX && found.extras.is_empty() && !found.text {
         return Ok((INLINE_HEAD + inline).next_multiple_of(UNIT_BYTES) as u64);
@@ -145,14 +161,19 @@ fn statistics(call: &mut TxnCall<'_>) -> Outcome {
         ("allocator-rss.ratio", Figure::Ratio(1.0)),
         ("allocator-rss.bytes", Figure::Count(0)),
         ("rss-overhead.ratio", Figure::Ratio(ratio(facts.machine.resident_bytes, memory.committed))),
-        ("rss-overhead.bytes", Figure::Difference(facts.machine.resident_bytes as i64 - memory.committed as i64)),
+        (
+            "rss-overhead.bytes",
+            Figure::Difference(facts.machine.resident_bytes as i64 - memory.committed as i64),
+        ),
         ("fragmentation", Figure::Ratio(ratio(memory.committed, memory.used))),
         ("fragmentation.bytes", Figure::Difference(memory.committed as i64 - memory.used as i64)),
     ];
     call.reply.map(fields.len() - 1 + facts.databases.len());
     for (name, figure) in fields {
         match figure {
-            Figure::Databases => facts.databases.iter().for_each(|database| write_database(call, database.db)),
+            Figure::Databases => {
+                facts.databases.iter().for_each(|database| write_database(call, database.db))
+            }
             _ => call.reply.bulk(name.as_bytes()),
         }
         match *figure {
@@ -225,7 +246,10 @@ fn allocator(call: &mut SessionCall<'_>) -> Outcome {
         ("retired", memory.retired),
         ("page", memory.page_bytes),
     ];
-    let text: String = lines.iter().map(|(name, bytes)| format!("{name:<18} {bytes:>16} bytes  {}\n", human(*bytes))).collect();
+    let text: String = lines
+        .iter()
+        .map(|(name, bytes)| format!("{name:<18} {bytes:>16} bytes  {}\n", human(*bytes)))
+        .collect();
     call.reply.verbatim("txt", text.as_bytes());
     Ok(())
 }

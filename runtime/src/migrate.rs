@@ -184,8 +184,14 @@ fn depart(call: &SessionCall<'_>, order: Order, attempts: u32) -> Result<Option<
             let drops_expiries = settings.is_on(const { id("rdb-drop-field-expiries") });
             let source = Source { nodes: &txn, now_ms: txn.now_ms(), drops_expiries };
             encode(&mut writer, &source, found.kind, &found.value, &mut |_| Ok(()))?;
-            let left_ms = found.expiry_ms.map_or(0, |expiry_ms| expiry_ms.saturating_sub(txn.now_ms()).max(1));
-            batches.push(MigrateBatch { key: key.clone(), version: found.version, left_ms, payload: writer.seal() });
+            let left_ms =
+                found.expiry_ms.map_or(0, |expiry_ms| expiry_ms.saturating_sub(txn.now_ms()).max(1));
+            batches.push(MigrateBatch {
+                key: key.clone(),
+                version: found.version,
+                left_ms,
+                payload: writer.seal(),
+            });
         }
         Ok(())
     })?;
@@ -213,7 +219,8 @@ fn arrive(call: &SessionCall<'_>, job: &MigrateJob) -> Result<Vec<Vec<u8>>, Stop
     }
     let db = call.session.caller.db;
     let arrived = job.outcome.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
-    let batches: Vec<&MigrateBatch> = job.batches.iter().zip(&arrived).filter(|(_, is_there)| **is_there).map(|(batch, _)| batch).collect();
+    let batches: Vec<&MigrateBatch> =
+        job.batches.iter().zip(&arrived).filter(|(_, is_there)| **is_there).map(|(batch, _)| batch).collect();
     let txn = begin(call.table, call.session, Mode::Write)?;
     let declared: Vec<(Db, &[u8])> = batches.iter().map(|batch| (db, &batch.key[..])).collect();
     retry(&txn, || {
@@ -261,7 +268,8 @@ fn go(job: &MigrateJob, arrived: &mut [bool]) -> Result<(), String> {
     }
     socket.write_all(&request).map_err(|_| WRITING)?;
     let mut hearing = Hearing { socket, replies: Replies::default(), input: Vec::new() };
-    let said = |text: Vec<u8>| format!("ERR Target instance replied with error: {}", String::from_utf8_lossy(&text));
+    let said =
+        |text: Vec<u8>| format!("ERR Target instance replied with error: {}", String::from_utf8_lossy(&text));
     let mut trouble = None;
     for _ in 0..1 + usize::from(!login.is_empty()) {
         if let Value::Error(text) = hearing.next().ok_or(READING)? {

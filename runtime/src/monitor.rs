@@ -9,7 +9,9 @@ use crate::commandlog::redacted;
 use crate::row::{Row, SessionCall, session};
 use crate::session::{Host, Session};
 use polder_calls::call::Outcome;
-use polder_calls::command::{ADMIN, Command, LOADING, MAY_WRITE, NOSCRIPT, PUBSUB, READONLY, SKIP_MONITOR, STALE, WRITE};
+use polder_calls::command::{
+    ADMIN, Command, LOADING, MAY_WRITE, NOSCRIPT, PUBSUB, READONLY, SKIP_MONITOR, STALE, WRITE,
+};
 
 /// The family's rows.
 pub const COMMANDS: &[Row] = &[session("MONITOR", "", monitor)
@@ -52,7 +54,13 @@ pub(crate) fn show(table: &Table, session: &Session, host: &dyn Host, command: &
 
 /// As [`show`], with the commit of the transaction that the call is part of.
 #[cold]
-pub(crate) fn show_inside(txn: &Txn<'_>, session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) {
+pub(crate) fn show_inside(
+    txn: &Txn<'_>,
+    session: &Session,
+    host: &dyn Host,
+    command: &Command,
+    args: &[&[u8]],
+) {
     if !command.has(SKIP_MONITOR | ADMIN) {
         monitors::post_call(txn, &line(session, host, command, args));
     }
@@ -60,13 +68,25 @@ pub(crate) fn show_inside(txn: &Txn<'_>, session: &Session, host: &dyn Host, com
 
 /// Shows a call that runs a program, before what the program calls.
 #[cold]
-pub(crate) fn show_program(txn: &Txn<'_>, session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) {
+pub(crate) fn show_program(
+    txn: &Txn<'_>,
+    session: &Session,
+    host: &dyn Host,
+    command: &Command,
+    args: &[&[u8]],
+) {
     monitors::post_call(txn, &line(session, host, command, args));
 }
 
 /// As [`show_program`], where it was refused and its transaction with it.
 #[cold]
-pub(crate) fn show_refused_program(table: &Table, session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) {
+pub(crate) fn show_refused_program(
+    table: &Table,
+    session: &Session,
+    host: &dyn Host,
+    command: &Command,
+    args: &[&[u8]],
+) {
     monitors::show_call(table, &line(session, host, command, args));
 }
 
@@ -74,7 +94,9 @@ pub(crate) fn show_refused_program(table: &Table, session: &Session, host: &dyn 
 fn line(session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) -> Vec<u8> {
     let now_us = polder_base::time::now_us();
     let address = if session.caller.scripted { "lua".into() } else { host.address(session) };
-    let mut line = format!("{}.{:06} [{} {address}]", now_us / 1_000_000, now_us % 1_000_000, session.caller.db).into_bytes();
+    let mut line =
+        format!("{}.{:06} [{} {address}]", now_us / 1_000_000, now_us % 1_000_000, session.caller.db)
+            .into_bytes();
     for arg in redacted(command, args) {
         line.push(b' ');
         quote(arg, &mut line);
@@ -108,13 +130,19 @@ mod tests {
 
     #[test]
     fn a_line_shows_arguments_in_quotes_and_no_passwords() {
-        let (session, host) = (Session { caller: Caller { db: 3, ..Caller::default() }, ..Session::default() }, EmbeddedHost::default());
+        let (session, host) = (
+            Session { caller: Caller { db: 3, ..Caller::default() }, ..Session::default() },
+            EmbeddedHost::default(),
+        );
         let shown = |name: &[u8], args: &[&[u8]]| {
             let line = line(&session, &host, crate::find(name).expect("a command"), args);
             String::from_utf8(line).expect("text").split_once("] ").expect("a head").1.to_owned()
         };
         assert_eq!(shown(b"GET", &[b"get", b"a b\x01\n\"\\\xff"]), r#""get" "a b\x01\n\"\\\xff""#);
         assert_eq!(shown(b"AUTH", &[b"auth", b"secret"]), r#""auth" "(redacted)""#);
-        assert_eq!(shown(b"HELLO", &[b"hello", b"3", b"auth", b"u", b"p"]), r#""hello" "3" "auth" "(redacted)" "(redacted)""#);
+        assert_eq!(
+            shown(b"HELLO", &[b"hello", b"3", b"auth", b"u", b"p"]),
+            r#""hello" "3" "auth" "(redacted)" "(redacted)""#
+        );
     }
 }

@@ -71,8 +71,9 @@ pub struct Monitor {
 impl Monitor {
     /// Forgets events by their names, or all. Returns which there were.
     pub(crate) fn forget(&mut self, names: &[&[u8]]) -> BTreeSet<String> {
-        let (gone, kept) =
-            std::mem::take(&mut self.events).into_iter().partition(|(name, _)| names.is_empty() || names.contains(&name.as_bytes()));
+        let (gone, kept) = std::mem::take(&mut self.events)
+            .into_iter()
+            .partition(|(name, _)| names.is_empty() || names.contains(&name.as_bytes()));
         self.events = kept;
         let gone: Events = gone;
         gone.into_keys().collect()

@@ -107,10 +107,14 @@ impl Reader {
         let segment = table.segment().mapping().name();
         let (path, process) = (self.source.words().1.display(), self.process);
         if self.lives(table) {
-            return format!("LOADING process {process} reads the data of {segment} from {path}: try again when that has ended");
+            return format!(
+                "LOADING process {process} reads the data of {segment} from {path}: try again when that has ended"
+            );
         }
         let again = match self.source {
-            Source::Log(_) => "start a server with '--appendonly yes' and the --dir of that log, which reads it again",
+            Source::Log(_) => {
+                "start a server with '--appendonly yes' and the --dir of that log, which reads it again"
+            }
             _ => "start a server that reads that file again",
         };
         format!(
@@ -171,7 +175,9 @@ pub fn claim(table: &Table, source: &Source) -> Result<Claim, Stop> {
         let before = mark(&txn)?;
         let reader = before.as_deref().and_then(Reader::parse);
         claimed = match &reader {
-            Some(reader) if reader.lives(table) || !reader.is_made_good_by(source) || is_logged(table) => Claim::Refused(reader.clone()),
+            Some(reader) if reader.lives(table) || !reader.is_made_good_by(source) || is_logged(table) => {
+                Claim::Refused(reader.clone())
+            }
             Some(reader) => {
                 // O1.
                 if matches!(reader.source, Source::Log(_)) {

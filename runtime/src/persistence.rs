@@ -49,7 +49,9 @@ fn save_now(call: &mut SessionCall<'_>) -> Outcome {
     if saves.is_saving() {
         return Err(IN_PROGRESS.into());
     }
-    saves.save(call.table, call.host.settings()).map_err(|why| format!("ERR the RDB file was not written: {why}"))?;
+    saves
+        .save(call.table, call.host.settings())
+        .map_err(|why| format!("ERR the RDB file was not written: {why}"))?;
     call.reply.ok();
     Ok(())
 }
@@ -116,7 +118,9 @@ pub fn load_file(table: &Table, settings: &Settings, present: Present) -> Result
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         file => file.map_err(|error| format!("{}: {error}", path.display()))?,
     };
-    read_file(table, settings, &mut file, present, &mut |_| ()).map(Some).map_err(|cut| format!("{}: {cut}", path.display()))
+    read_file(table, settings, &mut file, present, &mut |_| ())
+        .map(Some)
+        .map_err(|cut| format!("{}: {cut}", path.display()))
 }
 
 /// DEBUG RELOAD: saves, empties all databases, loads.
@@ -132,7 +136,10 @@ pub(crate) fn reload(call: &mut SessionCall<'_>) -> Outcome {
     }
     let settings = call.host.settings();
     if saves {
-        call.host.saves().save(call.table, settings).map_err(|why| format!("ERR the RDB file was not written: {why}"))?;
+        call.host
+            .saves()
+            .save(call.table, settings)
+            .map_err(|why| format!("ERR the RDB file was not written: {why}"))?;
     }
     if flushes {
         let txn = begin(call.table, call.session, Mode::Write)?;

@@ -18,7 +18,9 @@ use crate::session::Session;
 pub use crate::session::Subscriptions;
 use crate::session::subscriptions::{CHANNEL, PATTERN, SHARD};
 use polder_calls::call::{Call, Outcome};
-use polder_calls::command::{self, BatchKey, FAST, Flags, LOADING, MAY_WRITE, NOSCRIPT, PUBSUB, STALE, WHILE_LISTENING};
+use polder_calls::command::{
+    self, BatchKey, FAST, Flags, LOADING, MAY_WRITE, NOSCRIPT, PUBSUB, STALE, WHILE_LISTENING,
+};
 use polder_calls::facts::Channels;
 use polder_calls::facts::Tells::Verbatim;
 
@@ -104,7 +106,8 @@ pub const COMMANDS: &[Row] = &[
 ];
 
 /// Of no ACL category, as in Redis.
-pub const HELP: &[Row] = &[session("PUBSUB|HELP", "", help).with(LOADING | STALE).since("6.2.0").about("Prints this help.")];
+pub const HELP: &[Row] =
+    &[session("PUBSUB|HELP", "", help).with(LOADING | STALE).since("6.2.0").about("Prints this help.")];
 
 const SUBJECTS: [Subject; 3] = [Subject::Channel, Subject::Pattern, Subject::Shard];
 const BEGUN: [&[u8]; 3] = [b"subscribe", b"psubscribe", b"ssubscribe"];
@@ -124,7 +127,10 @@ impl Session {
     /// Whether its calls are anything but plain calls: it listens, tracks, monitors or imports.
     #[inline]
     pub(crate) fn is_special(&self) -> bool {
-        self.listening.subscriptions.is_some() || self.listening.tracking.is_some() || self.listening.monitors || self.imports
+        self.listening.subscriptions.is_some()
+            || self.listening.tracking.is_some()
+            || self.listening.monitors
+            || self.imports
     }
 
     /// Whether the client may do no more than listen: it has subscribed, and could not tell messages from replies.
@@ -135,7 +141,9 @@ impl Session {
     /// Takes back what an attempt of a transaction has changed that is run again, or has failed.
     pub(crate) fn take_back_news(&mut self) {
         self.listening.reads.clear();
-        let Some(subscriptions) = self.listening.subscriptions.as_mut().filter(|subscriptions| !subscriptions.news.is_empty()) else {
+        let Some(subscriptions) =
+            self.listening.subscriptions.as_mut().filter(|subscriptions| !subscriptions.news.is_empty())
+        else {
             return;
         };
         let subscriptions = Arc::make_mut(subscriptions);
@@ -219,7 +227,12 @@ fn unsubscribe<const SUBJECT: usize>(call: &mut TxnCall<'_>) -> Outcome {
         (args, _) => args[1..].iter().map(|name| name.to_vec()).collect(),
     };
     if all.is_empty() {
-        let told = call.session.listening.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.told(SUBJECT));
+        let told = call
+            .session
+            .listening
+            .subscriptions
+            .as_ref()
+            .map_or(0, |subscriptions| subscriptions.told(SUBJECT));
         tell(call.reply, ENDED[SUBJECT], None, told);
     }
     let mut ended: Vec<&[u8]> = Vec::new();
@@ -257,7 +270,10 @@ fn channels<const SUBJECT: usize>(call: &mut TxnCall<'_>) -> Outcome {
         [pattern] => Some(pattern),
         _ => {
             let name = String::from_utf8_lossy(call.args[1]);
-            return Err(format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try PUBSUB HELP.").into());
+            return Err(format!(
+                "ERR unknown subcommand or wrong number of arguments for '{name}'. Try PUBSUB HELP."
+            )
+            .into());
         }
     };
     let asked = |name: &[u8]| pattern.is_none_or(|pattern| glob::matches(pattern, name));
@@ -292,7 +308,9 @@ pub fn write(reply: &mut dyn Reply, delivery: &Delivery<'_>) {
     };
     match *delivery {
         Delivery::Message { channel, payload } => words(reply, &[b"message", channel, payload]),
-        Delivery::PatternMessage { pattern, channel, payload } => words(reply, &[b"pmessage", pattern, channel, payload]),
+        Delivery::PatternMessage { pattern, channel, payload } => {
+            words(reply, &[b"pmessage", pattern, channel, payload])
+        }
         Delivery::ShardMessage { channel, payload } => words(reply, &[b"smessage", channel, payload]),
         Delivery::Invalidation { keys, .. } => {
             if reply.protocol() == Protocol::Resp3 {

@@ -222,7 +222,8 @@ impl Recorder {
     pub fn pass(&self, settings: &Settings, command: &'static Command) -> bool {
         self.with_row(command, |row, _| {
             let calls = row.calls.load(Ordering::Relaxed);
-            let untimed = calls >= EXACT_CALLS && !calls.is_multiple_of(SAMPLE) && !settings.wants_every_call();
+            let untimed =
+                calls >= EXACT_CALLS && !calls.is_multiple_of(SAMPLE) && !settings.wants_every_call();
             if untimed {
                 row.calls.store(calls + 1, Ordering::Relaxed);
             }
@@ -232,7 +233,9 @@ impl Recorder {
 
     /// The fast path did not complete: what [`Recorder::pass`] counted is counted again later.
     pub fn take_back(&self, command: &'static Command) {
-        self.with_row(command, |row, _| row.calls.store(row.calls.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed));
+        self.with_row(command, |row, _| {
+            row.calls.store(row.calls.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed)
+        });
     }
 
     /// A call that was counted by [`Recorder::pass`] has failed.
@@ -337,7 +340,8 @@ impl Recorder {
     pub fn sample(&self, table: &Table, now_ms: u64) {
         let mut track = lock(&self.track);
         if track.is_due(now_ms) {
-            let [calls, bytes_in, bytes_out] = [Counter::Calls, Counter::BytesIn, Counter::BytesOut].map(|which| table.counter(which));
+            let [calls, bytes_in, bytes_out] =
+                [Counter::Calls, Counter::BytesIn, Counter::BytesOut].map(|which| table.counter(which));
             track.add(now_ms, rates::Totals { calls, bytes_in, bytes_out });
         }
     }
@@ -379,7 +383,9 @@ impl Recorder {
         lock(&self.denials).reset_counts();
         lock(&self.reports).clear();
         for row in lock(&self.shards).iter().flat_map(|shard| &shard.rows) {
-            [&row.calls, &row.nanoseconds, &row.rejected, &row.failed].into_iter().for_each(|count| count.store(0, Ordering::Relaxed));
+            [&row.calls, &row.nanoseconds, &row.rejected, &row.failed]
+                .into_iter()
+                .for_each(|count| count.store(0, Ordering::Relaxed));
             row.histogram.get().into_iter().for_each(Histogram::reset);
         }
     }
@@ -430,7 +436,10 @@ mod tests {
         for _ in 0..3 {
             std::thread::scope(|scope| {
                 for _ in 0..2 {
-                    scope.spawn(|| (0..100).for_each(|n| _ = recorder.end(&settings, recorder.begin(&settings, get), n == 0)));
+                    scope.spawn(|| {
+                        (0..100)
+                            .for_each(|n| _ = recorder.end(&settings, recorder.begin(&settings, get), n == 0))
+                    });
                 }
             });
         }
@@ -469,7 +478,10 @@ mod tests {
         recorder.count_error("ERR syntax error");
         recorder.count_error("ERR other");
         recorder.count_error("WRONGTYPE x");
-        assert_eq!(recorder.errors().into_iter().collect::<Vec<_>>(), [("ERR".into(), 2), ("WRONGTYPE".into(), 1)]);
+        assert_eq!(
+            recorder.errors().into_iter().collect::<Vec<_>>(),
+            [("ERR".into(), 2), ("WRONGTYPE".into(), 1)]
+        );
         (0..200).for_each(|n| recorder.count_error(&format!("E{n} x")));
         assert_eq!(recorder.errors().len(), ERRORS_MAX + 1);
     }

@@ -61,7 +61,8 @@ pub struct Replayed {
 
 /// Where the settings have the log, as an absolute path.
 pub fn folder(settings: &Settings) -> Folder {
-    let path = PathBuf::from(settings.string(const { id("dir") })).join(settings.string(const { id("appenddirname") }));
+    let path = PathBuf::from(settings.string(const { id("dir") }))
+        .join(settings.string(const { id("appenddirname") }));
     let path = std::path::absolute(&path).unwrap_or(path);
     Folder { medium: Arc::new(Disk), path, name: settings.string(const { id("appendfilename") }) }
 }
@@ -165,20 +166,31 @@ struct Replaying<'r> {
 
 impl Replaying<'_> {
     /// Reads one file; returns its length.
-    fn read_file(&mut self, folder: &Folder, entry: &Entry, torn_end: TornEnd, progress: &mut dyn FnMut(u64)) -> Result<u64, String> {
+    fn read_file(
+        &mut self,
+        folder: &Folder,
+        entry: &Entry,
+        torn_end: TornEnd,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<u64, String> {
         let path = &folder.path_of(entry);
         let file = folder.medium.read(path).map_err(|error| error.to_string())?;
         let begin = match is_rdb(&*file).map_err(|error| error.to_string())? {
             true => self.load_rdb(&*file, progress)?,
-            false if entry.is_named_rdb() && file.length().map_err(|error| error.to_string())? == 0 => return Err(EMPTY_RDB.into()),
+            false if entry.is_named_rdb() && file.length().map_err(|error| error.to_string())? == 0 => {
+                return Err(EMPTY_RDB.into());
+            }
             false => 0,
         };
         // Each file selects its database itself.
         self.session = Session::default();
-        let end = scan(&*file, begin, &mut |batch| self.take(batch, progress)).map_err(|error| match error {
-            ScanError::Malformed { at, why, .. } => format!("at byte {at}: {why}; 'polder log check' tells what can be saved"),
-            other => other.to_string(),
-        })?;
+        let end =
+            scan(&*file, begin, &mut |batch| self.take(batch, progress)).map_err(|error| match error {
+                ScanError::Malformed { at, why, .. } => {
+                    format!("at byte {at}: {why}; 'polder log check' tells what can be saved")
+                }
+                other => other.to_string(),
+            })?;
         self.done.offset = end.offset.or(self.done.offset);
         if end.is_torn() {
             self.end_torn(folder, path, end.valid(), torn_end)?;
@@ -186,7 +198,13 @@ impl Replaying<'_> {
         Ok(end.length)
     }
 
-    fn end_torn(&mut self, folder: &Folder, path: &Path, valid: u64, torn_end: TornEnd) -> Result<(), String> {
+    fn end_torn(
+        &mut self,
+        folder: &Folder,
+        path: &Path,
+        valid: u64,
+        torn_end: TornEnd,
+    ) -> Result<(), String> {
         match torn_end {
             TornEnd::Refused => {
                 return Err(format!(
@@ -196,7 +214,8 @@ impl Replaying<'_> {
             }
             TornEnd::Ignored => {}
             TornEnd::CutOff => {
-                let cut = folder.medium.open(path).and_then(|file| file.truncate(valid).and_then(|()| file.sync()));
+                let cut =
+                    folder.medium.open(path).and_then(|file| file.truncate(valid).and_then(|()| file.sync()));
                 cut.map_err(|error| format!("it ends inside a record, and cannot be cut off: {error}"))?;
             }
         }
@@ -214,8 +233,14 @@ impl Replaying<'_> {
             progress(bytes);
         };
         let mut input = Input { file, at: 0 };
-        let loaded = load_with(self.table, self.host.settings, &mut input, (Present::Replaced, Expired::Kept), &mut heard)
-            .map_err(|cut| cut.to_string())?;
+        let loaded = load_with(
+            self.table,
+            self.host.settings,
+            &mut input,
+            (Present::Replaced, Expired::Kept),
+            &mut heard,
+        )
+        .map_err(|cut| cut.to_string())?;
         self.expires |= loaded.expires;
         self.done.base = loaded;
         Ok(end)
@@ -250,7 +275,11 @@ impl Replaying<'_> {
         let line = String::from_utf8_lossy(&reply[1..reply.len().min(TOLD_BYTES_MAX)]).trim_end().to_owned();
         let name = String::from_utf8_lossy(words[0]).into_owned();
         let leads = ["SELECT", "MULTI", "EXEC"].iter().any(|leading| name.eq_ignore_ascii_case(leading));
-        if leads || line.starts_with("OOM") || line.starts_with("ERR unknown command") || line.starts_with("EXECABORT") {
+        if leads
+            || line.starts_with("OOM")
+            || line.starts_with("ERR unknown command")
+            || line.starts_with("EXECABORT")
+        {
             return Err(format!("{name}: {line}"));
         }
         self.done.refused += 1;

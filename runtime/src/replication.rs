@@ -34,8 +34,10 @@ pub const COMMANDS: &[Row] = &[
 ];
 
 /// A row by itself: Redis has it in the category `@admin`, though it is not flagged so.
-pub const ROLE: &[Row] =
-    &[session("ROLE", "", role).with(NOSCRIPT | LOADING | STALE | FAST | DANGEROUS).since("2.8.12").about("Returns the replication role.")];
+pub const ROLE: &[Row] = &[session("ROLE", "", role)
+    .with(NOSCRIPT | LOADING | STALE | FAST | DANGEROUS)
+    .since("2.8.12")
+    .about("Returns the replication role.")];
 
 fn role(call: &mut SessionCall<'_>) -> Outcome {
     call.reply.array(3);

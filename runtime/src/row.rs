@@ -61,23 +61,38 @@ pub struct Row {
 }
 
 /// A command about the connection or the process: it opens no transaction.
-pub const fn session(name: &'static str, grammar: &'static str, run: fn(&mut SessionCall<'_>) -> Outcome) -> Row {
+pub const fn session(
+    name: &'static str,
+    grammar: &'static str,
+    run: fn(&mut SessionCall<'_>) -> Outcome,
+) -> Row {
     Row { command: command::hosted(name, grammar, Run::Session, 0), work: Work::Session(run) }
 }
 
 /// A command inside a transaction of `mode`, which Redis counts neither among the reading nor the writing ones.
-pub const fn neutral(name: &'static str, grammar: &'static str, mode: Mode, run: fn(&mut TxnCall<'_>) -> Outcome) -> Row {
+pub const fn neutral(
+    name: &'static str,
+    grammar: &'static str,
+    mode: Mode,
+    run: fn(&mut TxnCall<'_>) -> Outcome,
+) -> Row {
     Row { command: command::hosted(name, grammar, Run::Hosted(mode), 0), work: Work::Txn(run) }
 }
 
 /// A command inside a transaction that reads keys and changes nothing.
 pub const fn read(name: &'static str, grammar: &'static str, run: fn(&mut TxnCall<'_>) -> Outcome) -> Row {
-    Row { command: command::hosted(name, grammar, Run::Hosted(Mode::Read), command::READONLY), work: Work::Txn(run) }
+    Row {
+        command: command::hosted(name, grammar, Run::Hosted(Mode::Read), command::READONLY),
+        work: Work::Txn(run),
+    }
 }
 
 /// A command inside a transaction that may change what is stored.
 pub const fn write(name: &'static str, grammar: &'static str, run: fn(&mut TxnCall<'_>) -> Outcome) -> Row {
-    Row { command: command::hosted(name, grammar, Run::Hosted(Mode::Write), command::WRITE), work: Work::Txn(run) }
+    Row {
+        command: command::hosted(name, grammar, Run::Hosted(Mode::Write), command::WRITE),
+        work: Work::Txn(run),
+    }
 }
 
 /// The row that stands for all of its subcommands.

@@ -67,7 +67,14 @@ pub(crate) fn note(
 
 /// As [`note`], of a call that has been counted when it began and is not timed.
 #[inline]
-pub(crate) fn settle(host: &dyn Host, session: &Session, command: &'static Command, args: &[&[u8]], failed: bool, reply_bytes: usize) {
+pub(crate) fn settle(
+    host: &dyn Host,
+    session: &Session,
+    command: &'static Command,
+    args: &[&[u8]],
+    failed: bool,
+    reply_bytes: usize,
+) {
     if failed {
         host.recorder().fail(command);
     }
@@ -84,13 +91,16 @@ pub fn writes_restricted(host: &dyn Host) -> bool {
 
 /// Whether writes want replicas, of which there are none.
 fn lacks_replicas(settings: &Settings) -> bool {
-    settings.number(const { id("min-replicas-to-write") }) > 0 && settings.number(const { id("min-replicas-max-lag") }) > 0
+    settings.number(const { id("min-replicas-to-write") }) > 0
+        && settings.number(const { id("min-replicas-max-lag") }) > 0
 }
 
 /// Whether the last save failed and writes are to stop then.
 pub(crate) fn is_unsaved(host: &dyn Host) -> bool {
     let settings = host.settings();
-    host.saves().is_failing() && settings.is_on(const { id("stop-writes-on-bgsave-error") }) && has_save_points(settings)
+    host.saves().is_failing()
+        && settings.is_on(const { id("stop-writes-on-bgsave-error") })
+        && has_save_points(settings)
 }
 
 /// Refuses writes that the disk would not get.
@@ -146,7 +156,15 @@ fn run_function(call: &mut TxnCall<'_>) -> Outcome {
                 session.caller.follows = acl::may_read_all_keys(session, command, args);
             }
             let settings = host.settings();
-            let outcome = function(&mut Call { command, args, table, txn, reply: &mut **reply, caller: &mut session.caller, settings });
+            let outcome = function(&mut Call {
+                command,
+                args,
+                table,
+                txn,
+                reply: &mut **reply,
+                caller: &mut session.caller,
+                settings,
+            });
             if command.has(FOLLOWS | EMPTIES) {
                 session.caller.follows = true;
                 note_emptied(host, command, &outcome);
@@ -155,9 +173,13 @@ fn run_function(call: &mut TxnCall<'_>) -> Outcome {
         }
         Run::Hosted(_) => match work(command) {
             Work::Txn(function) => function(call),
-            Work::Own | Work::Session(_) => unreachable!("a row inside a transaction has a function over one"),
+            Work::Own | Work::Session(_) => {
+                unreachable!("a row inside a transaction has a function over one")
+            }
         },
-        Run::Session => run_on_session(&mut SessionCall { command, args, table, reply: &mut **reply, session, host }),
+        Run::Session => {
+            run_on_session(&mut SessionCall { command, args, table, reply: &mut **reply, session, host })
+        }
         Run::Container => unreachable!("a container alone does not pass the arity check"),
     }
 }
@@ -181,15 +203,18 @@ pub(crate) fn run_on_session(call: &mut SessionCall<'_>) -> Outcome {
 /// Runs a call inside a transaction that belongs to several; what it refuses becomes its own reply and stops nothing. `counts`: it has not been
 /// counted yet, by an attempt of the same transaction that came to nothing.
 pub(crate) fn run_inside(call: &mut SessionCall<'_>, txn: &Txn<'_>, counts: bool) -> Outcome {
-    let (command, args, table, host, mark) = (call.command, call.args, call.table, call.host, call.reply.mark());
+    let (command, args, table, host, mark) =
+        (call.command, call.args, call.table, call.host, call.reply.mark());
     let (reply, session) = (&mut *call.reply, &mut *call.session);
     let passed = counts && command.has(FAST) && host.recorder().pass(host.settings(), command);
     let watch = (counts && !passed).then(|| host.recorder().begin(host.settings(), command));
     if command.has(SCRIPTS) && monitor::is_watched(table) {
         monitor::show_program(txn, session, host, command, args);
     }
-    let noted = if txn.mode() == Mode::Write { session.note_reads_inside(table, txn, command, args) } else { Ok(()) };
-    let outcome = noted.and_then(|()| run_row(&mut TxnCall { command, args, table, txn, reply, session, host }));
+    let noted =
+        if txn.mode() == Mode::Write { session.note_reads_inside(table, txn, command, args) } else { Ok(()) };
+    let outcome =
+        noted.and_then(|()| run_row(&mut TxnCall { command, args, table, txn, reply, session, host }));
     // What else stops it has it made again, or is the end of the whole.
     if matches!(outcome, Ok(()) | Err(Stop::Refused(_))) {
         txn.end_call()?;
@@ -231,7 +256,10 @@ pub(crate) fn run_many_inside(
 ) -> Result<usize, Stop> {
     let (command, args, table, host) = (call.command, call.args, call.table, call.host);
     let (Some(many), 2.., false) = (command.many, calls.len(), *singly) else { return Ok(0) };
-    let Some(start) = host.recorder().begin_many(host.settings()).filter(|_| !monitor::is_watched(table)) else { return Ok(0) };
+    let Some(start) = host.recorder().begin_many(host.settings()).filter(|_| !monitor::is_watched(table))
+    else {
+        return Ok(0);
+    };
     let (reply, session) = (&mut *call.reply, &mut *call.session);
     if txn.tells() && matches!(command.tells, Some(Tells::Own(_))) {
         // Each tells by its own function.
@@ -240,7 +268,15 @@ pub(crate) fn run_many_inside(
     let (mark, looks, told) = (reply.mark(), txn.looks().get(), txn.mark());
     let db = session.caller.db;
     let done = match many(
-        &mut Call { command, args, table, txn, reply: &mut *reply, caller: &mut session.caller, settings: host.settings() },
+        &mut Call {
+            command,
+            args,
+            table,
+            txn,
+            reply: &mut *reply,
+            caller: &mut session.caller,
+            settings: host.settings(),
+        },
         calls,
     ) {
         // The first call says so by itself (C1: nothing has been written).

@@ -23,8 +23,8 @@ use crate::run::{Keys, begin};
 use crate::session::{Host, Session};
 use polder_calls::call::{NOT_AN_INTEGER, Outcome};
 use polder_calls::command::{
-    ALLOW_BUSY, BatchKey, Command, Flags, GROWS, MAY_WRITE, NO_MANDATORY_KEYS, NOSCRIPT, ON_ALL_NODES, READONLY, SCRIPTS, SKIP_MONITOR,
-    STALE,
+    ALLOW_BUSY, BatchKey, Command, Flags, GROWS, MAY_WRITE, NO_MANDATORY_KEYS, NOSCRIPT, ON_ALL_NODES,
+    READONLY, SCRIPTS, SKIP_MONITOR, STALE,
 };
 use polder_calls::facts::Tells::{Own, Verbatim};
 use polder_calls::settings::id;
@@ -198,11 +198,19 @@ pub const COMMANDS: &[Row] = &[
 ];
 
 /// Whether the program that a call runs declares that it writes nothing.
-pub(crate) fn only_reads(table: &Table, session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) -> bool {
+pub(crate) fn only_reads(
+    table: &Table,
+    session: &Session,
+    host: &dyn Host,
+    command: &Command,
+    args: &[&[u8]],
+) -> bool {
     let (Some(scripting), Some(name)) = (host.scripting(), args.get(1)) else { return false };
     let flags = match (command.name, begin(table, session, Mode::Read)) {
         ("EVAL", _) => shebang::of_script(name).ok().and_then(|(flags, _)| flags),
-        ("EVALSHA", Ok(txn)) => scripting.script_cache.find(table, &txn, name).ok().flatten().and_then(|program| program.flags),
+        ("EVALSHA", Ok(txn)) => {
+            scripting.script_cache.find(table, &txn, name).ok().flatten().and_then(|program| program.flags)
+        }
         (_, Ok(txn)) => {
             let found = scripting.libraries.function(scripting.look(table, &txn), name).ok().flatten();
             found.map(|(library, number)| library.functions[number].flags)
@@ -225,7 +233,8 @@ pub(crate) fn prepare_next(session: &mut Session, number: usize) {
 
 /// The process's scripts, with the limits that are set now.
 fn scripting(host: &dyn Host) -> Result<&Scripting, Stop> {
-    let scripting = host.scripting().ok_or("ERR this process runs no scripts: it was built or started without them")?;
+    let scripting =
+        host.scripting().ok_or("ERR this process runs no scripts: it was built or started without them")?;
     scripting.lua.limit_memory(host.settings().number(const { id("lua-memory-limit") }) as u64);
     Ok(scripting)
 }
@@ -264,17 +273,25 @@ fn eval_sha(call: &mut TxnCall<'_>) -> Outcome {
     run_program(call, scripting, program, keys, args)
 }
 
-fn run_program(call: &mut TxnCall<'_>, scripting: &Scripting, program: Arc<Program>, keys: &[&[u8]], args: &[&[u8]]) -> Outcome {
+fn run_program(
+    call: &mut TxnCall<'_>,
+    scripting: &Scripting,
+    program: Arc<Program>,
+    keys: &[&[u8]],
+    args: &[&[u8]],
+) -> Outcome {
     let reads = program.habit() == Habit::Reads && call.session.listening.tracking.is_none();
     if !reads && call.txn.mode() == Mode::Read {
         let keys: Keys<'_> = keys.iter().map(|key| (call.session.caller.db, *key)).collect();
         call.txn.become_writer();
         call.txn.declare(&keys)?;
     }
-    let run = |input: &Input<'_>, stage: &mut script_context::ScriptContext<'_, '_>, reply: &mut dyn polder_base::Reply| {
-        scripting.lua.run(&program, input, stage, reply)
-    };
-    let (outcome, only_read) = perform(call, scripting, Kind::Script, &program.sha, program.flags, keys, args, run)?;
+    let run =
+        |input: &Input<'_>,
+         stage: &mut script_context::ScriptContext<'_, '_>,
+         reply: &mut dyn polder_base::Reply| { scripting.lua.run(&program, input, stage, reply) };
+    let (outcome, only_read) =
+        perform(call, scripting, Kind::Script, &program.sha, program.flags, keys, args, run)?;
     program.note_run(only_read);
     if call.session.script.number != 0 {
         call.session.script.program = Some(program);

@@ -92,7 +92,11 @@ fn read_options(words: &[&[u8]]) -> Result<Shutdown, polder_table::Stop> {
 
 fn now(call: &mut SessionCall<'_>) -> Outcome {
     // A script sees one moment only.
-    let us = if call.session.script.now_us != 0 { call.session.script.now_us } else { polder_base::time::now_us() };
+    let us = if call.session.script.now_us != 0 {
+        call.session.script.now_us
+    } else {
+        polder_base::time::now_us()
+    };
     call.reply.array(2);
     call.reply.bulk((us / 1_000_000).to_string().as_bytes());
     call.reply.bulk((us % 1_000_000).to_string().as_bytes());
@@ -105,8 +109,12 @@ mod tests {
 
     #[test]
     fn options_that_contradict_each_other_are_a_syntax_error() {
-        let read = |text: &str| read_options(&text.split_ascii_whitespace().map(str::as_bytes).collect::<Vec<_>>());
-        assert_eq!(read("nosave now force"), Ok(Shutdown { save: Some(false), now: true, force: true, abort: false }));
+        let read =
+            |text: &str| read_options(&text.split_ascii_whitespace().map(str::as_bytes).collect::<Vec<_>>());
+        assert_eq!(
+            read("nosave now force"),
+            Ok(Shutdown { save: Some(false), now: true, force: true, abort: false })
+        );
         assert_eq!(read("abort"), Ok(Shutdown { abort: true, ..Shutdown::default() }));
         for wrong in ["save nosave", "nosave save", "abort now", "what"] {
             assert_eq!(read(wrong), Err(SYNTAX.into()), "{wrong}");

@@ -86,7 +86,9 @@ impl Queue {
 
     /// Bytes that the queue takes, with its room for more.
     pub fn room(&self) -> usize {
-        self.bytes.capacity() + self.ends.capacity() * size_of::<usize>() + self.calls.capacity() * size_of::<(&Command, usize)>()
+        self.bytes.capacity()
+            + self.ends.capacity() * size_of::<usize>()
+            + self.calls.capacity() * size_of::<(&Command, usize)>()
     }
 
     /// The rows of the calls.
@@ -101,9 +103,14 @@ impl Queue {
     }
 
     /// The calls, with their [`Queue::words`].
-    pub fn calls<'w, 'b>(&self, words: &'w [&'b [u8]]) -> impl Iterator<Item = (&'static Command, &'w [&'b [u8]])> {
+    pub fn calls<'w, 'b>(
+        &self,
+        words: &'w [&'b [u8]],
+    ) -> impl Iterator<Item = (&'static Command, &'w [&'b [u8]])> {
         let mut begin = 0;
-        self.calls.iter().map(move |(command, end)| (*command, &words[std::mem::replace(&mut begin, *end)..*end]))
+        self.calls
+            .iter()
+            .map(move |(command, end)| (*command, &words[std::mem::replace(&mut begin, *end)..*end]))
     }
 }
 
@@ -216,7 +223,9 @@ impl Session {
     #[inline]
     pub(crate) fn is_free(&self, host: &dyn Host) -> bool {
         self.identity.rights.is_trusted() && self.identity.authenticated
-            || self.clock.turn_ms != 0 && self.identity.authenticated && self.identity.rights.is_free(host.settings().users())
+            || self.clock.turn_ms != 0
+                && self.identity.authenticated
+                && self.identity.rights.is_free(host.settings().users())
     }
 
     /// Bytes that the server keeps for EXEC: the calls that are queued, and the keys that are watched.
@@ -227,9 +236,15 @@ impl Session {
     /// Bytes that the server keeps for the client beside its buffers and what its call waits for. What the segment and the thread note of a
     /// subscription, a prefix or a watched key is estimated.
     pub fn held_bytes(&self) -> usize {
-        let names = self.identity.name.len() + self.identity.library.len() + self.identity.library_version.len() + self.identity.user.len();
+        let names = self.identity.name.len()
+            + self.identity.library.len()
+            + self.identity.library_version.len()
+            + self.identity.user.len();
         let listening = self.listening.subscriptions.as_deref().map_or(0, Subscriptions::bytes);
-        names + self.queued_bytes() + listening + self.listening.tracking.as_deref().map_or(0, Tracking::bytes)
+        names
+            + self.queued_bytes()
+            + listening
+            + self.listening.tracking.as_deref().map_or(0, Tracking::bytes)
     }
 
     /// The time for access clocks: that of the turn, or the kernel's coarse one.
@@ -454,7 +469,9 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// The setting whose new value cannot be acted on. Then nothing has changed.
     fn apply(&self, changes: &[NewSetting], settle: &mut dyn FnMut()) -> Result<(), Id> {
-        let is_other = |(id, parsed): &&NewSetting| !id.row().unable.is_empty() && *self.settings().text(*id) != *parsed.text;
+        let is_other = |(id, parsed): &&NewSetting| {
+            !id.row().unable.is_empty() && *self.settings().text(*id) != *parsed.text
+        };
         if let Some((id, _)) = changes.iter().find(is_other) {
             return Err(*id);
         }

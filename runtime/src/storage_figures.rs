@@ -116,7 +116,9 @@ impl Watch {
 }
 
 fn orphaned(owner: Option<Owner>) -> String {
-    let who = owner.map_or_else(String::new, |owner| format!("process {}, which wrote it, has died, and ", owner.process));
+    let who = owner.map_or_else(String::new, |owner| {
+        format!("process {}, which wrote it, has died, and ", owner.process)
+    });
     format!(
         "MISCONF Errors writing to the AOF file: {who}no process writes it now: see the log of a server with 'appendonly yes' for the reason, or start \
          'polder storage'; 'polder changes NAME --off' gives the log up"
@@ -124,13 +126,20 @@ fn orphaned(owner: Option<Owner>) -> String {
 }
 
 fn failing(table: &Table, process: u32, error: u64) -> String {
-    let folder = Note::load(table).ok().flatten().map_or_else(String::new, |note| format!(" in {}", note.path.display()));
+    let folder = Note::load(table)
+        .ok()
+        .flatten()
+        .map_or_else(String::new, |note| format!(" in {}", note.path.display()));
     match i32::try_from(error) {
         Ok(number @ 1..) => {
             let error = std::io::Error::from_raw_os_error(number);
-            format!("MISCONF Errors writing to the AOF file: {error}{folder}: make room or put it right, and writes are accepted again")
+            format!(
+                "MISCONF Errors writing to the AOF file: {error}{folder}: make room or put it right, and writes are accepted again"
+            )
         }
-        _ => format!("MISCONF Errors writing to the AOF file{folder}: see the log of process {process}, which writes it"),
+        _ => format!(
+            "MISCONF Errors writing to the AOF file{folder}: see the log of process {process}, which writes it"
+        ),
     }
 }
 
@@ -212,7 +221,8 @@ impl LogReport {
             is_rewriting: living.is_some() && began_ms != 0,
             rewrite_is_scheduled: living.is_some() && words.rewrites_asked() > figure(Figure::RewritesServed),
             last_rewrite_seconds: figure(Figure::RewriteTook).checked_sub(1),
-            current_rewrite_seconds: (living.is_some() && began_ms != 0).then(|| now_ms().saturating_sub(began_ms) / 1000),
+            current_rewrite_seconds: (living.is_some() && began_ms != 0)
+                .then(|| now_ms().saturating_sub(began_ms) / 1000),
             last_rewrite_failed: figure(Figure::RewriteFailed) != 0,
             rewrites: figure(Figure::Rewrites),
             failures_in_row: figure(Figure::FailuresInRow),

@@ -47,7 +47,9 @@ impl Note {
     }
 
     fn text(&self) -> String {
-        let told = |Position { noted: Noted { sequence, length }, offset }: Position| format!("{sequence} {length} {offset}");
+        let told = |Position { noted: Noted { sequence, length }, offset }: Position| {
+            format!("{sequence} {length} {offset}")
+        };
         let (position, synced) = (told(self.position), told(self.synced));
         let (path, name) = (quote(self.path.as_os_str().as_bytes()), quote(self.name.as_bytes()));
         let on = u8::from(self.has_turned_on);
@@ -59,13 +61,18 @@ impl Note {
         let [log, boot, stream, places @ .., on, path, name] = &words[..] else { return None };
         let text = |word: &Vec<u8>| String::from_utf8(word.clone()).ok();
         let places: Option<Vec<u64>> = places.iter().map(|word| text(word)?.parse().ok()).collect();
-        let &[sequence, length, offset, synced_sequence, synced_length, synced_offset] = &places?[..] else { return None };
+        let &[sequence, length, offset, synced_sequence, synced_length, synced_offset] = &places?[..] else {
+            return None;
+        };
         Some(Note {
             log: text(log)?,
             boot: text(boot)?,
             stream: text(stream)?,
             position: Position { noted: Noted { sequence, length }, offset },
-            synced: Position { noted: Noted { sequence: synced_sequence, length: synced_length }, offset: synced_offset },
+            synced: Position {
+                noted: Noted { sequence: synced_sequence, length: synced_length },
+                offset: synced_offset,
+            },
             has_turned_on: on == b"1",
             path: PathBuf::from(std::ffi::OsString::from_vec(path.clone())),
             name: text(name)?,
@@ -95,7 +102,9 @@ impl Note {
         let mut found = None;
         retry(&txn, || {
             let note = txn.peek(SYSTEM, NOTE)?;
-            found = note.map(|note| string::contiguous(&txn, &note.value).map(|text| text.into_owned())).transpose()?;
+            found = note
+                .map(|note| string::contiguous(&txn, &note.value).map(|text| text.into_owned()))
+                .transpose()?;
             Ok(())
         })?;
         Ok(found.and_then(|text| Note::parse(&text)))

@@ -118,7 +118,9 @@ impl Stream for Tail<'_> {
         match (Note { position, synced, ..self.note.clone() }).store(self.table) {
             // No memory for it, or a stopped thread has the lock. A process that goes on after our death with the note before finds these bytes in the
             // file, or begins anew where the memory does not have them any more.
-            Ok(()) | Err(Stop::Busy | Stop::Fault(Fault::Full(_))) => self.table.log().hold(SLOT, Some(position.offset)),
+            Ok(()) | Err(Stop::Busy | Stop::Fault(Fault::Full(_))) => {
+                self.table.log().hold(SLOT, Some(position.offset))
+            }
             Err(stop) => return Err(stop.to_string()),
         }
         Ok(())
@@ -136,7 +138,12 @@ impl<'t> StorageProcess<'t> {
     ///
     /// # Errors
     /// Why it cannot be: the folder holds another memory's log, the disk or the memory refuse.
-    pub fn elect(table: &'t Table, settings: &'t Configuration, lock: Option<Lock>, is_explicit: bool) -> Result<Elected<'t>, String> {
+    pub fn elect(
+        table: &'t Table,
+        settings: &'t Configuration,
+        lock: Option<Lock>,
+        is_explicit: bool,
+    ) -> Result<Elected<'t>, String> {
         let seat = table.seat().map_err(|fault| fault.to_string())?;
         let seat = (seat.index(), seat.life());
         // Half of a log must not become a base.
@@ -217,7 +224,8 @@ impl<'t> StorageProcess<'t> {
     fn forget(&self) -> Result<(), String> {
         Note::remove(self.table).map_err(|stop| stop.to_string())?;
         self.table.log().hold(SLOT, None);
-        let is_followed = (0..polder_shm::layout::log::HOLD_SLOTS).any(|slot| self.table.log().held(slot).is_some());
+        let is_followed =
+            (0..polder_shm::layout::log::HOLD_SLOTS).any(|slot| self.table.log().held(slot).is_some());
         if self.note.has_turned_on && !is_followed {
             self.table.log().turn_off().map_err(|fault| fault.to_string())?;
         }
@@ -335,7 +343,10 @@ impl<'t> StorageProcess<'t> {
         if let Some((offset, db)) = self.base.as_ref().and_then(Base::take_cut) {
             self.follower.begin_rewrite(offset, opening(db));
         }
-        let terms = Terms { fsync: self.fsync(), tells_time: self.settings.is_on(const { id("aof-timestamp-enabled") }) };
+        let terms = Terms {
+            fsync: self.fsync(),
+            tells_time: self.settings.is_on(const { id("aof-timestamp-enabled") }),
+        };
         let tail = Tail { table: self.table, note: &self.note, end };
         let began = Instant::now();
         let turned = self.follower.turn(&tail, terms, began, now_ms() / 1000);
@@ -413,7 +424,9 @@ impl<'t> StorageProcess<'t> {
         let (all, base) = self.follower.log().bytes();
         let percentage = self.settings.number(const { id("auto-aof-rewrite-percentage") }) as u64;
         let least = self.settings.number(const { id("auto-aof-rewrite-min-size") }) as u64;
-        percentage > 0 && all > least && all.saturating_mul(100) / base.max(1) >= percentage.saturating_add(100)
+        percentage > 0
+            && all > least
+            && all.saturating_mul(100) / base.max(1) >= percentage.saturating_add(100)
     }
 
     fn begin_base(&mut self) -> Result<(), String> {

@@ -31,13 +31,17 @@ pub struct TicketKey {
 /// # Errors
 /// What the memory says.
 pub fn keys(table: &Table, now_ms: u64, lifetime_ms: u64) -> Result<Vec<TicketKey>, Stop> {
-    let fresh = |keys: &[TicketKey]| keys.first().is_some_and(|newest| now_ms < newest.made_ms.saturating_add(lifetime_ms));
+    let fresh = |keys: &[TicketKey]| {
+        keys.first().is_some_and(|newest| now_ms < newest.made_ms.saturating_add(lifetime_ms))
+    };
     let mut keys = Vec::new();
     let txn = table.begin(Mode::Write)?;
     retry(&txn, || {
         txn.declare(&[(SYSTEM, KEY)])?;
         let stored = txn.peek(SYSTEM, KEY)?;
-        let stored = stored.map(|found| string::contiguous(&txn, &found.value).map(|bytes| bytes.into_owned())).transpose()?;
+        let stored = stored
+            .map(|found| string::contiguous(&txn, &found.value).map(|bytes| bytes.into_owned()))
+            .transpose()?;
         keys = read(&stored.unwrap_or_default());
         keys.retain(|key| now_ms < key.made_ms.saturating_add(2 * lifetime_ms));
         if fresh(&keys) {
@@ -70,7 +74,11 @@ impl TicketKey {
     fn read(bytes: &[u8]) -> Option<TicketKey> {
         let (made_ms, rest) = bytes.split_first_chunk()?;
         let (name, secret) = rest.split_first_chunk()?;
-        Some(TicketKey { made_ms: u64::from_le_bytes(*made_ms), name: *name, secret: secret.try_into().ok()? })
+        Some(TicketKey {
+            made_ms: u64::from_le_bytes(*made_ms),
+            name: *name,
+            secret: secret.try_into().ok()?,
+        })
     }
 }
 

@@ -12,10 +12,8 @@ pub use crate::session::tracked::{Choice, Read, Tracking};
 use polder_calls::call::{Outcome, SYNTAX, is};
 use polder_calls::command::{Command, OWN_CONNECTION, READONLY, SCRIPTS};
 
-const OTHER_CACHING: &str =
-    "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.";
-const OTHER_BROADCAST: &str =
-    "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode.";
+const OTHER_CACHING: &str = "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.";
+const OTHER_BROADCAST: &str = "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode.";
 
 /// What the words of a CLIENT TRACKING say.
 #[derive(Default)]
@@ -46,7 +44,8 @@ impl Wanted {
                     }
                     let id = number::integer(target).ok_or(polder_calls::call::NOT_AN_INTEGER)?;
                     let known = u64::try_from(id).map_or(Ok(None), |id| redirect_to(call, id))?;
-                    wanted.redirect = Some(known.ok_or("ERR The client ID you want redirect to does not exist")?);
+                    wanted.redirect =
+                        Some(known.ok_or("ERR The client ID you want redirect to does not exist")?);
                 }
                 word if is(word, "PREFIX") => wanted.prefixes.push(words.next().ok_or(SYNTAX)?.to_vec()),
                 _ => return Err(SYNTAX.into()),
@@ -83,8 +82,11 @@ impl Wanted {
 
 /// The client with this number, wherever it is.
 fn redirect_to(call: &mut SessionCall<'_>, id: u64) -> Result<Option<Redirect>, Stop> {
-    let own =
-        if id == call.session.identity.id { call.table.seat().ok().map(|seat| (seat.index(), seat.life())) } else { call.host.home(id) };
+    let own = if id == call.session.identity.id {
+        call.table.seat().ok().map(|seat| (seat.index(), seat.life()))
+    } else {
+        call.host.home(id)
+    };
     let thread = match own {
         Some(thread) => Some(thread),
         None => cross_process::home_of(call, id)?,
@@ -144,10 +146,12 @@ fn begin(call: &mut SessionCall<'_>, wanted: Wanted) -> Outcome {
         polder_hub::attend(call.table)?;
     }
     let terms = Terms { redirect: wanted.redirect, no_loop: wanted.no_loop, prefixes };
-    let prefix_bytes = terms.prefixes.iter().flatten().map(|prefix| 2 * (prefix.len() + size_of::<Vec<u8>>())).sum();
+    let prefix_bytes =
+        terms.prefixes.iter().flatten().map(|prefix| 2 * (prefix.len() + size_of::<Vec<u8>>())).sum();
     track::note_terms(call.table, call.session.identity.id, Some(terms.clone()));
     let caching = before_caching(call.session);
-    call.session.listening.tracking = Some(Arc::new(Tracking { terms, choice, caching, broken: false, prefix_bytes }));
+    call.session.listening.tracking =
+        Some(Arc::new(Tracking { terms, choice, caching, broken: false, prefix_bytes }));
     Ok(())
 }
 
@@ -189,7 +193,13 @@ impl Session {
     }
 
     /// As [`Session::note_reads`], inside a transaction that writes as well: they are noted with its commit.
-    pub(crate) fn note_reads_inside(&mut self, table: &Table, txn: &Txn<'_>, command: &Command, args: &[&[u8]]) -> Outcome {
+    pub(crate) fn note_reads_inside(
+        &mut self,
+        table: &Table,
+        txn: &Txn<'_>,
+        command: &Command,
+        args: &[&[u8]],
+    ) -> Outcome {
         if !command.has(READONLY) || command.has(SCRIPTS) || !self.remembers_reads() {
             return Ok(());
         }
@@ -197,7 +207,11 @@ impl Session {
         command.each_key(args, |at, _| keys.push(args[at]));
         for key in keys {
             track::note_read_inside(table, txn, key)?;
-            self.listening.reads.push(Read { db: self.caller.db, key: key.to_vec(), changes_before: txn.changes_noted() });
+            self.listening.reads.push(Read {
+                db: self.caller.db,
+                key: key.to_vec(),
+                changes_before: txn.changes_noted(),
+            });
         }
         Ok(())
     }

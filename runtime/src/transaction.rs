@@ -22,13 +22,16 @@ use crate::acl;
 use crate::lookup::{find, find_original};
 use crate::retry::retry;
 use crate::row::{Row, SessionCall, session};
-use crate::run::{Keys, Progress, begin, end_transaction, is_plain, permit_writes, run_inside, spare_memory, writes_restricted};
+use crate::run::{
+    Keys, Progress, begin, end_transaction, is_plain, permit_writes, run_inside, spare_memory,
+    writes_restricted,
+};
 use crate::scripting;
 use crate::session::{Host, Multi, Session};
 use polder_calls::call::Outcome;
 use polder_calls::command::{
-    ADMIN, ALLOW_BUSY, AT_ONCE, BLOCKING, Command, DANGEROUS, FAST, GROWS, LOADING, NO_MULTI, NOSCRIPT, PUBSUB, QUEUES, RUNS_QUEUE,
-    SCRIPTS, SELECTS, SKIP_SLOWLOG, STALE,
+    ADMIN, ALLOW_BUSY, AT_ONCE, BLOCKING, Command, DANGEROUS, FAST, GROWS, LOADING, NO_MULTI, NOSCRIPT,
+    PUBSUB, QUEUES, RUNS_QUEUE, SCRIPTS, SELECTS, SKIP_SLOWLOG, STALE,
 };
 
 /// The family's rows.
@@ -78,7 +81,9 @@ pub(crate) fn abort_multi(session: &mut Session, args: &[&[u8]], stop: Stop) -> 
         multi.broken = true;
     }
     match stop {
-        Stop::Refused(why) if args.first().and_then(|name| find(name)).is_some_and(|command| command.has(RUNS_QUEUE)) => {
+        Stop::Refused(why)
+            if args.first().and_then(|name| find(name)).is_some_and(|command| command.has(RUNS_QUEUE)) =>
+        {
             session.multi = None;
             session.watches.clear();
             let why = why.strip_prefix("ERR ").unwrap_or(&why);
@@ -112,9 +117,11 @@ fn watch(call: &mut SessionCall<'_>) -> Outcome {
     }
     let (db, keys) = (call.session.caller.db, &call.args[1..]);
     let txn = begin(call.table, call.session, Mode::Write)?;
-    let watched: HashSet<&[u8]> = call.session.watches.iter().filter(|old| old.db == db).map(|old| &old.key[..]).collect();
+    let watched: HashSet<&[u8]> =
+        call.session.watches.iter().filter(|old| old.db == db).map(|old| &old.key[..]).collect();
     let mut seen = HashSet::new();
-    let wanted: Vec<&[u8]> = keys.iter().copied().filter(|key| !watched.contains(key) && seen.insert(*key)).collect();
+    let wanted: Vec<&[u8]> =
+        keys.iter().copied().filter(|key| !watched.contains(key) && seen.insert(*key)).collect();
     let mut fresh: Vec<Watch> = Vec::new();
     retry(&txn, || {
         fresh.clear();
@@ -240,13 +247,16 @@ pub(crate) fn exec_together(
     reply: &mut dyn Reply,
 ) -> Option<(usize, Progress)> {
     let listeners = table.interest() & !interest::CLIENTS;
-    let is_exec = matches!(calls, [[name], _, ..] if find(name).is_some_and(|command| command.has(RUNS_QUEUE)));
+    let is_exec =
+        matches!(calls, [[name], _, ..] if find(name).is_some_and(|command| command.has(RUNS_QUEUE)));
     if !is_exec || listeners != 0 || !session.watches.is_empty() || writes_restricted(host) {
         return None;
     }
     // Where some of them have been counted, each EXEC is made by itself.
     let is_fresh = session.tally.counted_queued == 0;
-    let fits = |multi: &mut Box<Multi>| !multi.broken && multi.counted.calls == 0 && multi.queue.commands().all(is_simple);
+    let fits = |multi: &mut Box<Multi>| {
+        !multi.broken && multi.counted.calls == 0 && multi.queue.commands().all(is_simple)
+    };
     let mut multi = session.multi.take_if(|multi| is_fresh && fits(multi))?;
     let grows = multi.queue.commands().any(|command| command.has(GROWS));
     if !is_plain(table, session, host) || grows && !table.make_room() {
@@ -257,7 +267,8 @@ pub(crate) fn exec_together(
     let mut blocks: Vec<Block<'_>> = vec![multi.queue.calls(&words).collect()];
     blocks.extend(whole_blocks(table, calls));
     let begun = host.recorder().begin_many(host.settings()).filter(|_| blocks.len() > 1);
-    let outcome = begun.ok_or(0).and_then(|begun| run_blocks(table, session, host, &blocks, reply).map(|()| begun));
+    let outcome =
+        begun.ok_or(0).and_then(|begun| run_blocks(table, session, host, &blocks, reply).map(|()| begun));
     let begun = match outcome {
         Ok(begun) => begun,
         Err(counted) => {
@@ -272,7 +283,11 @@ pub(crate) fn exec_together(
     let done = 1 + queued + 2 * (execs - 1);
     for (name, begun, many) in [("MULTI", Instant::now(), execs - 1), ("EXEC", begun, execs)] {
         session.tally.last = find_original(name.as_bytes());
-        session.tally.last.into_iter().for_each(|row| host.recorder().end_many(host.settings(), row, begun, many as u64));
+        session
+            .tally
+            .last
+            .into_iter()
+            .for_each(|row| host.recorder().end_many(host.settings(), row, begun, many as u64));
     }
     session.tally.calls += done as u64;
     Some((done, Progress::Answered))
@@ -289,7 +304,8 @@ fn whole_blocks<'a>(table: &Table, calls: &'a [&'a [&'a [u8]]]) -> Vec<Block<'a>
     const BYTES_MAX: usize = 64 << 10;
     /// Calls of a block that there is room for at once.
     const CALLS: usize = 16;
-    let (mut blocks, mut block, mut bytes, is_unlimited) = (Vec::new(), None::<Block<'a>>, 0, table.is_unlimited());
+    let (mut blocks, mut block, mut bytes, is_unlimited) =
+        (Vec::new(), None::<Block<'a>>, 0, table.is_unlimited());
     for args in &calls[1..] {
         if !is_unlimited {
             bytes += args.iter().map(|arg| arg.len()).sum::<usize>();
@@ -319,14 +335,22 @@ fn admitted(table: &Table, args: &[&[u8]]) -> Option<&'static Command> {
 
 /// The one transaction of several EXECs. If it fails, returns how many of the calls have been
 /// counted by then.
-fn run_blocks(table: &Table, session: &mut Session, host: &dyn Host, blocks: &[Block<'_>], reply: &mut dyn Reply) -> Result<(), usize> {
+fn run_blocks(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    blocks: &[Block<'_>],
+    reply: &mut dyn Reply,
+) -> Result<(), usize> {
     let writes = |(command, _): &(&'static Command, _)| command.mode() == Some(Mode::Write);
     let mode = if blocks.iter().flatten().any(writes) { Mode::Write } else { Mode::Read };
     // In the order in which they are going to be asked for, so that each is found at once. Most that come again come soon.
     let mut keys = Keys::new();
     for (command, args) in blocks.iter().flatten() {
         command.each_key(args, |at, _| {
-            let is = |(_, near): &(_, &[u8])| near.len() == args[at].len() && near.last() == args[at].last() && *near == args[at];
+            let is = |(_, near): &(_, &[u8])| {
+                near.len() == args[at].len() && near.last() == args[at].last() && *near == args[at]
+            };
             if !keys.iter().rev().take(KEYS_LOOKED_AT).any(is) {
                 keys.push((session.caller.db, args[at]));
             }
@@ -346,7 +370,8 @@ fn run_blocks(table: &Table, session: &mut Session, host: &dyn Host, blocks: &[B
             }
             reply.array(block.len());
             for (command, args) in block {
-                let mut call = SessionCall { command, args, table, reply: &mut *reply, session: &mut *session, host };
+                let mut call =
+                    SessionCall { command, args, table, reply: &mut *reply, session: &mut *session, host };
                 run_inside(&mut call, &txn, number >= counted)?;
                 number += 1;
                 counted = counted.max(number);
@@ -383,7 +408,12 @@ fn declared<'w>(multi: &Multi, words: &[&'w [u8]], session: &Session) -> Keys<'w
 }
 
 /// Runs one queued command inside the transaction.
-fn run_queued(call: &mut SessionCall<'_>, txn: &Txn<'_>, (command, args): (&'static Command, &[&[u8]]), counts: bool) -> Outcome {
+fn run_queued(
+    call: &mut SessionCall<'_>,
+    txn: &Txn<'_>,
+    (command, args): (&'static Command, &[&[u8]]),
+    counts: bool,
+) -> Outcome {
     let (table, host) = (call.table, call.host);
     if let Err(text) = acl::admit_queued(call.session, host, command, args, counts) {
         if counts {
@@ -392,6 +422,7 @@ fn run_queued(call: &mut SessionCall<'_>, txn: &Txn<'_>, (command, args): (&'sta
         call.reply.error(&text);
         return Ok(());
     }
-    let mut inner = SessionCall { command, args, table, reply: &mut *call.reply, session: &mut *call.session, host };
+    let mut inner =
+        SessionCall { command, args, table, reply: &mut *call.reply, session: &mut *call.session, host };
     run_inside(&mut inner, txn, counts)
 }

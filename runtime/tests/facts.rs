@@ -13,7 +13,10 @@ const DIFFER: &[(&str, &str)] = &[
     ("blpop", "scripts may call it since 7.2"),
     ("brpop", "scripts may call it since 7.2"),
     ("brpoplpush", "scripts may call it since 7.2"),
-    ("spublish", "Rows have no word for what is no key but is spread over a cluster like one; there is no cluster."),
+    (
+        "spublish",
+        "Rows have no word for what is no key but is spread over a cluster like one; there is no cluster.",
+    ),
     ("ssubscribe", "As SPUBLISH."),
     ("sunsubscribe", "As SPUBLISH."),
     ("bzpopmax", "scripts may call it since 7.2"),
@@ -30,8 +33,11 @@ const DIFFER: &[(&str, &str)] = &[
 
 #[test]
 fn every_row_says_what_redis_says() {
-    let facts: BTreeMap<&str, &str> =
-        include_str!("redis-7.0.15.tsv").lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('\t')).collect();
+    let facts: BTreeMap<&str, &str> = include_str!("redis-7.0.15.tsv")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split_once('\t'))
+        .collect();
     let mut wrong = Vec::new();
     for (_, command) in polder_runtime::all() {
         let label = command.label();
@@ -49,8 +55,13 @@ fn fact_of(command: &'static Command) -> String {
     let (first, last, step) = command.shape.legacy();
     let flags: Vec<_> = flag_names(command).collect();
     let categories: Vec<_> = categories(command).map(|name| format!("@{name}")).collect();
-    let specs: Vec<_> =
-        command.shape.specs().iter().enumerate().map(|(at, spec)| format!("{}:{}", command.touched(at), shown(spec))).collect();
+    let specs: Vec<_> = command
+        .shape
+        .specs()
+        .iter()
+        .enumerate()
+        .map(|(at, spec)| format!("{}:{}", command.touched(at), shown(spec)))
+        .collect();
     let places = format!("{first} {last} {step}");
     let arity = command.shape.arity.to_string();
     [arity, flags.join(" "), places, categories.join(" "), command.tips.join(" "), specs.join(";")].join("\t")
@@ -68,13 +79,20 @@ fn shown(spec: &KeySpec) -> String {
 }
 
 /// Ways to ask a row for its name where a fact of the row is meant.
-const BY_NAME: [&str; 5] = ["command.name == \"", "command.name != \"", "row.name == \"", "match command.name", "matches!(command.name"];
+const BY_NAME: [&str; 5] = [
+    "command.name == \"",
+    "command.name != \"",
+    "row.name == \"",
+    "match command.name",
+    "matches!(command.name",
+];
 
 #[test]
 fn no_file_acts_by_the_name_of_a_command() {
     let mut found = Vec::new();
-    let mut folders: Vec<std::path::PathBuf> =
-        ["calls", "commands", "runtime", "server", "engine", "script"].map(|name| format!("../{name}/src").into()).into();
+    let mut folders: Vec<std::path::PathBuf> = ["calls", "commands", "runtime", "server", "engine", "script"]
+        .map(|name| format!("../{name}/src").into())
+        .into();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).expect("a folder") {
             let path = entry.expect("an entry").path();
@@ -83,7 +101,12 @@ fn no_file_acts_by_the_name_of_a_command() {
                 continue;
             }
             let source = std::fs::read_to_string(&path).expect("a source");
-            found.extend(BY_NAME.iter().filter(|way| source.contains(**way)).map(|way| format!("{}: {way}", path.display())));
+            found.extend(
+                BY_NAME
+                    .iter()
+                    .filter(|way| source.contains(**way))
+                    .map(|way| format!("{}: {way}", path.display())),
+            );
         }
     }
     assert!(found.is_empty(), "say it in the row (polder_calls::facts): {found:?}");
@@ -91,8 +114,12 @@ fn no_file_acts_by_the_name_of_a_command() {
 
 #[test]
 fn what_a_write_is_told_as_leads_to_the_same_state_again() {
-    let words =
-        |text: &'static str| text.split('`').skip(1).step_by(2).filter(|text| text.starts_with(|first: char| first.is_ascii_uppercase()));
+    let words = |text: &'static str| {
+        text.split('`')
+            .skip(1)
+            .step_by(2)
+            .filter(|text| text.starts_with(|first: char| first.is_ascii_uppercase()))
+    };
     for (_, command) in polder_runtime::all() {
         assert_eq!(command.tells.is_some(), command.has(WRITE | MAY_WRITE), "{}", command.name);
         let Some(Tells::Own(text)) = command.tells else { continue };
@@ -100,19 +127,28 @@ fn what_a_write_is_told_as_leads_to_the_same_state_again() {
             // Words of options (`PXAT ms`) name no command.
             let args: Vec<&[u8]> = told.split(' ').map(str::as_bytes).collect();
             let Ok(row) = polder_runtime::execute::resolve(&args) else {
-                assert!(["PXAT", "KEEPTTL", "FLAGS"].iter().any(|option| told.starts_with(option)), "{}: {told}", command.name);
+                assert!(
+                    ["PXAT", "KEEPTTL", "FLAGS"].iter().any(|option| told.starts_with(option)),
+                    "{}: {told}",
+                    command.name
+                );
                 continue;
             };
             let is_final = match row.tells {
                 Some(Tells::Verbatim | Tells::State) => true,
-                Some(Tells::Own(text)) => words(text).any(|told| told.replace(' ', "|").starts_with(row.name)) || text.contains("the call"),
+                Some(Tells::Own(text)) => {
+                    words(text).any(|told| told.replace(' ', "|").starts_with(row.name))
+                        || text.contains("the call")
+                }
                 None => false,
             };
             assert!(is_final, "{} is told as {told}, and that as something else", command.name);
         }
     }
     // Without their own words the same call at another time, or of other random numbers, would lead elsewhere.
-    for name in ["EXPIRE", "GETEX", "SETEX", "SPOP", "XADD", "HEXPIRE", "RESTORE", "BLPOP", "INCRBYFLOAT", "SORT"] {
+    for name in
+        ["EXPIRE", "GETEX", "SETEX", "SPOP", "XADD", "HEXPIRE", "RESTORE", "BLPOP", "INCRBYFLOAT", "SORT"]
+    {
         let row = polder_runtime::find(name.as_bytes()).expect("a row");
         assert!(matches!(row.tells, Some(Tells::Own(_))), "{name}");
     }

@@ -37,7 +37,8 @@ fn copied_source(out: &Path) -> PathBuf {
     }
     fs::create_dir_all(out).expect("OUT_DIR can be written");
     fs::write(out.join("lib"), "").expect("OUT_DIR can be written");
-    let end = lua_src::Build::new().out_dir(out).target("wasm32-unknown-emscripten").try_build(lua_src::Lua51);
+    let end =
+        lua_src::Build::new().out_dir(out).target("wasm32-unknown-emscripten").try_build(lua_src::Lua51);
     let source = out.join("cpp_source");
     assert!(
         source.join("lvm.c").exists(),
@@ -48,7 +49,8 @@ fn copied_source(out: &Path) -> PathBuf {
         let path = source.join(name);
         let text = read(&path);
         let body = text.strip_prefix(WRAPPER).and_then(|body| body.strip_suffix("\n}"));
-        fs::write(&path, body.unwrap_or_else(|| panic!("{name} is not wrapped as expected"))).expect("a header can be written");
+        fs::write(&path, body.unwrap_or_else(|| panic!("{name} is not wrapped as expected")))
+            .expect("a header can be written");
     }
     source
 }
@@ -80,7 +82,14 @@ fn compile(source: &Path) {
         .collect();
     files.sort();
     let mut build = cc::Build::new();
-    build.warnings(false).include(source).include("build").files(files).file("build/seeded.c").file("build/room.c").cargo_metadata(false);
+    build
+        .warnings(false)
+        .include(source)
+        .include("build")
+        .files(files)
+        .file("build/seeded.c")
+        .file("build/room.c")
+        .cargo_metadata(false);
     // As the crate itself builds it.
     build.define("LUA_USE_LINUX", None).flag_if_supported("-fno-common");
     // Signed overflow wraps: Lua's own checks look for it after it has happened.

@@ -91,7 +91,8 @@ fn write_harmless(table: &Table, spoken: Protocol, reply: &mut dyn Reply, depth:
         return reply.big_number(&line(&text).replace(['\r', '\n'], " "));
     }
     if let Value::Table(verbatim) = field(table, "verbatim_string")
-        && let (Value::String(text), Value::String(format)) = (field(&verbatim, "string"), field(&verbatim, "format"))
+        && let (Value::String(text), Value::String(format)) =
+            (field(&verbatim, "string"), field(&verbatim, "format"))
     {
         return reply.verbatim(&line(&format), &text.as_bytes());
     }
@@ -108,7 +109,8 @@ fn write_harmless(table: &Table, spoken: Protocol, reply: &mut dyn Reply, depth:
 /// The text of an error that a script has thrown, with where it came about.
 pub fn thrown(value: &Value, name: &str) -> (String, bool) {
     let Value::Table(table) = value else {
-        let shown: String = value.to_string().unwrap_or_else(|_| "execution failure".into()).chars().take(100).collect();
+        let shown: String =
+            value.to_string().unwrap_or_else(|_| "execution failure".into()).chars().take(100).collect();
         return (format!("ERR Error running script {name}, {shown}"), false);
     };
     let message = match field(table, "err") {

@@ -84,20 +84,24 @@ impl Args {
 
     /// A string argument, or a number as its text.
     pub fn string(&self, at: usize, function: &str) -> Result<Vec<u8>, Complaint> {
-        text(self.get(at)).ok_or_else(|| self.bad(at, function, &format!("string expected, got {}", self.kind(at))))
+        text(self.get(at))
+            .ok_or_else(|| self.bad(at, function, &format!("string expected, got {}", self.kind(at))))
     }
 
     /// As [`Args::string`], where it lies.
     pub fn text(&self, at: usize, function: &str) -> Result<Text<'_>, Complaint> {
         match self.get(at) {
             Value::String(text) => Ok(Text::Bytes(text.as_bytes())),
-            _ => self.string(at, function).map(|text| Text::Number(String::from_utf8_lossy(&text).into_owned())),
+            _ => self
+                .string(at, function)
+                .map(|text| Text::Number(String::from_utf8_lossy(&text).into_owned())),
         }
     }
 
     /// A number argument, or a string that is one.
     pub fn number(&self, at: usize, function: &str) -> Result<f64, Complaint> {
-        as_number(self.get(at)).ok_or_else(|| self.bad(at, function, &format!("number expected, got {}", self.kind(at))))
+        as_number(self.get(at))
+            .ok_or_else(|| self.bad(at, function, &format!("number expected, got {}", self.kind(at))))
     }
 
     /// A number argument without its fraction.
@@ -133,7 +137,10 @@ pub fn kind(value: &Value) -> &'static str {
 pub type Variadic = fn(&Args, &mut Results) -> Result<(), Complaint>;
 
 /// A function that scripts can call.
-pub fn function(lua: &Lua, native: impl Fn(&Args, &mut Results) -> Result<(), Complaint> + 'static) -> mlua::Result<mlua::Function> {
+pub fn function(
+    lua: &Lua,
+    native: impl Fn(&Args, &mut Results) -> Result<(), Complaint> + 'static,
+) -> mlua::Result<mlua::Function> {
     lua.create_function(move |lua, args: MultiValue| {
         let mut results = Results { lua, values: Vec::new() };
         match native(&Args(args), &mut results) {

@@ -51,7 +51,9 @@ pub fn library(lua: &Lua) -> mlua::Result<Table> {
         table.set(name, function(lua, run)?)?;
     }
     for &(name, shift) in SHIFTS {
-        let run = move |args: &Args, results: &mut Results| results.add(shift(arg(args, 1, name)?, arg(args, 2, name)? as u32 & 31));
+        let run = move |args: &Args, results: &mut Results| {
+            results.add(shift(arg(args, 1, name)?, arg(args, 2, name)? as u32 & 31))
+        };
         table.set(name, function(lua, run)?)?;
     }
     for &(name, change) in ONES {

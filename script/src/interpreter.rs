@@ -79,7 +79,8 @@ const STATUS_OK: u8 = 3;
 impl Interpreter {
     pub fn new(shared: Arc<Shared>) -> Interpreter {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::OS;
-        let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(true)).expect("these libraries are safe");
+        let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(true))
+            .expect("these libraries are safe");
         let lua_state = Rc::new(LuaState::default());
         let made = Interpreter::furnish(&lua, &lua_state, &shared.version).expect("the prelude is ours");
         let part = |name: &str| made.get::<mlua::Function>(name).expect("the prelude has it");
@@ -99,7 +100,16 @@ impl Interpreter {
         assert!(lua_state.okay.set(face("okay")).is_ok(), "the lua_state is new");
         watch(&lua, &lua_state, TICK).expect("a hook can be set");
         let (programs, libraries) = (RefCell::default(), RefCell::default());
-        Interpreter { shared, lua, lua_state, programs, libraries, prelude, wild: Cell::new(true), counted: Cell::new(0) }
+        Interpreter {
+            shared,
+            lua,
+            lua_state,
+            programs,
+            libraries,
+            prelude,
+            wild: Cell::new(true),
+            counted: Cell::new(0),
+        }
     }
 
     /// Runs the prelude.
@@ -127,14 +137,21 @@ impl Interpreter {
         let straight = Straight::of(text).map(Rc::new);
         let mut programs = self.programs.borrow_mut();
         if programs.len() >= SPARE && programs.len().is_multiple_of(SPARE) {
-            let forgotten: Vec<u64> = programs.iter().filter(|(_, known)| is_dropped(&known.program)).map(|(number, _)| *number).collect();
+            let forgotten: Vec<u64> = programs
+                .iter()
+                .filter(|(_, known)| is_dropped(&known.program))
+                .map(|(number, _)| *number)
+                .collect();
             for number in forgotten {
                 programs.remove(&number);
                 self.prelude.keep.call::<()>((number, Value::Nil)).map_err(|error| message(&error))?;
             }
         }
         self.prelude.keep.call::<()>((program.number, function)).map_err(|error| message(&error))?;
-        programs.insert(program.number, Compiled { program: Arc::downgrade(program), manners, straight: straight.clone() });
+        programs.insert(
+            program.number,
+            Compiled { program: Arc::downgrade(program), manners, straight: straight.clone() },
+        );
         self.count_memory();
         Ok((manners, straight))
     }
@@ -157,10 +174,21 @@ impl Interpreter {
         })
     }
 
-    pub fn run(&self, program: &Arc<Program>, input: &Input<'_>, world: &mut dyn World, reply: &mut dyn Reply) -> Ended {
+    pub fn run(
+        &self,
+        program: &Arc<Program>,
+        input: &Input<'_>,
+        world: &mut dyn World,
+        reply: &mut dyn Reply,
+    ) -> Ended {
         let (manners, straight) = match self.compiled(program) {
             Ok(known) => known,
-            Err(text) => return Ended::Failed { text: format!("ERR Error compiling script (new function): {text}"), counted: false },
+            Err(text) => {
+                return Ended::Failed {
+                    text: format!("ERR Error compiling script (new function): {text}"),
+                    counted: false,
+                };
+            }
         };
         if let Some(straight) = straight.filter(|straight| straight.fits(input)) {
             let limit = self.shared.memory_max.load(Ordering::Relaxed);
@@ -171,12 +199,22 @@ impl Interpreter {
         self.within(world, input.seed, &program.sha, reply, || {
             if input.keys.len() <= FEW_KEYS && input.args.len() <= FEW_ARGS {
                 let mut args = input.args.iter().map(|text| pushable(text));
-                let (key, first, second) = (input.keys.first().map(|key| pushable(key)), args.next(), args.next());
-                let run = if self.wild.replace(manners == Manners::Wild) { &self.prelude.run } else { &self.prelude.run_again };
+                let (key, first, second) =
+                    (input.keys.first().map(|key| pushable(key)), args.next(), args.next());
+                let run = if self.wild.replace(manners == Manners::Wild) {
+                    &self.prelude.run
+                } else {
+                    &self.prelude.run_again
+                };
                 run.call((program.number, key, first, second, self.limit()))
             } else {
                 self.wild.set(true);
-                self.prelude.run_with.call((program.number, self.sequence(input.keys)?, self.sequence(input.args)?, self.limit()))
+                self.prelude.run_with.call((
+                    program.number,
+                    self.sequence(input.keys)?,
+                    self.sequence(input.args)?,
+                    self.limit(),
+                ))
             }
         })
     }
@@ -190,7 +228,14 @@ impl Interpreter {
         self.lua.create_sequence_from(texts.iter().map(|text| pushable(text)))
     }
 
-    pub fn call(&self, library: &Arc<Library>, name: &str, input: &Input<'_>, world: &mut dyn World, reply: &mut dyn Reply) -> Ended {
+    pub fn call(
+        &self,
+        library: &Arc<Library>,
+        name: &str,
+        input: &Input<'_>,
+        world: &mut dyn World,
+        reply: &mut dyn Reply,
+    ) -> Ended {
         if !self.libraries.borrow().contains_key(&library.number)
             && let Err(text) = self.keep_library(library)
         {
@@ -198,7 +243,13 @@ impl Interpreter {
         }
         self.lua_state.is_blind.set(false);
         self.within(world, input.seed, name, reply, || {
-            self.prelude.call.call((library.number, name, self.sequence(input.keys)?, self.sequence(input.args)?, self.limit()))
+            self.prelude.call.call((
+                library.number,
+                name,
+                self.sequence(input.keys)?,
+                self.sequence(input.args)?,
+                self.limit(),
+            ))
         })
     }
 
@@ -210,14 +261,18 @@ impl Interpreter {
     fn keep_library(&self, library: &Arc<Library>) -> Result<(), String> {
         let prelude = &self.prelude;
         let is_gone = |(_, known): &(&u64, &Weak<Library>)| known.strong_count() == 0;
-        let gone: Vec<u64> = self.libraries.borrow().iter().filter(is_gone).map(|(number, _)| *number).collect();
+        let gone: Vec<u64> =
+            self.libraries.borrow().iter().filter(is_gone).map(|(number, _)| *number).collect();
         for number in gone {
             self.libraries.borrow_mut().remove(&number);
             prelude.forget_library.call::<()>(number).map_err(|error| message(&error))?;
         }
         let register = self.load_functions(library, Trust::Accepted)?;
         for (name, callback) in register.callbacks {
-            prelude.keep_function.call::<()>((library.number, name, callback)).map_err(|error| message(&error))?;
+            prelude
+                .keep_function
+                .call::<()>((library.number, name, callback))
+                .map_err(|error| message(&error))?;
         }
         self.libraries.borrow_mut().insert(library.number, Arc::downgrade(library));
         Ok(())
@@ -240,7 +295,9 @@ impl Interpreter {
             (Some(Ending::Killed(text, _)), _) => Err(format!("ERR Error registering functions: {text}")),
             (_, Ok((FAILED, _, thrown))) => {
                 let text = match &thrown {
-                    Value::Table(table) => table.raw_get::<String>("err").unwrap_or_else(|_| "ERR unknown error".into()),
+                    Value::Table(table) => {
+                        table.raw_get::<String>("err").unwrap_or_else(|_| "ERR unknown error".into())
+                    }
                     other => other.to_string().unwrap_or_default(),
                 };
                 Err(format!("ERR Error registering functions: {text}"))
@@ -297,12 +354,20 @@ impl Interpreter {
     }
 
     /// Runs something that may call the world, and writes what it returns.
-    fn within(&self, world: &mut dyn World, seed: u64, name: &str, reply: &mut dyn Reply, body: impl FnOnce() -> Outcome) -> Ended {
+    fn within(
+        &self,
+        world: &mut dyn World,
+        seed: u64,
+        name: &str,
+        reply: &mut dyn Reply,
+        body: impl FnOnce() -> Outcome,
+    ) -> Ended {
         self.begin(seed);
         // Only what Lua cannot hold panics: more arguments of one call than it has places for.
         let run = std::panic::AssertUnwindSafe(body);
         let outcome = WORLD.set(world, || std::panic::catch_unwind(run));
-        let outcome = outcome.unwrap_or_else(|_| Err(mlua::Error::RuntimeError("too many arguments for one call".into())));
+        let outcome = outcome
+            .unwrap_or_else(|_| Err(mlua::Error::RuntimeError("too many arguments for one call".into())));
         if outcome.is_err() {
             self.wild.set(true);
         }
@@ -314,7 +379,10 @@ impl Interpreter {
         match (ending, outcome) {
             (Some(Ending::Unwound), _) => Ended::Unwound,
             (Some(Ending::Killed(text, at)), _) => {
-                let text = at.map_or_else(|| text.clone(), |(source, line)| format!("{text} script: {name}, on {source}:{line}."));
+                let text = at.map_or_else(
+                    || text.clone(),
+                    |(source, line)| format!("{text} script: {name}, on {source}:{line}."),
+                );
                 Ended::Failed { text, counted: false }
             }
             (None, Ok((TEXT, Some(text), _))) => {
@@ -336,7 +404,9 @@ impl Interpreter {
                     Ended::Answered
                 }
             },
-            (None, Err(error)) => Ended::Failed { text: format!("ERR {} script: {name}", message(&error)), counted: false },
+            (None, Err(error)) => {
+                Ended::Failed { text: format!("ERR {} script: {name}", message(&error)), counted: false }
+            }
         }
     }
 }
@@ -364,7 +434,9 @@ impl Manners {
         };
         let has = |names: &[&str]| names.iter().any(|name| body.contains_str(name));
         match () {
-            () if has(&WRITES) || body.iter().enumerate().any(|(at, byte)| *byte == b'=' && assigns(at)) => Manners::Wild,
+            () if has(&WRITES) || body.iter().enumerate().any(|(at, byte)| *byte == b'=' && assigns(at)) => {
+                Manners::Wild
+            }
             () if has(&COMPARES) => Manners::Tame,
             () => Manners::Blind,
         }

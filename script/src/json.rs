@@ -92,19 +92,23 @@ const CHOICES: &[(&str, Choose)] = &[
         most(args, 3, "encode_sparse_array")?;
         choices.sparse_convert = switch(args, 1, "encode_sparse_array", choices.sparse_convert)?;
         results.add(choices.sparse_convert)?;
-        choices.sparse_ratio = integer(args, 2, "encode_sparse_array", (0, i64::from(i32::MAX)), choices.sparse_ratio)?;
+        choices.sparse_ratio =
+            integer(args, 2, "encode_sparse_array", (0, i64::from(i32::MAX)), choices.sparse_ratio)?;
         results.add(choices.sparse_ratio as f64)?;
-        choices.sparse_safe = integer(args, 3, "encode_sparse_array", (0, i64::from(i32::MAX)), choices.sparse_safe)?;
+        choices.sparse_safe =
+            integer(args, 3, "encode_sparse_array", (0, i64::from(i32::MAX)), choices.sparse_safe)?;
         results.add(choices.sparse_safe as f64)
     }),
     ("encode_max_depth", |choices, args, results| {
         most(args, 1, "encode_max_depth")?;
-        choices.encode_depth = integer(args, 1, "encode_max_depth", (1, i64::from(i32::MAX)), choices.encode_depth)?;
+        choices.encode_depth =
+            integer(args, 1, "encode_max_depth", (1, i64::from(i32::MAX)), choices.encode_depth)?;
         results.add(choices.encode_depth as f64)
     }),
     ("decode_max_depth", |choices, args, results| {
         most(args, 1, "decode_max_depth")?;
-        choices.decode_depth = integer(args, 1, "decode_max_depth", (1, i64::from(i32::MAX)), choices.decode_depth)?;
+        choices.decode_depth =
+            integer(args, 1, "decode_max_depth", (1, i64::from(i32::MAX)), choices.decode_depth)?;
         results.add(choices.decode_depth as f64)
     }),
     ("encode_number_precision", |choices, args, results| {
@@ -152,7 +156,9 @@ fn switch(args: &Args, at: usize, name: &str, now: bool) -> Result<bool, Complai
             match word.as_slice() {
                 b"on" => Ok(true),
                 b"off" => Ok(false),
-                other => Err(args.bad(at, name, &format!("invalid option '{}'", String::from_utf8_lossy(other)))),
+                other => {
+                    Err(args.bad(at, name, &format!("invalid option '{}'", String::from_utf8_lossy(other))))
+                }
             }
         }
     }
@@ -184,7 +190,9 @@ fn put(choices: &Choices, out: &mut Buffer<'_>, value: &Value, depth: i64) -> Re
     out.room(0)?;
     match value {
         Value::String(text) => put_string(out, &text.as_bytes())?,
-        Value::Integer(value) => out.extend_from_slice(number::general(*value as f64, choices.precision as usize).as_bytes()),
+        Value::Integer(value) => {
+            out.extend_from_slice(number::general(*value as f64, choices.precision as usize).as_bytes())
+        }
         Value::Number(number) => put_number(choices, out, *number, value)?,
         Value::Boolean(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
         Value::Nil => out.extend_from_slice(b"null"),
@@ -205,7 +213,11 @@ fn put_number(choices: &Choices, out: &mut Vec<u8>, number: f64, value: &Value) 
         }
         return Ok(());
     }
-    if number.fract() == 0.0 && number.abs() < 1e14 && choices.precision == 14 && (number != 0.0 || number.is_sign_positive()) {
+    if number.fract() == 0.0
+        && number.abs() < 1e14
+        && choices.precision == 14
+        && (number != 0.0 || number.is_sign_positive())
+    {
         out.extend_from_slice((number as i64).to_string().as_bytes());
     } else {
         out.extend_from_slice(number::general(number, choices.precision as usize).as_bytes());
@@ -251,7 +263,10 @@ fn array_len(choices: &Choices, table: &Table) -> Result<Option<i64>, Complaint>
         items += 1;
     }
     let most = i64::from(most);
-    if choices.sparse_ratio > 0 && most > items.saturating_mul(choices.sparse_ratio) && most > choices.sparse_safe {
+    if choices.sparse_ratio > 0
+        && most > items.saturating_mul(choices.sparse_ratio)
+        && most > choices.sparse_safe
+    {
         if !choices.sparse_convert {
             return Err("Cannot serialise table: excessively sparse array".into());
         }
@@ -379,7 +394,9 @@ impl Reader<'_> {
                 Token::Mark(mark)
             }
             b'"' => self.string()?,
-            b'-' | b'0'..=b'9' if !self.choices.decode_invalid && self.is_invalid_number() => self.wrong("invalid number"),
+            b'-' | b'0'..=b'9' if !self.choices.decode_invalid && self.is_invalid_number() => {
+                self.wrong("invalid number")
+            }
             b'-' | b'0'..=b'9' => self.number(),
             _ if rest.starts_with(b"true") => {
                 self.at += 4;
@@ -393,7 +410,9 @@ impl Reader<'_> {
                 self.at += 4;
                 Token::Null
             }
-            b'+' | b'i' | b'I' | b'n' | b'N' if self.choices.decode_invalid && self.is_invalid_number() => self.number(),
+            b'+' | b'i' | b'I' | b'n' | b'N' if self.choices.decode_invalid && self.is_invalid_number() => {
+                self.number()
+            }
             _ => self.wrong("invalid token"),
         })
     }
@@ -501,7 +520,11 @@ impl Reader<'_> {
     fn descend(&mut self) -> Result<(), Complaint> {
         self.depth += 1;
         if self.depth > self.choices.decode_depth.min(DEPTH_BOUND) {
-            return Err(format!("Found too many nested data structures ({}) at character {}", self.depth, self.at).into());
+            return Err(format!(
+                "Found too many nested data structures ({}) at character {}",
+                self.depth, self.at
+            )
+            .into());
         }
         Ok(())
     }

@@ -88,7 +88,13 @@ impl Scripts for Lua {
         self.interpreter().compile(program)
     }
 
-    fn run(&self, program: &Arc<Program>, input: &Input<'_>, world: &mut dyn World, reply: &mut dyn Reply) -> Ended {
+    fn run(
+        &self,
+        program: &Arc<Program>,
+        input: &Input<'_>,
+        world: &mut dyn World,
+        reply: &mut dyn Reply,
+    ) -> Ended {
         self.interpreter().run(program, input, world, reply)
     }
 
@@ -96,7 +102,14 @@ impl Scripts for Lua {
         self.interpreter().load(library, trust)
     }
 
-    fn call(&self, library: &Arc<Library>, function: &str, input: &Input<'_>, world: &mut dyn World, reply: &mut dyn Reply) -> Ended {
+    fn call(
+        &self,
+        library: &Arc<Library>,
+        function: &str,
+        input: &Input<'_>,
+        world: &mut dyn World,
+        reply: &mut dyn Reply,
+    ) -> Ended {
         self.interpreter().call(library, function, input, world, reply)
     }
 

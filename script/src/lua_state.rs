@@ -93,7 +93,11 @@ pub fn goes_on(lua: &Lua, lua_state: &Rc<LuaState>) -> mlua::Result<bool> {
         && WORLD.is_set()
         && let Some(why) = WORLD.with(|world| world.tick())
     {
-        lua_state.ending.replace(Some(if why.is_empty() { Ending::Unwound } else { Ending::Killed(why.into_owned(), None) }));
+        lua_state.ending.replace(Some(if why.is_empty() {
+            Ending::Unwound
+        } else {
+            Ending::Killed(why.into_owned(), None)
+        }));
     }
     if let Some(Ending::Killed(_, at @ None)) = &mut *lua_state.ending.borrow_mut() {
         *at = whereabouts(lua, 0);
@@ -108,7 +112,9 @@ pub fn goes_on(lua: &Lua, lua_state: &Rc<LuaState>) -> mlua::Result<bool> {
 /// `redis.call`, for all runs of an interpreter.
 pub fn gate(lua: &Lua, lua_state: &Rc<LuaState>) -> mlua::Result<mlua::Function> {
     let lua_state = lua_state.clone();
-    lua.create_function(move |lua, args: MultiValue| answer(lua, &lua_state, move |lua, lua_state| pass(lua, lua_state, &args)))
+    lua.create_function(move |lua, args: MultiValue| {
+        answer(lua, &lua_state, move |lua, lua_state| pass(lua, lua_state, &args))
+    })
 }
 
 /// The same for more arguments than there may be handles for: they are the first ones of a table,
@@ -196,7 +202,8 @@ fn pass_on(lua: &Lua, lua_state: &Rc<LuaState>, args: &[&[u8]]) -> Answer {
     if !WORLD.is_set() {
         return raise("ERR redis.call can only be called while a script or a function runs", false);
     }
-    let mut sink = Sink::new(lua, lua_state.protocol.get(), lua_state.okay.get().filter(|_| lua_state.is_blind.get()));
+    let mut sink =
+        Sink::new(lua, lua_state.protocol.get(), lua_state.okay.get().filter(|_| lua_state.is_blind.get()));
     match WORLD.with(|world| world.call(args, &mut sink)) {
         Called::Answered if sink.failed.is_none() => sink.finish(),
         Called::Answered => raise(sink.failed.take().unwrap_or_default(), true),

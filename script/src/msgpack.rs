@@ -97,7 +97,9 @@ fn put_table(out: &mut Buffer<'_>, table: &Table, level: usize) -> Result<(), Co
             _ => None,
         };
         match key {
-            Some(key) if key > 0.0 && key.fract() == 0.0 && key <= f64::from(i32::MAX) => last = last.max(key),
+            Some(key) if key > 0.0 && key.fract() == 0.0 && key <= f64::from(i32::MAX) => {
+                last = last.max(key)
+            }
             _ => is_array = false,
         }
         count += 1;
@@ -151,10 +153,17 @@ fn unpack_limit(args: &Args, results: &mut Results) -> Result<(), Complaint> {
 fn read_all(text: &[u8], limit: i64, offset: i64, results: &mut Results) -> Result<(), Complaint> {
     let all = limit == 0 && offset == 0;
     if offset < 0 || limit < 0 {
-        return Err(format!("Invalid request to unpack with offset of {} and limit of {}.", offset as i32, text.len()).into());
+        return Err(format!(
+            "Invalid request to unpack with offset of {} and limit of {}.",
+            offset as i32,
+            text.len()
+        )
+        .into());
     }
     if offset > text.len() as i64 {
-        return Err(format!("Start offset {} greater than input length {}.", offset as i32, text.len()).into());
+        return Err(
+            format!("Start offset {} greater than input length {}.", offset as i32, text.len()).into()
+        );
     }
     let mut rest = &text[offset as usize..];
     if !all {

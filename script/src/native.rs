@@ -36,7 +36,9 @@ fn log(args: &MultiValue) -> mlua::Result<()> {
     if args.len() < 2 {
         return raise("ERR redis.log() requires two arguments or more.", false);
     }
-    let Some(level) = as_number(&args[0]) else { return raise("ERR First argument must be a number (log level).", false) };
+    let Some(level) = as_number(&args[0]) else {
+        return raise("ERR First argument must be a number (log level).", false);
+    };
     let line = args.iter().skip(1).map(|word| text(word).unwrap_or_default()).collect::<Vec<_>>().join(&b' ');
     let line = String::from_utf8_lossy(&line);
     match number::whole(level) {
@@ -53,7 +55,9 @@ fn log(args: &MultiValue) -> mlua::Result<()> {
 fn reply(lua: &Lua, args: &MultiValue, field: &str, make: fn(&[u8]) -> Vec<u8>) -> mlua::Result<Table> {
     let table = lua.create_table_with_capacity(0, 1)?;
     match (args.len(), args.front()) {
-        (1, Some(Value::String(given))) => table.raw_set(field, lua.create_string(make(&given.as_bytes()))?)?,
+        (1, Some(Value::String(given))) => {
+            table.raw_set(field, lua.create_string(make(&given.as_bytes()))?)?
+        }
         _ => table.raw_set("err", "ERR wrong number or type of arguments")?,
     }
     Ok(table)
@@ -63,8 +67,14 @@ fn reply(lua: &Lua, args: &MultiValue, field: &str, make: fn(&[u8]) -> Vec<u8>) 
 fn redis(lua: &Lua, lua_state: &Rc<LuaState>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     table.set("log", lua.create_function(|_, args: MultiValue| log(&args))?)?;
-    table.set("error_reply", lua.create_function(|lua, args: MultiValue| reply(lua, &args, "err", error_text))?)?;
-    table.set("status_reply", lua.create_function(|lua, args: MultiValue| reply(lua, &args, "ok", <[u8]>::to_vec))?)?;
+    table.set(
+        "error_reply",
+        lua.create_function(|lua, args: MultiValue| reply(lua, &args, "err", error_text))?,
+    )?;
+    table.set(
+        "status_reply",
+        lua.create_function(|lua, args: MultiValue| reply(lua, &args, "ok", <[u8]>::to_vec))?,
+    )?;
     let sha = |_: &Lua, args: MultiValue| match args.len() {
         1 => Ok(hex(&Sha1::digest(text(&args[0]).unwrap_or_default()))),
         _ => raise("ERR wrong number of arguments", false),
@@ -76,7 +86,10 @@ fn redis(lua: &Lua, lua_state: &Rc<LuaState>) -> mlua::Result<Table> {
         }
         match as_number(&args[0]).map_or(0, number::whole) {
             0..=3 => Ok(()),
-            _ => raise("ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.", false),
+            _ => raise(
+                "ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.",
+                false,
+            ),
         }
     };
     table.set("set_repl", lua.create_function(set_repl)?)?;
@@ -120,11 +133,16 @@ pub fn table(lua: &Lua, lua_state: &Rc<LuaState>) -> mlua::Result<Table> {
     natives.set("unwind", &unwind)?;
     natives.set("null", Value::NULL)?;
     natives.set("where", lua.create_function(|lua, ()| Ok(whereabouts(lua, 2).unzip()))?)?;
-    natives.set("translate", lua.create_function(move |lua, value: Value| translate(lua, value, &unwind))?)?;
+    natives
+        .set("translate", lua.create_function(move |lua, value: Value| translate(lua, value, &unwind))?)?;
     natives.set("redis", redis(lua, lua_state)?)?;
     let clerk = lua_state.clone();
-    natives
-        .set("random", lua.create_function(move |lua, args: MultiValue| random(&clerk, &Args(args)).or_else(|why| complain(lua, why)))?)?;
+    natives.set(
+        "random",
+        lua.create_function(move |lua, args: MultiValue| {
+            random(&clerk, &Args(args)).or_else(|why| complain(lua, why))
+        })?,
+    )?;
     let clerk = lua_state.clone();
     let seed = move |lua: &Lua, args: MultiValue| match Args(args).whole(1, "randomseed") {
         Ok(seed) => {

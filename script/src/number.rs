@@ -3,7 +3,11 @@ use polder_base::number;
 
 /// A double as C converts it to a 64-bit integer on the machines that Redis runs on.
 pub fn whole(value: f64) -> i64 {
-    if value.is_nan() || !(-9.223_372_036_854_776e18..9.223_372_036_854_776e18).contains(&value) { i64::MIN } else { value as i64 }
+    if value.is_nan() || !(-9.223_372_036_854_776e18..9.223_372_036_854_776e18).contains(&value) {
+        i64::MIN
+    } else {
+        value as i64
+    }
 }
 
 /// A double as C converts it to an unsigned 64-bit integer there.
@@ -34,8 +38,13 @@ pub fn general(value: f64, precision: usize) -> String {
     let scientific = format!("{value:.*e}", precision - 1);
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    let trimmed =
-        |text: &str| if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text.to_owned() };
+    let trimmed = |text: &str| {
+        if text.contains('.') {
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        } else {
+            text.to_owned()
+        }
+    };
     if exponent < -4 || exponent >= precision as i32 {
         let sign = if exponent < 0 { '-' } else { '+' };
         return format!("{}e{sign}{:02}", trimmed(digits), exponent.abs());
@@ -71,7 +80,8 @@ pub fn prefix(text: &[u8]) -> Option<(f64, usize)> {
     {
         return Some((sign * value, signed + 2 + len));
     }
-    let digits = |from: usize| rest[from.min(rest.len())..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let digits =
+        |from: usize| rest[from.min(rest.len())..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     let whole = digits(0);
     let mut len = whole;
     if rest.get(len) == Some(&b'.') {
@@ -115,9 +125,13 @@ fn hexadecimal(text: &[u8]) -> Option<(f64, usize)> {
     }
     if matches!(text.get(len), Some(b'p' | b'P')) {
         let sign = usize::from(matches!(text.get(len + 1), Some(b'-' | b'+')));
-        let digits = text[(len + 1 + sign).min(text.len())..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let digits =
+            text[(len + 1 + sign).min(text.len())..].iter().take_while(|byte| byte.is_ascii_digit()).count();
         if digits > 0 {
-            let exponent = std::str::from_utf8(&text[len + 1..len + 1 + sign + digits]).ok()?.parse::<i32>().unwrap_or(i32::MAX / 2);
+            let exponent = std::str::from_utf8(&text[len + 1..len + 1 + sign + digits])
+                .ok()?
+                .parse::<i32>()
+                .unwrap_or(i32::MAX / 2);
             scale = scale.saturating_add(exponent);
             len += 1 + sign + digits;
         }
@@ -155,8 +169,14 @@ mod tests {
             assert_eq!(&general(*value, *precision), text);
         }
         assert_eq!(argument(3.0), "3");
-        let arguments =
-            [(-0.0, "0"), (0.1, "0.1"), (1e17, "100000000000000000"), (1e300, "1e+300"), (f64::INFINITY, "inf"), (1e-7, "1e-7")];
+        let arguments = [
+            (-0.0, "0"),
+            (0.1, "0.1"),
+            (1e17, "100000000000000000"),
+            (1e300, "1e+300"),
+            (f64::INFINITY, "inf"),
+            (1e-7, "1e-7"),
+        ];
         for (value, text) in arguments {
             assert_eq!(argument(value), text);
         }
@@ -168,12 +188,18 @@ mod tests {
             assert_eq!(whole(value), i64::MIN);
         }
         assert_eq!((whole(1.9), whole(-1.9)), (1, -1));
-        for (value, converted) in
-            [(f64::NAN, 1 << 63), (f64::INFINITY, 0), (1e20, 0), (-1.0, u64::MAX), (1.8e19, 18_000_000_000_000_000_000)]
-        {
+        for (value, converted) in [
+            (f64::NAN, 1 << 63),
+            (f64::INFINITY, 0),
+            (1e20, 0),
+            (-1.0, u64::MAX),
+            (1.8e19, 18_000_000_000_000_000_000),
+        ] {
             assert_eq!(unsigned(value), converted, "{value}");
         }
-        for (value, converted) in [(f64::NAN, i32::MIN), (1e10, i32::MIN), (2_147_483_647.9, i32::MAX), (-1.9, -1)] {
+        for (value, converted) in
+            [(f64::NAN, i32::MIN), (1e10, i32::MIN), (2_147_483_647.9, i32::MAX), (-1.9, -1)]
+        {
             assert_eq!(short(value), converted, "{value}");
         }
     }

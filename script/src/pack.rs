@@ -46,7 +46,9 @@ impl<'f> Format<'f> {
             b'c' => self.number(1)?,
             b'i' | b'I' => match self.number(4)? {
                 size if size > INTEGER_BYTES_MAX => {
-                    return Err(format!("integral size {size} is larger than limit of {INTEGER_BYTES_MAX}").into());
+                    return Err(
+                        format!("integral size {size} is larger than limit of {INTEGER_BYTES_MAX}").into()
+                    );
                 }
                 size => size,
             },
@@ -90,7 +92,11 @@ impl<'f> Format<'f> {
             }
             other => {
                 let function = self.function;
-                return Err(format!("bad argument #1 to '{function}' (invalid format option '{}')", char::from(other)).into());
+                return Err(format!(
+                    "bad argument #1 to '{function}' (invalid format option '{}')",
+                    char::from(other)
+                )
+                .into());
             }
         }
         Ok(())
@@ -212,7 +218,8 @@ fn unpack(args: &Args, results: &mut Results) -> Result<(), Complaint> {
             b'x' => {}
             b'f' => {
                 let bytes: [u8; 4] = bytes.try_into().unwrap_or_default();
-                let value = f64::from(if format.big { f32::from_be_bytes(bytes) } else { f32::from_le_bytes(bytes) });
+                let value =
+                    f64::from(if format.big { f32::from_be_bytes(bytes) } else { f32::from_le_bytes(bytes) });
                 results.add(value)?;
                 last = Some(value);
             }
@@ -257,7 +264,9 @@ fn size(args: &Args, results: &mut Results) -> Result<(), Complaint> {
         at += format.padding(&item, at);
         match item {
             Item { letter: b's', .. } => return Err(args.bad(1, "size", "option 's' has no fixed size")),
-            Item { letter: b'c', size: 0 } => return Err(args.bad(1, "size", "option 'c0' has no fixed size")),
+            Item { letter: b'c', size: 0 } => {
+                return Err(args.bad(1, "size", "option 'c0' has no fixed size"));
+            }
             Item { letter, .. } if !letter.is_ascii_alphanumeric() => format.control(letter)?,
             _ => {}
         }

@@ -73,7 +73,16 @@ impl<'m> Matcher<'m> {
     fn new(text: &'m [u8], pattern: &'m [u8], lua: &'m Lua, watch: &'m Watch) -> Matcher<'m> {
         let end = pattern.iter().position(|byte| *byte == 0).unwrap_or(pattern.len());
         let captures = [Capture { at: 0, length: Length::Open }; CAPTURES_MAX];
-        Matcher { text, pattern: &pattern[..end], captures, level: 0, choices: Vec::new(), steps: 0, lua, watch }
+        Matcher {
+            text,
+            pattern: &pattern[..end],
+            captures,
+            level: 0,
+            choices: Vec::new(),
+            steps: 0,
+            lua,
+            watch,
+        }
     }
 
     /// The byte of the pattern at a place, 0 behind its end.
@@ -149,7 +158,9 @@ impl<'m> Matcher<'m> {
         let end = self.class_end(pattern)?;
         let matches = self.fits(text, pattern, end);
         match self.at(end) {
-            b'?' if matches => self.choose(Choice::Skip { text, pattern: end + 1 }).map(|()| Some((text + 1, end + 1))),
+            b'?' if matches => {
+                self.choose(Choice::Skip { text, pattern: end + 1 }).map(|()| Some((text + 1, end + 1)))
+            }
             b'?' => Ok(Some((text, end + 1))),
             b'+' if !matches => Ok(None),
             repeat @ (b'*' | b'+') => {
@@ -215,7 +226,10 @@ impl<'m> Matcher<'m> {
 
     fn captured(&self, digit: u8) -> Result<Capture, Complaint> {
         let known = self.captures[..self.level].get(usize::from(digit).wrapping_sub(usize::from(b'1')));
-        known.filter(|capture| !matches!(capture.length, Length::Open)).copied().ok_or("invalid capture index".into())
+        known
+            .filter(|capture| !matches!(capture.length, Length::Open))
+            .copied()
+            .ok_or("invalid capture index".into())
     }
 
     /// Behind what stands between two bytes that belong together.
@@ -329,7 +343,12 @@ impl<'m> Matcher<'m> {
     }
 
     /// Writes what takes the place of a match.
-    fn replace(&self, with: &[u8], (from, end): (usize, usize), out: &mut Buffer<'_>) -> Result<(), Complaint> {
+    fn replace(
+        &self,
+        with: &[u8],
+        (from, end): (usize, usize),
+        out: &mut Buffer<'_>,
+    ) -> Result<(), Complaint> {
         let mut rest = with.iter();
         out.room(with.len())?;
         while let Some(byte) = rest.next() {
@@ -341,7 +360,9 @@ impl<'m> Matcher<'m> {
                 b'0' => put(out, &self.text[from..end], rest.len())?,
                 b'1' if self.level == 0 => put(out, &self.text[from..end], rest.len())?,
                 digit @ b'1'..=b'9' => {
-                    let capture = self.captures[..self.level].get(usize::from(digit - b'1')).ok_or("invalid capture index")?;
+                    let capture = self.captures[..self.level]
+                        .get(usize::from(digit - b'1'))
+                        .ok_or("invalid capture index")?;
                     match capture.length {
                         Length::Open => return Err("unfinished capture".into()),
                         Length::Position => put(out, (capture.at + 1).to_string().as_bytes(), rest.len())?,
@@ -503,5 +524,11 @@ pub fn substitute(args: &Args, results: &mut Results, watch: &Watch) -> Result<(
 
 /// The natives by their names.
 pub type Row = (&'static str, fn(&Args, &mut Results, &Watch) -> Result<(), Complaint>);
-pub const FUNCTIONS: &[Row] =
-    &[("find", find), ("match", first), ("each", each), ("next", next), ("begin", begin), ("substitute", substitute)];
+pub const FUNCTIONS: &[Row] = &[
+    ("find", find),
+    ("match", first),
+    ("each", each),
+    ("next", next),
+    ("begin", begin),
+    ("substitute", substitute),
+];

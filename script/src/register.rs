@@ -40,17 +40,27 @@ impl Register {
         let (mut name, mut description, mut callback, mut flags) = (None, None, None, 0);
         for pair in named.pairs::<Value, Value>() {
             let (key, value) = pair.map_err(|error| format!("ERR {error}"))?;
-            let key = text(&key).ok_or("ERR named argument key given to redis.register_function is not a string")?;
+            let key = text(&key)
+                .ok_or("ERR named argument key given to redis.register_function is not a string")?;
             match key.to_ascii_lowercase().as_slice() {
                 b"function_name" => {
-                    name = Some(text(&value).ok_or("ERR function_name argument given to redis.register_function must be a string")?);
+                    name = Some(text(&value).ok_or(
+                        "ERR function_name argument given to redis.register_function must be a string",
+                    )?);
                 }
                 b"description" => {
-                    description = Some(text(&value).ok_or("ERR description argument given to redis.register_function must be a string")?);
+                    description = Some(text(&value).ok_or(
+                        "ERR description argument given to redis.register_function must be a string",
+                    )?);
                 }
                 b"callback" => match value {
                     Value::Function(function) => callback = Some(function),
-                    _ => return Err("ERR callback argument given to redis.register_function must be a function".into()),
+                    _ => {
+                        return Err(
+                            "ERR callback argument given to redis.register_function must be a function"
+                                .into(),
+                        );
+                    }
                 },
                 b"flags" => match value {
                     Value::Table(names) => flags = read_flags(&names)?,
@@ -66,9 +76,17 @@ impl Register {
         self.declare(name, callback, description, flags)
     }
 
-    fn declare(&mut self, name: Vec<u8>, callback: mlua::Function, description: Option<Vec<u8>>, flags: Flags) -> Result<(), String> {
+    fn declare(
+        &mut self,
+        name: Vec<u8>,
+        callback: mlua::Function,
+        description: Option<Vec<u8>>,
+        flags: Flags,
+    ) -> Result<(), String> {
         let fits = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-        let Some(name) = String::from_utf8(name).ok().filter(|name| !name.is_empty() && name.as_bytes().iter().all(fits)) else {
+        let Some(name) =
+            String::from_utf8(name).ok().filter(|name| !name.is_empty() && name.as_bytes().iter().all(fits))
+        else {
             return Err(BAD_NAME.into());
         };
         if self.callbacks.contains_key(&name) {
@@ -87,7 +105,8 @@ fn read_flags(names: &Table) -> Result<Flags, String> {
             Ok(Value::Nil) | Err(_) => break,
             Ok(name) => name,
         };
-        let known = text(&name).and_then(|name| FLAG_NAMES.iter().find(|(_, known)| known.as_bytes() == name));
+        let known =
+            text(&name).and_then(|name| FLAG_NAMES.iter().find(|(_, known)| known.as_bytes() == name));
         flags |= known.ok_or("ERR unknown flag given")?.0;
     }
     Ok(flags)

@@ -101,7 +101,13 @@ impl Straight {
     }
 
     /// Runs it. `name`: what errors call it. `room`: how many bytes of replies it may keep.
-    pub fn run(&self, input: &Input<'_>, (name, room): (&str, usize), world: &mut dyn World, reply: &mut dyn Reply) -> Ended {
+    pub fn run(
+        &self,
+        input: &Input<'_>,
+        (name, room): (&str, usize),
+        world: &mut dyn World,
+        reply: &mut dyn Reply,
+    ) -> Ended {
         let mut run = Run { input, world, reply, locals: SmallVec::new(), room };
         match run.block(&self.steps) {
             Ok(true) => Ended::Answered,
@@ -109,7 +115,9 @@ impl Straight {
                 run.reply.null();
                 Ended::Answered
             }
-            Err(Halt::Failed { text, counted, line }) => Ended::Failed { text: placed(&text, name, "@user_script", line.into()), counted },
+            Err(Halt::Failed { text, counted, line }) => {
+                Ended::Failed { text: placed(&text, name, "@user_script", line.into()), counted }
+            }
             Err(Halt::Unwound) => Ended::Unwound,
         }
     }
@@ -210,7 +218,9 @@ impl<'v> Run<'v, '_> {
         for word in &mut words {
             match word {
                 Value::Text(_) => {}
-                Value::Number(value) => *word = Value::Text(Cow::Owned(number::argument(*value).into_bytes())),
+                Value::Number(value) => {
+                    *word = Value::Text(Cow::Owned(number::argument(*value).into_bytes()))
+                }
                 _ => return Err(failed(NOT_TEXT.into(), false)),
             }
         }

@@ -47,7 +47,17 @@ pub struct Sink<'l> {
 
 impl<'l> Sink<'l> {
     pub fn new(lua: &'l Lua, protocol: Protocol, okay: Option<&'l Table>) -> Sink<'l> {
-        Sink { lua, protocol, frames: Vec::new(), whole: None, bulk: Vec::new(), okay, failed: None, full: None, written: Cell::new(0) }
+        Sink {
+            lua,
+            protocol,
+            frames: Vec::new(),
+            whole: None,
+            bulk: Vec::new(),
+            okay,
+            failed: None,
+            full: None,
+            written: Cell::new(0),
+        }
     }
 
     /// What has been written, as a value.
@@ -244,7 +254,11 @@ impl Reply for Sink<'_> {
         }
     }
     fn boolean(&mut self, value: bool) {
-        self.put(if self.is_rich() { Value::Boolean(value) } else { Value::Number(f64::from(u8::from(value))) });
+        self.put(if self.is_rich() {
+            Value::Boolean(value)
+        } else {
+            Value::Number(f64::from(u8::from(value)))
+        });
     }
     fn big_number(&mut self, text: &str) {
         if self.is_rich() {

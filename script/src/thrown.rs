@@ -49,7 +49,8 @@ pub fn complain<T>(lua: &Lua, complaint: Complaint) -> mlua::Result<T> {
     let place = (1..).find_map(|level| {
         let place = lua.inspect_stack(level, |frame| {
             let source = frame.source();
-            let line = frame.current_line().map(|line| format!("{}:{line}: ", source.short_src.unwrap_or_default()));
+            let line =
+                frame.current_line().map(|line| format!("{}:{line}: ", source.short_src.unwrap_or_default()));
             (source.source.as_deref() != Some("=polder")).then(|| line.unwrap_or_default())
         });
         place.unwrap_or_else(|| Some(String::new()))

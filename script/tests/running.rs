@@ -150,25 +150,43 @@ fn errors_say_where_they_came_about() {
         ("\nreturn redis.call('no')", "-ERR no script: sha, on @user_script:2."),
         ("local ok, e = pcall(redis.call, 'no') return e", "ERR no"),
         ("return redis.pcall('no')", "-ERR no"),
-        ("return cjson.decode('[')", "-ERR user_script:1: Expected value but found T_END at character 2 script: sha, on @user_script:1."),
+        (
+            "return cjson.decode('[')",
+            "-ERR user_script:1: Expected value but found T_END at character 2 script: sha, on @user_script:1.",
+        ),
         ("return select(2, pcall(cjson.decode, '['))", "Expected value but found T_END at character 2"),
-        ("local f = function() error('deep') end\nf()", "-ERR user_script:1: deep script: sha, on @user_script:1."),
+        (
+            "local f = function() error('deep') end\nf()",
+            "-ERR user_script:1: deep script: sha, on @user_script:1.",
+        ),
     ]);
 }
 
 #[test]
 fn what_all_scripts_see_cannot_be_changed() {
     let lua = Lua::new("7.4.0");
-    let attempts =
-        ["redis.x = 1", "rawset(redis, 'x', 1)", "setmetatable(_G, {})", "table.insert(string, 1)", "getmetatable('').x = 1", "KEYS = 1"];
+    let attempts = [
+        "redis.x = 1",
+        "rawset(redis, 'x', 1)",
+        "setmetatable(_G, {})",
+        "table.insert(string, 1)",
+        "getmetatable('').x = 1",
+        "KEYS = 1",
+    ];
     for attempt in attempts {
         let answer = run_in(&lua, &mut Echo::default(), attempt, &[], &[]);
         assert!(answer.contains("Attempt to modify a readonly table"), "{attempt}: {answer}");
     }
-    for (_, body) in [("", "return next(redis) ~= nil"), ("", "for k in pairs(_G) do if k == 'redis' then return true end end")] {
+    for (_, body) in [
+        ("", "return next(redis) ~= nil"),
+        ("", "for k in pairs(_G) do if k == 'redis' then return true end end"),
+    ] {
         assert_eq!(run_in(&lua, &mut Echo::default(), body, &[], &[]), ":1");
     }
-    for absent in ["io", "print", "dofile", "loadfile", "require", "module", "debug", "package", "setfenv", "getfenv", "newproxy"] {
+    for absent in [
+        "io", "print", "dofile", "loadfile", "require", "module", "debug", "package", "setfenv", "getfenv",
+        "newproxy",
+    ] {
         let answer = run_in(&lua, &mut Echo::default(), &format!("return {absent}"), &[], &[]);
         assert!(answer.contains("nonexistent global variable"), "{absent}: {answer}");
     }
@@ -177,8 +195,7 @@ fn what_all_scripts_see_cannot_be_changed() {
 #[test]
 fn what_a_script_does_to_its_keys_and_arguments_ends_with_it() {
     let lua = Lua::new("7.4.0");
-    let show =
-        "local all = {} for k, v in pairs(KEYS) do all[#all + 1] = v end for k, v in pairs(ARGV) do all[#all + 1] = v end return all";
+    let show = "local all = {} for k, v in pairs(KEYS) do all[#all + 1] = v end for k, v in pairs(ARGV) do all[#all + 1] = v end return all";
     let changes = [
         "KEYS[2], KEYS.x, ARGV[7] = 'x', 'y', 'z' return 1",
         "KEYS[1], ARGV[1], ARGV[2] = nil, nil, nil KEYS[false] = 'x' return 1",
@@ -190,7 +207,11 @@ fn what_a_script_does_to_its_keys_and_arguments_ends_with_it() {
         for args in [&[b"a1" as &[u8], b"a2"] as &[&[u8]], &[], &[b"a1"]] {
             run_in(&lua, &mut Echo::default(), change, &[b"k1"], args);
             assert_eq!(run_in(&lua, &mut Echo::default(), show, &[b"k1"], &[b"a1"]), "*2 k1 a1", "{change}");
-            assert_eq!(run_in(&lua, &mut Echo::default(), "return {#KEYS, #ARGV, ARGV[1] == nil}", &[], &[]), "*3 :0 :0 :1", "{change}");
+            assert_eq!(
+                run_in(&lua, &mut Echo::default(), "return {#KEYS, #ARGV, ARGV[1] == nil}", &[], &[]),
+                "*3 :0 :0 :1",
+                "{change}"
+            );
         }
     }
     let kept = "return {KEYS, ARGV, KEYS == ARGV}";
@@ -220,14 +241,20 @@ fn random_numbers_follow_the_seed() {
     let first = run_in(&lua, &mut Echo::default(), body, &[], &[]);
     assert_eq!(run_in(&lua, &mut Echo::default(), body, &[], &[]), first);
     let body = "math.randomseed(7) return {tostring(math.random()), tostring(math.random()), math.random(100), math.random(5, 9)}";
-    assert_eq!(run_in(&lua, &mut Echo::default(), body, &[], &[]), "*4 0.26644419658298 0.68203523041775 :27 :5");
+    assert_eq!(
+        run_in(&lua, &mut Echo::default(), body, &[], &[]),
+        "*4 0.26644419658298 0.68203523041775 :27 :5"
+    );
 }
 
 #[test]
 fn a_long_pattern_is_refused_and_does_not_overflow_the_stack() {
     let long = "-user_script:1: pattern too complex script: sha, on @user_script:1.";
     check(&[
-        ("return string.find(string.rep('a', 200000), string.rep('a?', 200000) .. 'b')", &format!("-ERR {}", &long[1..])),
+        (
+            "return string.find(string.rep('a', 200000), string.rep('a?', 200000) .. 'b')",
+            &format!("-ERR {}", &long[1..]),
+        ),
         ("return string.find(string.rep('a', 9999), string.rep('a?', 9999) .. 'a')", ":1"),
         ("return {string.gsub('abc', '(b)', '%1%1')}", "*2 abbc :1"),
     ]);
@@ -238,7 +265,8 @@ fn a_script_that_tries_very_many_ways_can_be_killed() {
     let lua = Lua::new("7.4.0");
     let mut world = Echo { kills: true, ..Echo::default() };
     let many = "return string.find(string.rep('a', 40), string.rep('a?', 40) .. string.rep('a', 40) .. 'b')";
-    let answer = run_in(&lua, &mut world, &format!("pcall(function() {many} end) return 'went on'"), &[], &[]);
+    let answer =
+        run_in(&lua, &mut world, &format!("pcall(function() {many} end) return 'went on'"), &[], &[]);
     assert!(answer.starts_with("-ERR killed"), "{answer}");
     assert_eq!(world.ticks, 1);
 }
@@ -247,11 +275,15 @@ fn a_script_that_tries_very_many_ways_can_be_killed() {
 fn a_script_that_took_all_memory_leaves_room_for_the_next() {
     let lua = Lua::new("7.4.0");
     lua.limit_memory(8 << 20);
-    let bombs = ["local t = {} while true do t[#t + 1] = {} end", "local s = 'x' while true do s = s .. s end"];
+    let bombs =
+        ["local t = {} while true do t[#t + 1] = {} end", "local s = 'x' while true do s = s .. s end"];
     for (number, bomb) in bombs.iter().cycle().take(6).enumerate() {
         let answer = run_in(&lua, &mut Echo::default(), &format!("{bomb} -- {number}"), &[], &[]);
         assert!(answer.contains("not enough memory") && !answer.contains("compiling"), "{answer}");
-        assert_eq!(run_in(&lua, &mut Echo::default(), &format!("return {number}"), &[], &[]), format!(":{number}"));
+        assert_eq!(
+            run_in(&lua, &mut Echo::default(), &format!("return {number}"), &[], &[]),
+            format!(":{number}")
+        );
     }
 }
 
@@ -284,7 +316,13 @@ fn what_a_script_does_to_the_collector_ends_with_it() {
 fn memory_has_a_limit_and_many_arguments_are_no_end_of_the_thread() {
     let lua = Lua::new("7.4.0");
     lua.limit_memory(8 << 20);
-    let answer = run_in(&lua, &mut Echo::default(), "local t = {} while true do t[#t + 1] = string.rep('x', 10000) .. #t end", &[], &[]);
+    let answer = run_in(
+        &lua,
+        &mut Echo::default(),
+        "local t = {} while true do t[#t + 1] = string.rep('x', 10000) .. #t end",
+        &[],
+        &[],
+    );
     assert!(answer.contains("not enough memory"), "{answer}");
     assert_eq!(run_in(&lua, &mut Echo::default(), "return 1", &[], &[]), ":1");
     let many = "local t = {} for i = 1, 7900 do t[i] = 's' .. i end return #redis.call(unpack(t, 1, 6000))";
@@ -292,7 +330,8 @@ fn memory_has_a_limit_and_many_arguments_are_no_end_of_the_thread() {
     let more = "local t = {} for i = 1, 7998 do t[i] = 's' .. i end return #redis.call('a', 'b', unpack(t))";
     assert_eq!(run_in(&lua, &mut Echo::default(), more, &[], &[]), ":8000");
     assert_eq!(run_in(&lua, &mut Echo::default(), &more.replace("call", "pcall"), &[], &[]), ":8000");
-    let holes = "local t = {} for i = 1, 7998 do t[i] = i end t[5000] = {} return redis.pcall('a', unpack(t)).err";
+    let holes =
+        "local t = {} for i = 1, 7998 do t[i] = i end t[5000] = {} return redis.pcall('a', unpack(t)).err";
     assert!(run_in(&lua, &mut Echo::default(), holes, &[], &[]).contains("must be strings or integers"));
     assert_eq!(run_in(&lua, &mut Echo::default(), "return redis.call('a')", &[], &[]), "*1 a");
 }
@@ -317,7 +356,16 @@ fn replies_that_a_script_keeps_count_against_the_limit() {
     );
     let answer = run_in(&lua, &mut world, &caught, &[], &[]);
     assert!((":4"..=":7").contains(&answer.as_str()), "{answer}");
-    assert_eq!(run_in(&lua, &mut world, "local n = 0 for i = 1, 64 do n = n + #redis.call('big') end return n", &[], &[]), ":67108864");
+    assert_eq!(
+        run_in(
+            &lua,
+            &mut world,
+            "local n = 0 for i = 1, 64 do n = n + #redis.call('big') end return n",
+            &[],
+            &[]
+        ),
+        ":67108864"
+    );
 }
 
 #[test]
@@ -472,11 +520,26 @@ fn a_reply_that_a_simple_script_keeps_counts_against_the_limit() {
 #[test]
 fn unpack_refuses_more_values_than_lua_can_hold() {
     let lua = Lua::new("7.4.0");
-    let ranges = ["0, 2147483647", "1, 2147483647", "-2147483648, 2147483647", "-1, 2147483647", "-2147483648, 0", "1, 8001", "0, 8000"];
-    let takes = ["return {unpack({}, RANGE)}", "local f = unpack return f({1}, RANGE)", "return redis.call('a', unpack({}, RANGE))"];
+    let ranges = [
+        "0, 2147483647",
+        "1, 2147483647",
+        "-2147483648, 2147483647",
+        "-1, 2147483647",
+        "-2147483648, 0",
+        "1, 8001",
+        "0, 8000",
+    ];
+    let takes = [
+        "return {unpack({}, RANGE)}",
+        "local f = unpack return f({1}, RANGE)",
+        "return redis.call('a', unpack({}, RANGE))",
+    ];
     for (range, body) in ranges.iter().flat_map(|range| takes.map(|body| (range, body))) {
         let answer = run_in(&lua, &mut Echo::default(), &body.replace("RANGE", range), &[], &[]);
-        assert_eq!(answer, "-ERR user_script:1: too many results to unpack script: sha, on @user_script:1.", "{body} {range}");
+        assert_eq!(
+            answer, "-ERR user_script:1: too many results to unpack script: sha, on @user_script:1.",
+            "{body} {range}"
+        );
     }
     check(&[
         ("return select('#', unpack({}, 2147483640, 2147483647))", ":8"),
@@ -503,7 +566,8 @@ fn strings_of_one_lua_hash_cost_no_more_than_others() {
     let alike = alike_to_lua(20_000);
     let others: Vec<Vec<u8>> = (0..alike.len()).map(|number| format!("{number:064}").into_bytes()).collect();
     // The strings as arguments, and as the keys of a table.
-    for body in ["return #ARGV", "local t = {} for i = 1, #ARGV do t[ARGV[i]] = i end return t[ARGV[#ARGV]]"] {
+    for body in ["return #ARGV", "local t = {} for i = 1, #ARGV do t[ARGV[i]] = i end return t[ARGV[#ARGV]]"]
+    {
         let took = |args: &[Vec<u8>]| {
             let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
             let start = std::time::Instant::now();
@@ -523,7 +587,10 @@ fn numbers_of_one_lua_hash_cost_no_more_than_others() {
     let crafted = "(2 ^ 52 + i * 2 ^ 32 + (20000 - i)) * 1";
     let took = |number: &str| {
         let start = std::time::Instant::now();
-        assert_eq!(run_in(&Lua::new("7.4.0"), &mut Echo::default(), &fill.replace("NUMBER", number), &[], &[]), ":200010000");
+        assert_eq!(
+            run_in(&Lua::new("7.4.0"), &mut Echo::default(), &fill.replace("NUMBER", number), &[], &[]),
+            ":200010000"
+        );
         start.elapsed()
     };
     let plain = took("(2 ^ 52 + i * 977)").max(std::time::Duration::from_millis(5));
@@ -541,7 +608,10 @@ fn small_tables_keep_the_order_of_lua() {
 #[test]
 fn compiled_code_is_never_loaded() {
     check(&[
-        ("return select(2, loadstring(string.dump(function() return 1 end)))", "attempt to load a binary chunk"),
+        (
+            "return select(2, loadstring(string.dump(function() return 1 end)))",
+            "attempt to load a binary chunk",
+        ),
         (
             "local done = false return select(2, load(function() if not done then done = true return string.dump(function() end) end end))",
             "attempt to load a binary chunk",

@@ -112,7 +112,11 @@ impl Clients {
     /// Counts a client that comes in by a door, unless that door has its share of `clients_max` clients already.
     pub fn admit(&self, door: &Door, clients_max: usize) -> bool {
         let add = |count: &AtomicUsize, most: usize| {
-            count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < most).then_some(count + 1)).is_ok()
+            count
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
+                    (count < most).then_some(count + 1)
+                })
+                .is_ok()
         };
         let by_door = &self.connected_by_door[door.number];
         if !add(by_door, door.clients_max(clients_max)) {

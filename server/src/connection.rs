@@ -89,7 +89,13 @@ pub struct DiskState {
 
 impl Connection {
     /// The connection of a client that has just come in by a door.
-    pub fn new(socket: Socket, mut session: Session, door: &'static Door, filter: Option<Box<Filter>>, record: Arc<Record>) -> Connection {
+    pub fn new(
+        socket: Socket,
+        mut session: Session,
+        door: &'static Door,
+        filter: Option<Box<Filter>>,
+        record: Arc<Record>,
+    ) -> Connection {
         // The replies of other protocols are made from the richest form.
         if door.protocol != Spoken::Resp {
             session.protocol = RespVersion::Resp3;
@@ -131,7 +137,11 @@ impl Connection {
         // an announced length takes no memory.
         let wanted = missing.min(ANNOUNCED_BYTES.max(self.input.len() * (ANNOUNCED_TIMES - 1)));
         if missing > spare && spare < READ_BYTES && self.input.try_reserve_exact(wanted).is_err() {
-            tracing::error!(client = self.session.identity.id, bytes = missing, "no memory for a long argument: connection closed");
+            tracing::error!(
+                client = self.session.identity.id,
+                bytes = missing,
+                "no memory for a long argument: connection closed"
+            );
             return Flow::Gone;
         }
         if missing == 0 && spare < READ_BYTES / 4 {
@@ -221,7 +231,11 @@ impl Connection {
         self.record.rename(web_socket.name);
         self.protocol = web_socket.protocol();
         self.session.protocol = if shape == Shape::Stream { RespVersion::Resp2 } else { RespVersion::Resp3 };
-        self.filter.get_or_insert_default().frame(Framed::new(shape, web_socket.deflates, self.output.waiting()));
+        self.filter.get_or_insert_default().frame(Framed::new(
+            shape,
+            web_socket.deflates,
+            self.output.waiting(),
+        ));
     }
 
     /// Whether there is something to send.
@@ -281,7 +295,8 @@ impl Connection {
     /// Whether it is read while a call waits: the pings of a WebSocket are answered, and its end is seen.
     #[cold]
     fn reads_ahead(&self) -> bool {
-        self.input.len() < READ_BYTES && self.filter.as_ref().is_some_and(|filter| filter.is_framed() && !filter.has_ended())
+        self.input.len() < READ_BYTES
+            && self.filter.as_ref().is_some_and(|filter| filter.is_framed() && !filter.has_ended())
     }
 
     /// Whether enough requests wait for a lock, so that no more is read before.
@@ -313,7 +328,10 @@ impl Connection {
     /// Renews what the client sees of itself by a call in the middle of a turn. The turn holds the input then, and executes
     /// `query_bytes` of it.
     pub fn show_call(&self, query_bytes: usize) {
-        self.show((query_bytes, READ_BYTES.saturating_sub(query_bytes)), (self.output.waiting(), self.output.capacity()));
+        self.show(
+            (query_bytes, READ_BYTES.saturating_sub(query_bytes)),
+            (self.output.waiting(), self.output.capacity()),
+        );
     }
 
     /// Of each buffer: the bytes in it, and its room.
@@ -340,7 +358,9 @@ impl Connection {
             filter.finish(&self.socket, is_stopping);
         }
         match self.socket.shutdown(std::net::Shutdown::Write) {
-            Err(error) if error.kind() != io::ErrorKind::NotConnected => tracing::debug!(%error, "shutdown of a connection"),
+            Err(error) if error.kind() != io::ErrorKind::NotConnected => {
+                tracing::debug!(%error, "shutdown of a connection")
+            }
             _ => {}
         }
     }

@@ -75,17 +75,24 @@ pub struct LoginLimits {
 const RESP_BEFORE_LOGIN: LoginLimits = LoginLimits { request_bytes_max: 1 << 20, output_bytes_max: 1024 };
 
 /// Enough for the head of a request with its credentials, and for the text of an error.
-const HTTP_BEFORE_LOGIN: LoginLimits = LoginLimits { request_bytes_max: 64 << 10, output_bytes_max: 64 << 10 };
+const HTTP_BEFORE_LOGIN: LoginLimits =
+    LoginLimits { request_bytes_max: 64 << 10, output_bytes_max: 64 << 10 };
 
 /// As in memcached, and enough for a log-in.
-const MEMCACHED_BEFORE_LOGIN: LoginLimits = LoginLimits { request_bytes_max: 8 << 10, output_bytes_max: 1024 };
+const MEMCACHED_BEFORE_LOGIN: LoginLimits =
+    LoginLimits { request_bytes_max: 8 << 10, output_bytes_max: 1024 };
 
 pub static DOORS: [Door; 6] = [
     Door {
         number: 0,
         name: "RESP over TCP",
         protocol: Spoken::Resp,
-        place: PlaceSettings::Tcp { port: id("port"), tls_port: Some(id("tls-port")), bind: id("bind"), usual_port: 6379 },
+        place: PlaceSettings::Tcp {
+            port: id("port"),
+            tls_port: Some(id("tls-port")),
+            bind: id("bind"),
+            usual_port: 6379,
+        },
         request_bytes_max: id("client-query-buffer-limit"),
         before_login: RESP_BEFORE_LOGIN,
         clients_percent: 100,
@@ -117,7 +124,12 @@ pub static DOORS: [Door; 6] = [
         number: 3,
         name: "HTTP",
         protocol: Spoken::Http,
-        place: PlaceSettings::Tcp { port: id("http-port"), tls_port: Some(id("https-port")), bind: id("http-bind"), usual_port: 8080 },
+        place: PlaceSettings::Tcp {
+            port: id("http-port"),
+            tls_port: Some(id("https-port")),
+            bind: id("http-bind"),
+            usual_port: 8080,
+        },
         request_bytes_max: id("client-query-buffer-limit"),
         before_login: HTTP_BEFORE_LOGIN,
         clients_percent: 90,
@@ -146,7 +158,9 @@ impl PlaceSettings {
     /// The settings that say where the place is: a port or path, and how. With `tls`, the port is the encrypted one.
     pub fn settings(&self, tls: bool) -> [Id; 2] {
         match *self {
-            PlaceSettings::Tcp { port, tls_port, bind, .. } => [tls_port.filter(|_| tls).unwrap_or(port), bind],
+            PlaceSettings::Tcp { port, tls_port, bind, .. } => {
+                [tls_port.filter(|_| tls).unwrap_or(port), bind]
+            }
             PlaceSettings::Udp { port, bind } => [port, bind],
             PlaceSettings::Unix { path, mode } => [path, mode],
         }
@@ -171,7 +185,11 @@ impl Door {
 
     /// How many of `clients_max` clients may be connected here; at least one.
     pub fn clients_max(&self, clients_max: usize) -> usize {
-        if self.clients_percent == 100 { clients_max } else { (clients_max * self.clients_percent / 100).max(1) }
+        if self.clients_percent == 100 {
+            clients_max
+        } else {
+            (clients_max * self.clients_percent / 100).max(1)
+        }
     }
 }
 
@@ -206,7 +224,11 @@ mod tests {
                 PlaceSettings::Udp { port, bind } => (port, None, bind),
                 PlaceSettings::Unix { .. } => continue,
             };
-            assert!([Some(port), tls_port, Some(bind)].iter().flatten().all(|id| !id.row().unable.is_empty()), "{}", door.name);
+            assert!(
+                [Some(port), tls_port, Some(bind)].iter().flatten().all(|id| !id.row().unable.is_empty()),
+                "{}",
+                door.name
+            );
             let open = matches!(port.row().start, polder_calls::settings::Start::Number(port) if port != 0);
             assert_eq!(open, door.protocol == Spoken::Resp, "{} is closed by default", door.name);
         }

@@ -20,13 +20,19 @@ impl Failure {
                 )
             }
             (io::ErrorKind::AddrInUse, true) => {
-                format!("another server is there: stop it, choose another --{place_setting}, or take it over with '--share-port yes'")
+                format!(
+                    "another server is there: stop it, choose another --{place_setting}, or take it over with '--share-port yes'"
+                )
             }
             (io::ErrorKind::PermissionDenied, false) => format!("choose a --{place_setting} above 1023"),
-            (io::ErrorKind::PermissionDenied, true) => format!("choose a --{place_setting} that you may write to"),
+            (io::ErrorKind::PermissionDenied, true) => {
+                format!("choose a --{place_setting} that you may write to")
+            }
             (io::ErrorKind::AddrNotAvailable, _) => format!("this host has no such address: correct --{how}"),
             (io::ErrorKind::NotFound, true) => {
-                format!("the folder of the socket does not exist: create it or choose another --{place_setting}")
+                format!(
+                    "the folder of the socket does not exist: create it or choose another --{place_setting}"
+                )
             }
             _ => format!("correct --{place_setting} or --{how}"),
         };

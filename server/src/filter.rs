@@ -87,7 +87,8 @@ impl Filter {
 
     /// Whether the peer has ended its side, which the socket need not know.
     pub fn has_ended(&self) -> bool {
-        self.secure.as_ref().is_some_and(Secure::has_ended) || self.framed.as_ref().is_some_and(|framed| framed.has_ended())
+        self.secure.as_ref().is_some_and(Secure::has_ended)
+            || self.framed.as_ref().is_some_and(|framed| framed.has_ended())
     }
 
     /// Whether there is something to send, now that this waits in the output.
@@ -107,7 +108,13 @@ impl Filter {
     ///
     /// # Errors
     /// What the peer has done wrong below HTTP. It has been told so by then, if its socket took that.
-    pub fn receive(&mut self, socket: &Socket, pool: &mut Pool, input: &mut Vec<u8>, most: usize) -> Result<Flow, rustls::Error> {
+    pub fn receive(
+        &mut self,
+        socket: &Socket,
+        pool: &mut Pool,
+        input: &mut Vec<u8>,
+        most: usize,
+    ) -> Result<Flow, rustls::Error> {
         if let Some(datagrams) = &mut self.datagrams {
             return Ok(datagrams.receive(socket, input));
         }

@@ -55,7 +55,13 @@ pub struct Mailbox {
 impl Mailbox {
     /// A mailbox whose thread sleeps where `waker` wakes it.
     pub fn new(waker: Waker) -> Mailbox {
-        Mailbox { messages: Mutex::default(), waker, load: AtomicUsize::new(0), stats: ThreadStats::default(), thread: OnceLock::new() }
+        Mailbox {
+            messages: Mutex::default(),
+            waker,
+            load: AtomicUsize::new(0),
+            stats: ThreadStats::default(),
+            thread: OnceLock::new(),
+        }
     }
 
     /// Leaves a message and wakes the thread.
@@ -136,7 +142,13 @@ pub struct Pause {
 
 impl Process {
     /// A process with one mailbox for each of its threads, and its listeners.
-    pub fn new(memory: Arc<Memory>, settings: Arc<Configuration>, mailboxes: Vec<Mailbox>, listeners: ListenerSet, tls: Tls) -> Process {
+    pub fn new(
+        memory: Arc<Memory>,
+        settings: Arc<Configuration>,
+        mailboxes: Vec<Mailbox>,
+        listeners: ListenerSet,
+        tls: Tls,
+    ) -> Process {
         // A pause outlives the server that began it, but not all servers, because then nothing could end it.
         if query::others(memory.table(), &[]).is_empty() {
             query::unpause(memory.table());
@@ -182,7 +194,12 @@ impl Process {
 
     /// What decides whether one more client may come in.
     pub fn admission(&self, clients_max: usize) -> Admission<'_> {
-        Admission { settings: &self.settings, table: self.memory.table(), clients: &self.clients, clients_max }
+        Admission {
+            settings: &self.settings,
+            table: self.memory.table(),
+            clients: &self.clients,
+            clients_max,
+        }
     }
 
     /// The length to which the segment may grow, in bytes.
@@ -199,7 +216,11 @@ impl Process {
             }
             let bytes = record.weight();
             if record.doom() {
-                tracing::warn!(client = record.id, bytes, "closed: all clients together reached maxmemory-clients, and it took the most");
+                tracing::warn!(
+                    client = record.id,
+                    bytes,
+                    "closed: all clients together reached maxmemory-clients, and it took the most"
+                );
                 self.clients.weigh(&record, 0);
                 self.mailboxes[record.thread].post(ThreadMessage::Close(record.id));
                 evicted += 1;
@@ -211,7 +232,8 @@ impl Process {
     /// The pause that holds at `now_ms`. A process that ends does not wait for its end.
     pub fn pause_at(&self, now_ms: u64) -> Option<Pause> {
         let (until_ms, writers_only) = query::paused(self.memory.table());
-        (until_ms > now_ms && !self.lifecycle.heedless.load(Ordering::Relaxed)).then_some(Pause { until_ms, writers_only })
+        (until_ms > now_ms && !self.lifecycle.heedless.load(Ordering::Relaxed))
+            .then_some(Pause { until_ms, writers_only })
     }
 
     /// Lets all clients go on that wait for the end of a pause.
@@ -245,7 +267,9 @@ impl Process {
     pub fn reload_tls(&self) {
         let _one_at_a_time = self.tls.lock();
         match self.tls.build(&After { settings: &self.settings, changes: &[] }) {
-            Ok(None) => tracing::info!("SIGHUP is ignored: no port has TLS, so there are no certificates to read again"),
+            Ok(None) => tracing::info!(
+                "SIGHUP is ignored: no port has TLS, so there are no certificates to read again"
+            ),
             Ok(Some(config)) => {
                 self.tls.replace(config);
                 tracing::info!("SIGHUP: certificates and keys were read again");
@@ -270,7 +294,9 @@ impl Process {
         let segment = self.memory.table().segment();
         if segment.removed() && !self.is_stopping() {
             let name = segment.mapping().name();
-            tracing::error!("{name} has been removed, and its data with it: the server stops; start it again to make a new segment");
+            tracing::error!(
+                "{name} has been removed, and its data with it: the server stops; start it again to make a new segment"
+            );
             self.stop();
         }
     }
@@ -342,7 +368,12 @@ impl Process {
     /// Whether the calling thread does the memory's maintenance now. It calls [`Process::maintenance_done`] at the end.
     pub fn claim_maintenance(&self, now_ms: u64) -> bool {
         let due_ms = self.maintenance_due_ms();
-        due_ms <= now_ms && self.due.maintenance_ms.compare_exchange(due_ms, u64::MAX, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        due_ms <= now_ms
+            && self
+                .due
+                .maintenance_ms
+                .compare_exchange(due_ms, u64::MAX, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
     }
 
     /// Makes the memory's maintenance due, unless a thread does it.
@@ -363,7 +394,8 @@ impl Process {
     /// Whether the log can lie where the settings say. In a thread of its own, since the caller is inside a transaction.
     fn check_folder_apart(&self) -> Result<(), String> {
         let check = || check_folder(self.memory.table(), &self.settings);
-        std::thread::scope(|scope| scope.spawn(check).join()).unwrap_or_else(|_| Err("the check has panicked".into()))
+        std::thread::scope(|scope| scope.spawn(check).join())
+            .unwrap_or_else(|_| Err("the check has panicked".into()))
     }
 
     fn wake_all(&self) {
@@ -385,7 +417,9 @@ impl Host for Process {
     }
 
     fn statistics(&self) -> Statistics {
-        let total = |count: fn(&ThreadStats) -> &Count| self.mailboxes.iter().map(|mailbox| count(&mailbox.stats).get()).sum();
+        let total = |count: fn(&ThreadStats) -> &Count| {
+            self.mailboxes.iter().map(|mailbox| count(&mailbox.stats).get()).sum()
+        };
         let mut statistics = Statistics {
             reads: total(|stats| &stats.reads),
             writes: total(|stats| &stats.writes),
@@ -417,17 +451,29 @@ impl Host for Process {
             statistics.clients_tracking += u64::from(tracks);
             statistics.keys_watched += watches;
             statistics.client_bytes += record.memory() as u64;
-            statistics.query_bytes_max = statistics.query_bytes_max.max((activity.query_bytes + activity.query_room) as u64);
+            statistics.query_bytes_max =
+                statistics.query_bytes_max.max((activity.query_bytes + activity.query_room) as u64);
             statistics.reply_bytes_max = statistics.reply_bytes_max.max(activity.reply_room as u64);
         }
-        (statistics.keys_awaited, statistics.keys_awaited_or_gone) = (awaited.len() as u64, awaited_or_gone.len() as u64);
+        (statistics.keys_awaited, statistics.keys_awaited_or_gone) =
+            (awaited.len() as u64, awaited_or_gone.len() as u64);
         statistics
     }
 
     fn clients(&self, caller: &Session) -> Vec<Client> {
         let now_ms = now_ms();
         let all = self.clients.all();
-        all.iter().map(|record| if record.id == caller.identity.id { record.caller(caller) } else { record.client(now_ms) }).collect()
+        all.iter()
+            .map(
+                |record| {
+                    if record.id == caller.identity.id {
+                        record.caller(caller)
+                    } else {
+                        record.client(now_ms)
+                    }
+                },
+            )
+            .collect()
     }
 
     fn client(&self, caller: &Session) -> Client {
@@ -490,7 +536,9 @@ impl Host for Process {
     }
 
     fn apply(&self, changes: &[NewSetting], settle: &mut dyn FnMut()) -> Result<(), Id> {
-        let turns_on = |(id, parsed): &NewSetting| *id == APPENDONLY && parsed.number != 0 && !self.settings.is_on(APPENDONLY);
+        let turns_on = |(id, parsed): &NewSetting| {
+            *id == APPENDONLY && parsed.number != 0 && !self.settings.is_on(APPENDONLY)
+        };
         if changes.iter().any(turns_on)
             && let Err(why) = self.check_folder_apart()
         {
@@ -498,16 +546,18 @@ impl Host for Process {
             return Err(APPENDONLY);
         }
         let _one_at_a_time = self.tls.lock();
-        let config = self.tls.prepare(&After { settings: &self.settings, changes }).map_err(|(id, why)| {
-            tracing::warn!("{why}");
-            id
-        })?;
+        let config =
+            self.tls.prepare(&After { settings: &self.settings, changes }).map_err(|(id, why)| {
+                tracing::warn!("{why}");
+                id
+            })?;
         let mut settle = || {
             settle();
             config.iter().for_each(|config| self.tls.replace(config.clone()));
         };
         let clients_max = self.settings.number(MAXCLIENTS) as usize;
-        let moved = self.listeners.move_to(changes, &self.admission(clients_max), || self.is_stopping(), &mut settle);
+        let moved =
+            self.listeners.move_to(changes, &self.admission(clients_max), || self.is_stopping(), &mut settle);
         self.wake_all();
         match moved {
             Ok(Move { moved, arrived }) => {

@@ -117,8 +117,13 @@ impl ServerLimits {
             percent => (memory as f64 * percent.unsigned_abs() as f64 / 100.0) as usize,
         };
         let output = output_limits(&settings.text(OUTPUT));
-        let guests = GuestRules { reply_bytes_max: size(GUEST_REPLY), amplification: size(AMPLIFICATION), ..GuestRules::default() };
-        let hard = |door: &Door| if door.takes_datagrams() { guests.reply_bytes_max as u64 } else { output[0].hard };
+        let guests = GuestRules {
+            reply_bytes_max: size(GUEST_REPLY),
+            amplification: size(AMPLIFICATION),
+            ..GuestRules::default()
+        };
+        let hard =
+            |door: &Door| if door.takes_datagrams() { guests.reply_bytes_max as u64 } else { output[0].hard };
         ServerLimits {
             version: settings.version(),
             clients_max: size(MAXCLIENTS),
@@ -130,8 +135,15 @@ impl ServerLimits {
             tracked_keys_max: size(TRACKED),
             holds_publishers: settings.number(HOLD) != 0,
             guests,
-            output: OutputLimits { normal: output[0], subscribers: output[2], hard: std::array::from_fn(|door| hard(&DOORS[door])) },
-            disk: DiskLimits { replies_wait: settings.string(APPENDFSYNC) == "always", reads_wait: settings.is_on(COVERS_READS) },
+            output: OutputLimits {
+                normal: output[0],
+                subscribers: output[2],
+                hard: std::array::from_fn(|door| hard(&DOORS[door])),
+            },
+            disk: DiskLimits {
+                replies_wait: settings.string(APPENDFSYNC) == "always",
+                reads_wait: settings.is_on(COVERS_READS),
+            },
             tls: TlsLimits {
                 handshake_seconds: size(HANDSHAKE) as u64,
                 handshakes_max: size(HANDSHAKES),

@@ -144,7 +144,10 @@ impl After<'_> {
 
     /// A setting's text.
     pub fn string(&self, wanted: Id) -> String {
-        self.changed(wanted).map_or_else(|| self.settings.string(wanted), |parsed| String::from_utf8_lossy(&parsed.text).into_owned())
+        self.changed(wanted).map_or_else(
+            || self.settings.string(wanted),
+            |parsed| String::from_utf8_lossy(&parsed.text).into_owned(),
+        )
     }
 
     fn changed(&self, wanted: Id) -> Option<&Parsed> {
@@ -159,7 +162,9 @@ impl After<'_> {
             PlaceSettings::Unix { .. } => ([None, None], String::new()),
         };
         let ports = ports.map(|port| port.map(|port| self.number(port) as u16));
-        let meant = move |(port, tls): (Option<u16>, bool)| Some(Meant { door, tls, port: port?, bind: bind.clone() });
+        let meant = move |(port, tls): (Option<u16>, bool)| {
+            Some(Meant { door, tls, port: port?, bind: bind.clone() })
+        };
         ports.into_iter().zip([false, true]).filter_map(meant)
     }
 
@@ -207,15 +212,19 @@ impl Place {
 /// Whether two addresses want one port of one address. The families are apart: IPv6 sockets take IPv6 only.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let (a, b) = (one.ip(), other.ip());
-    one.port() == other.port() && a.is_ipv4() == b.is_ipv4() && (a == b || a.is_unspecified() || b.is_unspecified())
+    one.port() == other.port()
+        && a.is_ipv4() == b.is_ipv4()
+        && (a == b || a.is_unspecified() || b.is_unspecified())
 }
 
 /// Refuses addresses that overlap. Even where servers may share a port, two doors may not: the system would give a client
 /// to either of them.
 pub fn none_overlap(wanted: &[Place], shares: bool) -> Result<(), Unmoved> {
     for (number, place) in wanted.iter().enumerate() {
-        let is_taken =
-            |other: &&Place| other.overlaps(place.door, place.address) && (!shares || (other.door, other.tls) != (place.door, place.tls));
+        let is_taken = |other: &&Place| {
+            other.overlaps(place.door, place.address)
+                && (!shares || (other.door, other.tls) != (place.door, place.tls))
+        };
         if wanted[..number].iter().any(|other| is_taken(&other)) {
             return Err(Unmoved::of(place, &io::ErrorKind::AddrInUse.into()));
         }
@@ -227,7 +236,11 @@ pub fn none_overlap(wanted: &[Place], shares: bool) -> Result<(), Unmoved> {
 ///
 /// # Errors
 /// One line that says which address, why not, and what to do.
-pub fn bind_places(places: &[Place], shares: impl Fn(&Place) -> bool, settings: &Configuration) -> Result<Vec<Listener>, Unmoved> {
+pub fn bind_places(
+    places: &[Place],
+    shares: impl Fn(&Place) -> bool,
+    settings: &Configuration,
+) -> Result<Vec<Listener>, Unmoved> {
     let mut listeners = Vec::new();
     for place @ Place { door, address, optional, .. } in places {
         let bound = if door.takes_datagrams() {
@@ -238,7 +251,9 @@ pub fn bind_places(places: &[Place], shares: impl Fn(&Place) -> bool, settings: 
         };
         match bound {
             Ok(listener) => listeners.push(listener),
-            Err(error) if *optional && is_absent(&error) => tracing::debug!(%address, "this address is not there"),
+            Err(error) if *optional && is_absent(&error) => {
+                tracing::debug!(%address, "this address is not there")
+            }
             Err(error) => return Err(Unmoved::of(place, &error)),
         }
     }
@@ -275,7 +290,10 @@ fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 /// Whether this host simply has no such address or family.
 fn is_absent(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::AddrNotAvailable
-        || matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT | libc::ENOPROTOOPT))
+        || matches!(
+            error.raw_os_error(),
+            Some(libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT | libc::ENOPROTOOPT)
+        )
 }
 
 /// Refuses a UDP port that strangers could use: datagrams bring no password and may name a false sender.
@@ -324,7 +342,9 @@ fn bind_unix(door: &'static Door, path: &Path, mode: u32, settings: &Settings) -
     let address = SockAddr::unix(path)?;
     // A socket that a killed server left behind is replaced. A socket that accepts is another server's, and any other file is not ours.
     if let Ok(found) = std::fs::symlink_metadata(path) {
-        let accepts = || Socket::new(Domain::UNIX, Type::STREAM, None).and_then(|socket| socket.connect(&address)).is_ok();
+        let accepts = || {
+            Socket::new(Domain::UNIX, Type::STREAM, None).and_then(|socket| socket.connect(&address)).is_ok()
+        };
         if !found.file_type().is_socket() || !shares && accepts() {
             return Err(io::ErrorKind::AddrInUse.into());
         }
@@ -339,11 +359,23 @@ fn bind_unix(door: &'static Door, path: &Path, mode: u32, settings: &Settings) -
         // The reason matters more than a file that could not be removed either.
         let _ = std::fs::remove_file(&nameless);
     }
-    Ok(Listener { door, tls: false, socket, path: Some((path.to_owned(), named?)), name: path.display().to_string() })
+    Ok(Listener {
+        door,
+        tls: false,
+        socket,
+        path: Some((path.to_owned(), named?)),
+        name: path.display().to_string(),
+    })
 }
 
 /// Gives a bound socket its permissions and its name. Returns which file it is, by device and number.
-fn name_socket(socket: &Socket, nameless: &Path, path: &Path, mode: u32, settings: &Settings) -> io::Result<(u64, u64)> {
+fn name_socket(
+    socket: &Socket,
+    nameless: &Path,
+    path: &Path,
+    mode: u32,
+    settings: &Settings,
+) -> io::Result<(u64, u64)> {
     if mode != 0 {
         std::fs::set_permissions(nameless, std::fs::Permissions::from_mode(mode))?;
     }
@@ -364,12 +396,19 @@ impl Listener {
     /// # Errors
     /// Those of the system: too many open files.
     pub fn share(&self) -> io::Result<Listener> {
-        Ok(Listener { door: self.door, tls: self.tls, socket: self.socket.try_clone()?, path: None, name: self.name.clone() })
+        Ok(Listener {
+            door: self.door,
+            tls: self.tls,
+            socket: self.socket.try_clone()?,
+            path: None,
+            name: self.name.clone(),
+        })
     }
 
     /// Stops accepting, for all threads. A thread that reads datagrams there sees their end, and sends the last replies.
     pub fn rest(&self) {
-        let how = if self.door.takes_datagrams() { std::net::Shutdown::Read } else { std::net::Shutdown::Both };
+        let how =
+            if self.door.takes_datagrams() { std::net::Shutdown::Read } else { std::net::Shutdown::Both };
         if let Err(error) = self.socket.shutdown(how) {
             tracing::debug!(%error, listener = self.name, "closed already");
         }
@@ -387,7 +426,13 @@ impl Listener {
         let port = self.address().map_or(0, |address| address.port());
         clients.count(self.door);
         let descriptor = socket.as_raw_fd();
-        let origin = Origin { door: self.door, address: format!("udp:{port}"), local_address: self.name.clone(), descriptor, tls: false };
+        let origin = Origin {
+            door: self.door,
+            address: format!("udp:{port}"),
+            local_address: self.name.clone(),
+            descriptor,
+            tls: false,
+        };
         Ok(Some(Arrival { socket, origin }))
     }
 
@@ -408,14 +453,21 @@ impl Listener {
     ///
     /// # Errors
     /// Those of the system, except that no client waits.
-    pub fn accept(&self, admission: &Admission<'_>, most: usize, arrived: &mut Vec<Arrival>) -> io::Result<bool> {
+    pub fn accept(
+        &self,
+        admission: &Admission<'_>,
+        most: usize,
+        arrived: &mut Vec<Arrival>,
+    ) -> io::Result<bool> {
         let Admission { settings, table, clients, clients_max } = *admission;
         for _ in 0..most {
             let (socket, peer) = match self.socket.accept() {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 // The peer gave up while it waited.
-                Err(error) if matches!(error.raw_os_error(), Some(libc::ECONNABORTED | libc::EINTR)) => continue,
+                Err(error) if matches!(error.raw_os_error(), Some(libc::ECONNABORTED | libc::EINTR)) => {
+                    continue;
+                }
                 Err(error) => return Err(error),
             };
             socket.set_nonblocking(true)?;
@@ -450,7 +502,9 @@ impl Listener {
         let local = socket.local_addr().ok();
         match peer.as_socket() {
             Some(address) => {
-                let local_address = local.and_then(|local| local.as_socket()).map_or(String::new(), |local| local.to_string());
+                let local_address = local
+                    .and_then(|local| local.as_socket())
+                    .map_or(String::new(), |local| local.to_string());
                 Origin { door, address: address.to_string(), local_address, descriptor, tls }
             }
             None => {
@@ -464,8 +518,9 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         // A socket that another server has put in its place stays.
-        let is_ours =
-            |(path, file): &&(PathBuf, (u64, u64))| std::fs::symlink_metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == *file);
+        let is_ours = |(path, file): &&(PathBuf, (u64, u64))| {
+            std::fs::symlink_metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == *file)
+        };
         if let Some((path, _)) = self.path.as_ref().filter(is_ours)
             && let Err(error) = std::fs::remove_file(path)
         {
@@ -488,7 +543,10 @@ pub fn prepare(socket: &Socket, keepalive_seconds: u64) -> io::Result<()> {
     if keepalive_seconds > 0 {
         let third = Duration::from_secs((keepalive_seconds / 3).max(1));
         socket.set_tcp_keepalive(
-            &TcpKeepalive::new().with_time(Duration::from_secs(keepalive_seconds)).with_interval(third).with_retries(3),
+            &TcpKeepalive::new()
+                .with_time(Duration::from_secs(keepalive_seconds))
+                .with_interval(third)
+                .with_retries(3),
         )?;
     }
     Ok(())
@@ -501,7 +559,12 @@ mod tests {
     #[test]
     fn only_other_hosts_are_foreign() {
         let foreign = |address: &str| is_foreign(address.parse().expect("an address"));
-        assert!(!foreign("127.0.0.1:1") && !foreign("127.9.9.9:1") && !foreign("[::1]:1") && !foreign("[::ffff:127.0.0.1]:1"));
+        assert!(
+            !foreign("127.0.0.1:1")
+                && !foreign("127.9.9.9:1")
+                && !foreign("[::1]:1")
+                && !foreign("[::ffff:127.0.0.1]:1")
+        );
         assert!(foreign("192.0.2.1:1") && foreign("[2001:db8::1]:1") && foreign("[::ffff:192.0.2.1]:1"));
         assert!(foreign("0.0.0.0:1") && foreign("[::]:1"));
     }

@@ -22,7 +22,9 @@ use polder_runtime::session::NewSetting;
 
 use crate::clients::Clients;
 use crate::failure::Failure;
-use crate::listener::{Admission, After, Arrival, Listener, Meant, Place, SHARE, Unmoved, bind_places, none_overlap};
+use crate::listener::{
+    Admission, After, Arrival, Listener, Meant, Place, SHARE, Unmoved, bind_places, none_overlap,
+};
 
 /// The listeners of a process. It also keeps the path of a Unix socket until the server ends.
 #[derive(Default)]
@@ -117,17 +119,25 @@ impl ListenerSet {
         if is_ending() {
             return Err(Unmoved { failure: Failure::ending(), door: first.door, tls: first.tls });
         }
-        let moves = |listener: &Listener| moving.iter().any(|meant| (meant.door, meant.tls) == (listener.door, listener.tls));
-        let stays = |listener: &Listener| !moves(listener) || wanted.iter().any(|place| place.is_of(listener));
+        let moves = |listener: &Listener| {
+            moving.iter().any(|meant| (meant.door, meant.tls) == (listener.door, listener.tls))
+        };
+        let stays =
+            |listener: &Listener| !moves(listener) || wanted.iter().any(|place| place.is_of(listener));
         none_overlap(&wanted, settings.is_on(SHARE))?;
         none_taken(&wanted, listeners.iter().filter(|listener| !moves(listener)))?;
-        let missing: Vec<Place> = wanted.iter().filter(|place| !listeners.iter().any(|listener| place.is_of(listener))).cloned().collect();
+        let missing: Vec<Place> = wanted
+            .iter()
+            .filter(|place| !listeners.iter().any(|listener| place.is_of(listener)))
+            .cloned()
+            .collect();
         let left: Vec<&Listener> = listeners.iter().filter(|listener| !stays(listener)).collect();
         let new = bind_beside(&left, &missing, settings)?;
         // D3: a thread that a closing listener wakes must see that this process closed it.
         self.version.fetch_add(1, Ordering::AcqRel);
         let (mut kept, left): (Vec<Listener>, Vec<Listener>) = listeners.drain(..).partition(stays);
-        let mut arrived: Vec<Arrival> = new.iter().filter_map(|listener| guests_of(listener, admission.clients)).collect();
+        let mut arrived: Vec<Arrival> =
+            new.iter().filter_map(|listener| guests_of(listener, admission.clients)).collect();
         kept.extend(new);
         *listeners = kept;
         settle();
@@ -171,9 +181,15 @@ fn guests_of(listener: &Listener, clients: &Clients) -> Option<Arrival> {
 }
 
 /// Binds addresses beside listeners that are about to close (D2).
-fn bind_beside(left: &[&Listener], missing: &[Place], settings: &Configuration) -> Result<Vec<Listener>, Unmoved> {
+fn bind_beside(
+    left: &[&Listener],
+    missing: &[Place],
+    settings: &Configuration,
+) -> Result<Vec<Listener>, Unmoved> {
     let shares = settings.is_on(SHARE);
-    let meets = |listener: &Listener, place: &Place| listener.address().is_some_and(|address| place.overlaps(listener.door, address));
+    let meets = |listener: &Listener, place: &Place| {
+        listener.address().is_some_and(|address| place.overlaps(listener.door, address))
+    };
     let overlaps = |place: &Place| left.iter().any(|listener| meets(listener, place));
     if shares || !missing.iter().any(overlaps) {
         return bind_places(missing, |_| shares, settings);
@@ -187,7 +203,12 @@ fn bind_beside(left: &[&Listener], missing: &[Place], settings: &Configuration) 
 }
 
 /// Accepts the clients that wait at a listener, and closes it for all threads (D3).
-fn drain(listener: &Listener, admission: &Admission<'_>, is_ending: impl Fn() -> bool, arrived: &mut Vec<Arrival>) {
+fn drain(
+    listener: &Listener,
+    admission: &Admission<'_>,
+    is_ending: impl Fn() -> bool,
+    arrived: &mut Vec<Arrival>,
+) {
     let accepted = match listener.door.takes_datagrams() {
         true => Ok(()),
         false => listener.accept(admission, usize::MAX, arrived).map(drop),

@@ -20,7 +20,8 @@ const FILE: Id = id("logfile");
 const FORMAT: Id = id("log-format");
 
 /// The levels of `loglevel`, in the order of its words: debug, verbose, notice, warning, nothing.
-const LEVELS: [LevelFilter; 5] = [LevelFilter::TRACE, LevelFilter::DEBUG, LevelFilter::INFO, LevelFilter::WARN, LevelFilter::OFF];
+const LEVELS: [LevelFilter; 5] =
+    [LevelFilter::TRACE, LevelFilter::DEBUG, LevelFilter::INFO, LevelFilter::WARN, LevelFilter::OFF];
 
 /// The beginning of the names of our crates. Lines of libraries are not written to this log.
 const OURS: &str = "polder";
@@ -37,15 +38,21 @@ pub fn begin(settings: &Arc<Configuration>) -> Result<(), String> {
     } else {
         let file = LogFile::open(std::path::absolute(&path).unwrap_or_else(|_| path.clone().into()));
         let advice = "create its folder, allow writing to it, or choose another --logfile";
-        BoxMakeWriter::new(Mutex::new(file.map_err(|error| format!("cannot write the log to {path}: {error}; {advice}"))?))
+        BoxMakeWriter::new(Mutex::new(
+            file.map_err(|error| format!("cannot write the log to {path}: {error}; {advice}"))?,
+        ))
     };
     let lines = fmt::layer().with_target(false).with_ansi(false).with_writer(writer);
     let lines = if json { lines.json().flatten_event(true).boxed() } else { lines.boxed() };
     let settings = settings.clone();
     let level = dynamic_filter_fn(move |line, _| {
-        line.target().starts_with(OURS) && *line.level() <= LEVELS[settings.number(LEVEL) as usize % LEVELS.len()]
+        line.target().starts_with(OURS)
+            && *line.level() <= LEVELS[settings.number(LEVEL) as usize % LEVELS.len()]
     });
-    tracing_subscriber::registry().with(lines.with_filter(level)).try_init().map_err(|error| format!("cannot begin the log: {error}"))
+    tracing_subscriber::registry()
+        .with(lines.with_filter(level))
+        .try_init()
+        .map_err(|error| format!("cannot begin the log: {error}"))
 }
 
 /// A file that is created again when its path no longer leads to it.

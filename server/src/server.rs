@@ -39,7 +39,11 @@ impl Server {
     ///
     /// # Errors
     /// A port in use, a missing permission, too many open files: see [`Failure`].
-    pub fn start(memory: Arc<Memory>, settings: Arc<Configuration>, loaded: Loaded) -> Result<Server, Failure> {
+    pub fn start(
+        memory: Arc<Memory>,
+        settings: Arc<Configuration>,
+        loaded: Loaded,
+    ) -> Result<Server, Failure> {
         Server::begin(memory, settings, Some(loaded))
     }
 
@@ -58,7 +62,11 @@ impl Server {
     }
 
     /// `loaded`: what was read; `None`: it is being read.
-    fn begin(memory: Arc<Memory>, settings: Arc<Configuration>, loaded: Option<Loaded>) -> Result<Server, Failure> {
+    fn begin(
+        memory: Arc<Memory>,
+        settings: Arc<Configuration>,
+        loaded: Option<Loaded>,
+    ) -> Result<Server, Failure> {
         raise_descriptor_limit(&settings);
         let database = settings.number(MEMCACHE_DATABASE);
         if database >= settings.databases().into() {
@@ -86,12 +94,19 @@ impl Server {
             Some(loaded) => process.open(loaded),
             None => process.begin_loading(),
         }
-        process.listeners.guests(&process.clients, None).into_iter().for_each(|guests| process.hand_over(guests));
+        process
+            .listeners
+            .guests(&process.clients, None)
+            .into_iter()
+            .for_each(|guests| process.hand_over(guests));
         let doors = process.listeners.doors();
         let mut server = Server { process, threads: Vec::new(), doors };
         for (number, poll) in polls.into_iter().enumerate() {
             let turns = EventLoop::new(number, poll, server.process.clone()).map_err(failed)?;
-            let thread = std::thread::Builder::new().name(format!("polder-{number}")).spawn(move || turns.run()).map_err(failed)?;
+            let thread = std::thread::Builder::new()
+                .name(format!("polder-{number}"))
+                .spawn(move || turns.run())
+                .map_err(failed)?;
             server.threads.push(thread);
         }
         Ok(server)
@@ -150,12 +165,14 @@ fn raise_descriptor_limit(settings: &Settings) {
         return;
     }
     let maximum = limit.maximum.unwrap_or(u64::MAX);
-    let raised =
-        [Rlimit { current: Some(wanted), maximum: Some(maximum.max(wanted)) }, Rlimit { current: Some(wanted.min(maximum)), ..limit }]
-            .into_iter()
-            .find(|asked| setrlimit(Resource::Nofile, *asked).is_ok())
-            .and_then(|granted| granted.current)
-            .unwrap_or(current);
+    let raised = [
+        Rlimit { current: Some(wanted), maximum: Some(maximum.max(wanted)) },
+        Rlimit { current: Some(wanted.min(maximum)), ..limit },
+    ]
+    .into_iter()
+    .find(|asked| setrlimit(Resource::Nofile, *asked).is_ok())
+    .and_then(|granted| granted.current)
+    .unwrap_or(current);
     if raised < wanted {
         let clients = raised.saturating_sub(OTHER_DESCRIPTORS).max(1) as i64;
         tracing::warn!(

@@ -122,7 +122,9 @@ impl Protocol {
         batch: &mut Batch<'b>,
     ) -> Left {
         match self {
-            Protocol::Memcached(memcached) => memcached.read_datagrams((limits, session), (input, ends), at, (place, is_overfull), batch),
+            Protocol::Memcached(memcached) => {
+                memcached.read_datagrams((limits, session), (input, ends), at, (place, is_overfull), batch)
+            }
             Protocol::Resp(_) | Protocol::Http(_) | Protocol::Messages(_) => Left::Nothing,
         }
     }
@@ -139,7 +141,13 @@ impl Protocol {
     }
 
     /// Replies to a request that is no call ([`Odd::Own`](crate::batch::Odd::Own)).
-    pub fn own(&mut self, note: u32, session: &mut Session, host: (&dyn Host, &Memory), output: &mut Output) -> Progress {
+    pub fn own(
+        &mut self,
+        note: u32,
+        session: &mut Session,
+        host: (&dyn Host, &Memory),
+        output: &mut Output,
+    ) -> Progress {
         match self {
             Protocol::Resp(_) | Protocol::Messages(_) => Progress::Answered,
             Protocol::Memcached(memcached) => memcached.own(note, session, host, output),
@@ -157,7 +165,13 @@ impl Protocol {
     }
 
     /// Says why a request ends the connection, and ends the session.
-    pub fn reject(&mut self, rejection: &Rejection, session: &mut Session, host: &dyn Host, output: &mut Output) {
+    pub fn reject(
+        &mut self,
+        rejection: &Rejection,
+        session: &mut Session,
+        host: &dyn Host,
+        output: &mut Output,
+    ) {
         match self {
             Protocol::Resp(_) => resp::reject(rejection, session, host, output),
             Protocol::Memcached(_) | Protocol::Messages(_) => session.closing = true,

@@ -44,10 +44,13 @@ impl Storage {
             return;
         }
         let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let candidate = Candidate { memory: memory.clone(), settings: settings.clone(), stops: self.stops.clone() };
+        let candidate =
+            Candidate { memory: memory.clone(), settings: settings.clone(), stops: self.stops.clone() };
         match std::thread::Builder::new().name("polder-storage".into()).spawn(move || candidate.run(lock)) {
             Ok(begun) => *thread = Some(begun),
-            Err(error) => tracing::error!(%error, "no thread can be had to write the append-only log; trying again"),
+            Err(error) => {
+                tracing::error!(%error, "no thread can be had to write the append-only log; trying again")
+            }
         }
     }
 
@@ -68,14 +71,21 @@ struct Candidate {
 
 impl Candidate {
     fn is_to_end(&self) -> bool {
-        self.stops.load(Ordering::Acquire) || !self.settings.is_on(APPENDONLY) || self.memory.table().segment().removed()
+        self.stops.load(Ordering::Acquire)
+            || !self.settings.is_on(APPENDONLY)
+            || self.memory.table().segment().removed()
     }
 
     /// Stands by and writes, until the log is turned off or the server ends. Returns whether nothing is missing in the log.
     fn run(&self, mut lock: Option<Lock>) -> bool {
         let mut told = String::new();
         while !self.is_to_end() {
-            let (why, pause) = match StorageProcess::elect(self.memory.table(), &self.settings, lock.take(), false) {
+            let (why, pause) = match StorageProcess::elect(
+                self.memory.table(),
+                &self.settings,
+                lock.take(),
+                false,
+            ) {
                 Ok(Elected::Ours(process)) => {
                     tracing::info!(folder = %process.folder().display(), "the append-only log is written");
                     told.clear();

@@ -75,7 +75,10 @@ pub fn receive(socket: &Socket, into: &mut Vec<u8>) -> Option<Flow> {
 pub fn send(socket: &Socket, output: &mut Output) -> Flow {
     let (offered, written) = match output.single() {
         // Less work for the kernel than write(2), which also looks at the file of the socket.
-        Some(bytes) => (bytes.len(), socket.send(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))),
+        Some(bytes) => (
+            bytes.len(),
+            socket.send(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+        ),
         None => {
             let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
             let count = output.slices(&mut pieces);

@@ -213,7 +213,9 @@ impl EventLoop {
         self.process.ignore_pauses();
         let connections = &mut self.service.connections;
         for slot in 0..connections.slots.len() {
-            if let Some(connection) = connections.slots[slot].as_mut().filter(|connection| !connection.turn.queued) {
+            if let Some(connection) =
+                connections.slots[slot].as_mut().filter(|connection| !connection.turn.queued)
+            {
                 connection.ready.readable = true;
                 connections.queue(slot);
             }
@@ -228,7 +230,9 @@ impl EventLoop {
                 let is_new = connection.session.tally.calls == 0 && !connection.door.takes_datagrams();
                 !(connection.has_output() || parked || grace && is_new)
             };
-            if connections.ready.is_empty() && connections.slots.iter().flatten().all(|connection| done(connection)) {
+            if connections.ready.is_empty()
+                && connections.slots.iter().flatten().all(|connection| done(connection))
+            {
                 break;
             }
         }

@@ -33,7 +33,8 @@ impl Watch {
         let Ok(mut seen) = self.0.try_lock() else { return };
         let (recoveries, evicted) = (table.counter(Counter::Recoveries), table.counter(Counter::Evicted));
         let Some(seen) = seen.as_mut() else {
-            *seen = Some(Seen { looked_ms: now_ms, recoveries, evicted, evicted_ms: 0, reported: (0, evicted) });
+            *seen =
+                Some(Seen { looked_ms: now_ms, recoveries, evicted, evicted_ms: 0, reported: (0, evicted) });
             return;
         };
         if now_ms.saturating_sub(seen.looked_ms) < LOOK_MS {
@@ -41,7 +42,10 @@ impl Watch {
         }
         if recoveries > seen.recoveries {
             let deaths = recoveries - seen.recoveries;
-            tracing::warn!(deaths, "threads died while attached: what they held was recovered, and no acknowledged write is lost");
+            tracing::warn!(
+                deaths,
+                "threads died while attached: what they held was recovered, and no acknowledged write is lost"
+            );
         }
         seen.tell_evictions(table, evicted, now_ms);
         *seen = Seen { looked_ms: now_ms, recoveries, evicted, ..*seen };
@@ -54,7 +58,11 @@ impl Seen {
         let (reported_ms, before) = self.reported;
         if is_evicting && self.evicted_ms == 0 {
             let (used, limit) = (table.usage().used, table.limits().memory_max);
-            tracing::warn!(used_bytes = used, maxmemory = limit, "the memory is full: keys are evicted from now on");
+            tracing::warn!(
+                used_bytes = used,
+                maxmemory = limit,
+                "the memory is full: keys are evicted from now on"
+            );
             self.reported = (now_ms, self.evicted);
         } else if is_evicting && now_ms.saturating_sub(reported_ms) >= REPORT_MS {
             tracing::info!(keys = evicted - before, "keys are still being evicted");

@@ -70,21 +70,33 @@ impl WebRules {
     pub fn judge(&self, method: Method, fields: &Fields<'_>) -> Verdict {
         // Each browser sends Host; a client of HTTP/1.0 need not.
         if fields.host.is_some_and(|host| !self.is_own_name(host)) {
-            return Verdict::Refused("the request is for another host name; http-hosts lists the names of this server");
+            return Verdict::Refused(
+                "the request is for another host name; http-hosts lists the names of this server",
+            );
         }
         if let Some(origin) = fields.origin {
-            if fields.host.is_some_and(|host| authority(origin).is_some_and(|page| page.eq_ignore_ascii_case(host))) {
+            if fields
+                .host
+                .is_some_and(|host| authority(origin).is_some_and(|page| page.eq_ignore_ascii_case(host)))
+            {
                 return Verdict::Own;
             }
             if self.origins.has(origin) {
                 return Verdict::Guest;
             }
-            return Verdict::Refused("a page of another site sent the request; http-cors lists the sites that may");
+            return Verdict::Refused(
+                "a page of another site sent the request; http-cors lists the sites that may",
+            );
         }
         // Nothing is read across sites without `Origin`, but a form of another site would be sent.
         let only_reads = matches!(method, Method::Get | Method::Head | Method::Options);
-        if !only_reads && fields.sec_fetch_site.is_some_and(|site| site.eq_ignore_ascii_case(b"cross-site")) && !self.origins.all {
-            return Verdict::Refused("a page of another site sent the request; http-cors lists the sites that may");
+        if !only_reads
+            && fields.sec_fetch_site.is_some_and(|site| site.eq_ignore_ascii_case(b"cross-site"))
+            && !self.origins.all
+        {
+            return Verdict::Refused(
+                "a page of another site sent the request; http-cors lists the sites that may",
+            );
         }
         Verdict::Own
     }
@@ -92,8 +104,8 @@ impl WebRules {
     fn is_own_name(&self, host: &[u8]) -> bool {
         let name = without_port(host);
         let name = name.strip_suffix(b".").unwrap_or(name);
-        let is_local =
-            name.eq_ignore_ascii_case(b"localhost") || name.len() > 10 && name[name.len() - 10..].eq_ignore_ascii_case(b".localhost");
+        let is_local = name.eq_ignore_ascii_case(b"localhost")
+            || name.len() > 10 && name[name.len() - 10..].eq_ignore_ascii_case(b".localhost");
         is_local || is_address(name) || self.hosts.has(name)
     }
 }
@@ -109,7 +121,8 @@ fn without_port(host: &[u8]) -> &[u8] {
 /// Whether a host is an IP address; one of IPv6 stands in brackets.
 fn is_address(name: &[u8]) -> bool {
     let bracketed = name.strip_prefix(b"[").and_then(|name| name.strip_suffix(b"]"));
-    let address: Option<IpAddr> = std::str::from_utf8(bracketed.unwrap_or(name)).ok().and_then(|text| text.parse().ok());
+    let address: Option<IpAddr> =
+        std::str::from_utf8(bracketed.unwrap_or(name)).ok().and_then(|text| text.parse().ok());
     address.is_some_and(|address| address.is_ipv6() == bracketed.is_some())
 }
 
@@ -140,11 +153,28 @@ mod tests {
             let fields = fields(|fields| fields.host = Some(host.as_bytes()));
             rules.judge(Method::Get, &fields) == Verdict::Own
         };
-        let own = ["localhost", "LOCALHOST:8080", "app.localhost:1", "127.0.0.1", "127.0.0.1:8080", "[::1]", "[::1]:8080", "192.0.2.7:80"];
+        let own = [
+            "localhost",
+            "LOCALHOST:8080",
+            "app.localhost:1",
+            "127.0.0.1",
+            "127.0.0.1:8080",
+            "[::1]",
+            "[::1]:8080",
+            "192.0.2.7:80",
+        ];
         own.into_iter()
             .chain(["cache.example.com", "cache.example.com:8080", "cache.example.com."])
             .for_each(|host| assert!(taken(host), "{host}"));
-        let foreign = ["evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "evillocalhost", "::1", ""];
+        let foreign = [
+            "evil.example",
+            "evil.example:8080",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "evillocalhost",
+            "::1",
+            "",
+        ];
         foreign
             .into_iter()
             .chain(["cache.example.com.evil", "[::1", "127.0.0.1:8080:80", "localhost:x"])
@@ -164,7 +194,13 @@ mod tests {
         let (none, listed, all) = (rules("", ""), rules("", "https://app.example"), rules("", "*"));
         let is_refused = |verdict| matches!(verdict, Verdict::Refused(_));
         assert_eq!(judged(&none, Method::Put, Some("http://localhost:8080"), None), Verdict::Own);
-        for origin in ["http://localhost:3000", "http://localhost", "https://app.example", "null", "http://localhost:8080.evil"] {
+        for origin in [
+            "http://localhost:3000",
+            "http://localhost",
+            "https://app.example",
+            "null",
+            "http://localhost:8080.evil",
+        ] {
             assert!(is_refused(judged(&none, Method::Post, Some(origin), None)), "{origin}");
             assert!(is_refused(judged(&none, Method::Get, Some(origin), None)), "{origin}");
             assert_eq!(judged(&all, Method::Post, Some(origin), None), Verdict::Guest);

@@ -35,7 +35,13 @@ pub struct SegmentOptions {
 
 impl Default for SegmentOptions {
     fn default() -> SegmentOptions {
-        SegmentOptions { ceiling: 0, pages: PageChoice::Default, mode: 0o600, group: None, residence: Residence::default() }
+        SegmentOptions {
+            ceiling: 0,
+            pages: PageChoice::Default,
+            mode: 0o600,
+            group: None,
+            residence: Residence::default(),
+        }
     }
 }
 
@@ -58,7 +64,9 @@ pub fn room(name: &SegmentName) -> Option<u64> {
     let system = rustix::system::sysinfo();
     let memory = (system.totalram as u64).saturating_mul(system.mem_unit.max(1) as u64);
     let door = directory::door_of(name);
-    let place = rustix::fs::statvfs(crate::place::directory_of(&door)).ok().map(|place| place.f_blocks * place.f_frsize);
+    let place = rustix::fs::statvfs(crate::place::directory_of(&door))
+        .ok()
+        .map(|place| place.f_blocks * place.f_frsize);
     match name {
         SegmentName::Sysv(_) => Some(memory),
         SegmentName::Shm(_) => Some(memory.min(place?)),
@@ -87,7 +95,8 @@ impl Segment {
         secret: &[u8; header::SECRET_BYTES],
     ) -> Result<Arc<Segment>, CreateError> {
         let wanted = if options.ceiling == 0 { default_ceiling() } else { options.ceiling };
-        let ceiling = (layout::SEATS_AT + layout::SEATS_MAX * seat::BYTES + wanted.max(2 << 20)).next_multiple_of(4096);
+        let ceiling =
+            (layout::SEATS_AT + layout::SEATS_MAX * seat::BYTES + wanted.max(2 << 20)).next_multiple_of(4096);
         let geometry = Geometry::of(ceiling);
         let mapping_options = CreateOptions {
             ceiling,
@@ -97,7 +106,8 @@ impl Segment {
             initial_bytes: layout::SEATS_AT + layout::SEATS_SPARE * seat::BYTES,
             residence: options.residence,
         };
-        let mapping = Mapping::create(name, &mapping_options, |mapping| write_header(mapping, &geometry, secret))?;
+        let mapping =
+            Mapping::create(name, &mapping_options, |mapping| write_header(mapping, &geometry, secret))?;
         Ok(Arc::new(Segment::over(mapping, geometry)))
     }
 
@@ -106,10 +116,16 @@ impl Segment {
     ///
     /// # Errors
     /// [`AttachError::Absent`], or a fault that says what to do: another layout, another user's, damaged.
-    pub fn attach(name: &SegmentName, options: &AttachOptions, check: Check<'_>) -> Result<Arc<Segment>, AttachError> {
+    pub fn attach(
+        name: &SegmentName,
+        options: &AttachOptions,
+        check: Check<'_>,
+    ) -> Result<Arc<Segment>, AttachError> {
         let mapping = Mapping::attach_in_turn(name, options.residence, options.admission, judge)?;
         // SAFETY: M3, the head was judged; the mapping is at least as long as the ceiling it names.
-        let ceiling = unsafe { &*(mapping.base().add(header::CEILING as usize) as *const std::sync::atomic::AtomicU64) };
+        let ceiling = unsafe {
+            &*(mapping.base().add(header::CEILING as usize) as *const std::sync::atomic::AtomicU64)
+        };
         let geometry = Geometry::of(ceiling.load(Ordering::Relaxed));
         let segment = Arc::new(Segment::over(mapping, geometry));
         segment.renew_after_boot(check)?;
@@ -127,10 +143,14 @@ impl Segment {
             // What cannot be attached has no users to tell.
             if let Some(Ok(mapping)) = found.map(|found| found.map(name, Residence::default(), judge)) {
                 // SAFETY: M3, the head was judged, so the word exists; a single atomic store (S2: a designated word).
-                let removed = unsafe { &*(mapping.base().add(header::REMOVED as usize) as *const std::sync::atomic::AtomicU64) };
+                let removed = unsafe {
+                    &*(mapping.base().add(header::REMOVED as usize) as *const std::sync::atomic::AtomicU64)
+                };
                 removed.store(1, Ordering::Release);
                 // SAFETY: as above.
-                let names = unsafe { &*(mapping.base().add(header::WAKEUPS as usize) as *const std::sync::atomic::AtomicU64) };
+                let names = unsafe {
+                    &*(mapping.base().add(header::WAKEUPS as usize) as *const std::sync::atomic::AtomicU64)
+                };
                 crate::wakeup::remove_all(name, names.load(Ordering::Relaxed));
             }
             Ok(())
@@ -170,7 +190,11 @@ impl Segment {
     }
 }
 
-fn write_header(mapping: &Mapping, geometry: &Geometry, secret: &[u8; header::SECRET_BYTES]) -> Result<(), Fault> {
+fn write_header(
+    mapping: &Mapping,
+    geometry: &Geometry,
+    secret: &[u8; header::SECRET_BYTES],
+) -> Result<(), Fault> {
     let word = |offset: u64, value: u64| {
         // SAFETY: S2, no other process sees the segment yet; the header lies in its first bytes,
         // which are backed.
@@ -198,7 +222,10 @@ fn write_header(mapping: &Mapping, geometry: &Geometry, secret: &[u8; header::SE
         // SAFETY: the liveness locks lie inside the backed first bytes; no other process sees the
         // segment yet.
         unsafe {
-            crate::liveness::LivenessLock::at(mapping.base().add((layout::LIVENESS_AT + index * layout::LIVENESS_BYTES) as usize)).init()
+            crate::liveness::LivenessLock::at(
+                mapping.base().add((layout::LIVENESS_AT + index * layout::LIVENESS_BYTES) as usize),
+            )
+            .init()
         };
     }
     // Without the magic it is no segment: last.
@@ -212,7 +239,11 @@ fn figures(word: Words<'_>) -> Option<Figures> {
         return None;
     }
     if word(header::LAYOUT)? as u32 != LAYOUT || features::unknown(word(header::LAYOUT)?) != 0 {
-        return Some(Figures { created_ms: word(header::CREATED_MS)?, ceiling: word(header::CEILING)?, ..Figures::default() });
+        return Some(Figures {
+            created_ms: word(header::CREATED_MS)?,
+            ceiling: word(header::CEILING)?,
+            ..Figures::default()
+        });
     }
     let seats = word(header::SEATS_HIGH)?.min(layout::SEATS_MAX);
     let fixed = layout::SEATS_AT + seats * seat::BYTES;
@@ -220,8 +251,11 @@ fn figures(word: Words<'_>) -> Option<Figures> {
     let node_bytes = |index: u64| word(layout::SEATS_AT + index * seat::BYTES + seat::NODE_BYTES);
     let nodes = (0..seats).filter_map(node_bytes).fold(0, u64::wrapping_add);
     // A liveness lock begins with the lock word, which names the thread that holds it.
-    let is_held = |index: &u64| word(layout::LIVENESS_AT + index * layout::LIVENESS_BYTES).is_some_and(crate::liveness::is_held);
-    let owner = |index: u64| word(layout::SEATS_AT + index * seat::BYTES + seat::OWNER).map(|owner| owner as u32);
+    let is_held = |index: &u64| {
+        word(layout::LIVENESS_AT + index * layout::LIVENESS_BYTES).is_some_and(crate::liveness::is_held)
+    };
+    let owner =
+        |index: u64| word(layout::SEATS_AT + index * seat::BYTES + seat::OWNER).map(|owner| owner as u32);
     let mut processes: Vec<u32> = (0..seats).filter(is_held).filter_map(owner).collect();
     processes.sort_unstable();
     processes.dedup();
@@ -254,11 +288,16 @@ fn judge(head: &[u8; HEAD_BYTES]) -> Result<Extent, Fault> {
         ));
     }
     let ceiling = word(header::CEILING);
-    if ceiling < layout::CEILING_MIN || ceiling % 4096 != 0 || Geometry::of(ceiling).slabs_max != word(header::SLABS_MAX) {
+    if ceiling < layout::CEILING_MIN
+        || ceiling % 4096 != 0
+        || Geometry::of(ceiling).slabs_max != word(header::SLABS_MAX)
+    {
         return Err(Fault::Damaged { what: "the header's sizes" });
     }
     if word(header::REMOVED) != 0 {
-        return refuse("the segment has been removed: wait until its last user is gone, or give another name".into());
+        return refuse(
+            "the segment has been removed: wait until its last user is gone, or give another name".into(),
+        );
     }
     Ok(Extent { ceiling, taken: layout::SEATS_AT })
 }

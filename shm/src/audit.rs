@@ -124,12 +124,14 @@ impl<'s> Audit<'s> {
         let (slab, class) = self.segment.class_at(offset)?;
         let inside = offset - self.segment.slab_at(slab);
         let number = inside / class_bytes(class);
-        (slab < self.slabs && inside.is_multiple_of(class_bytes(class)) && number < per_slab(class) as u64).then_some((slab, number))
+        (slab < self.slabs && inside.is_multiple_of(class_bytes(class)) && number < per_slab(class) as u64)
+            .then_some((slab, number))
     }
 
     fn is_claimed(&self, node: u64) -> bool {
-        self.number_of(node)
-            .is_some_and(|(slab, number)| self.claimed[(slab * BITMAP_WORDS + number / 64) as usize] >> (number % 64) & 1 != 0)
+        self.number_of(node).is_some_and(|(slab, number)| {
+            self.claimed[(slab * BITMAP_WORDS + number / 64) as usize] >> (number % 64) & 1 != 0
+        })
     }
 
     /// Claims a node of a value and all that it names. Returns how many these are, if all could be
@@ -151,7 +153,11 @@ impl<'s> Audit<'s> {
             Some(NodeKind::Data) => Some(1),
             Some(NodeKind::DataRefs) => {
                 // All are claimed, even if one cannot be.
-                let below: Vec<_> = self.named_by(offset).into_iter().map(|named| self.claim_below(named, depth_left - 1, place)).collect();
+                let below: Vec<_> = self
+                    .named_by(offset)
+                    .into_iter()
+                    .map(|named| self.claim_below(named, depth_left - 1, place))
+                    .collect();
                 below.into_iter().sum::<Option<u64>>().map(|nodes| nodes + 1)
             }
             kind => {
@@ -196,8 +202,16 @@ impl<'s> Audit<'s> {
             self.retired(index, alive);
             self.pending(index, alive);
             self.inbox(index);
-            self.chain(self.seat_word(index, at::OUTBOX_FIRST), 0, &format_args!("the outbox of seat {index}"));
-            self.chain(self.seat_word(index, at::SNAPSHOT_LOG_FIRST), 0, &format_args!("what seat {index} has saved for a snapshot"));
+            self.chain(
+                self.seat_word(index, at::OUTBOX_FIRST),
+                0,
+                &format_args!("the outbox of seat {index}"),
+            );
+            self.chain(
+                self.seat_word(index, at::SNAPSHOT_LOG_FIRST),
+                0,
+                &format_args!("what seat {index} has saved for a snapshot"),
+            );
         }
     }
 
@@ -254,7 +268,12 @@ impl<'s> Audit<'s> {
         let len = self.seat_word(index, at::JOURNAL_LEN);
         let status = self.seat_word(index, at::STATUS);
         let first = self.seat_word(index, at::JOURNAL_NEXT);
-        if !alive && (len != 0 || status & 3 != at::IDLE || first != 0 || self.seat_word(index, at::MEMORY_STATUS) != at::IDLE) {
+        if !alive
+            && (len != 0
+                || status & 3 != at::IDLE
+                || first != 0
+                || self.seat_word(index, at::MEMORY_STATUS) != at::IDLE)
+        {
             self.find(format!("seat {index}, where nobody sits, has a journal of {len} items"));
         }
         let blocks = self.chain(first, 0, &format_args!("the journal of seat {index}"));
@@ -283,19 +302,26 @@ impl<'s> Audit<'s> {
     fn is_moving(&self, index: u64, node: u64) -> bool {
         self.segment.class_at(node).is_some_and(|(_, class)| {
             let count = self.seat_word(index, cache_count(class));
-            (1..=cache_slots(class) as u64).contains(&count) && self.seat_word(index, cache_slot(class, count - 1)) == node
+            (1..=cache_slots(class) as u64).contains(&count)
+                && self.seat_word(index, cache_slot(class, count - 1)) == node
         })
     }
 
     fn retired(&mut self, index: u64, alive: bool) {
         let base = self.segment.seat_at(index);
-        let blocks =
-            self.chain(self.seat_word(index, at::RETIRED_FIRST), base + at::RETIRED, &format_args!("the retired list of seat {index}"));
+        let blocks = self.chain(
+            self.seat_word(index, at::RETIRED_FIRST),
+            base + at::RETIRED,
+            &format_args!("the retired list of seat {index}"),
+        );
         let (head, tail) = (self.seat_word(index, at::RETIRED_HEAD), self.seat_word(index, at::RETIRED_TAIL));
         let begin = blocks.first().map_or(0, |first| self.segment.load(first + 16));
         if head < begin || tail < head || tail - begin > blocks.len() as u64 * at::RETIRED_INLINE {
             if tail != head {
-                self.find(format!("the retired list of seat {index} goes from {head} to {tail} in {} blocks from {begin}", blocks.len()));
+                self.find(format!(
+                    "the retired list of seat {index} goes from {head} to {tail} in {} blocks from {begin}",
+                    blocks.len()
+                ));
             }
             return;
         }
@@ -304,7 +330,9 @@ impl<'s> Audit<'s> {
             let past = entry - begin;
             let place = blocks[(past / at::RETIRED_INLINE) as usize] + 24 + past % at::RETIRED_INLINE * 16;
             let what = self.segment.load(place);
-            let moves = || self.seat_word(index, at::RECLAIMING) == entry + 2 && self.is_claimed(what & !RETIRED_WHOLE);
+            let moves = || {
+                self.seat_word(index, at::RECLAIMING) == entry + 2 && self.is_claimed(what & !RETIRED_WHOLE)
+            };
             if alive && (self.is_moving(index, what & !RETIRED_WHOLE) || moves()) {
                 continue;
             }
@@ -352,7 +380,10 @@ impl<'s> Audit<'s> {
         }
         let told = self.segment.sum_over_seats(at::NODE_BYTES);
         if told != self.counts.node_bytes {
-            self.find_sum(format!("the seats have taken {} bytes out of the slabs, and {} are out", told as i64, self.counts.node_bytes));
+            self.find_sum(format!(
+                "the seats have taken {} bytes out of the slabs, and {} are out",
+                told as i64, self.counts.node_bytes
+            ));
         }
     }
 
@@ -379,7 +410,11 @@ impl<'s> Audit<'s> {
         self.counts.nodes += taken;
         self.counts.node_bytes += taken * class_bytes(class);
         if slab_free(state) + taken != nodes {
-            self.find_sum(format!("slab {slab} tells of {} free nodes and has {}", slab_free(state), nodes as i64 - taken as i64));
+            self.find_sum(format!(
+                "slab {slab} tells of {} free nodes and has {}",
+                slab_free(state),
+                nodes as i64 - taken as i64
+            ));
         }
     }
 
@@ -388,9 +423,11 @@ impl<'s> Audit<'s> {
             return self.find(format!("slab {slab} has bit {number} set, for which it has no node"));
         };
         let offset = self.segment.slab_at(slab) + number * class_bytes(class);
-        let free = self.segment.load(self.segment.slab_bits_at(slab) + number / 64 * 8) >> (number % 64) & 1 == 0;
+        let free =
+            self.segment.load(self.segment.slab_bits_at(slab) + number / 64 * 8) >> (number % 64) & 1 == 0;
         let header = NodeHeader(self.segment.load(offset));
-        let what = format!("node {offset:#x} ({} bytes, last of kind {:?})", class_bytes(class), header.kind());
+        let what =
+            format!("node {offset:#x} ({} bytes, last of kind {:?})", class_bytes(class), header.kind());
         self.find(if free {
             format!("{what} is in use, and free in its slab")
         } else {
@@ -417,14 +454,27 @@ impl Segment {
         for index in 0..self.seats_high() {
             let word = |word: u64| self.observe(self.seat_at(index) + word);
             let resting = word(at::JOURNAL_LEN) | word(at::JOURNAL_NEXT) | word(at::STATUS) & 3;
-            if resting | word(at::RECLAIMING) | word(at::MEMORY_STATUS) | word(at::PENDING) | word(at::EXPANDING) != 0 {
+            if resting
+                | word(at::RECLAIMING)
+                | word(at::MEMORY_STATUS)
+                | word(at::PENDING)
+                | word(at::EXPANDING)
+                != 0
+            {
                 return None;
             }
             let counts = (0..CLASSES).map(cache_count);
-            for value in [at::STATUS, at::NODE_BYTES, at::RETIRED_HEAD, at::RETIRED_TAIL, at::RETIRED_MOVES, at::RETIRED_BYTES]
-                .into_iter()
-                .chain(counts)
-                .map(word)
+            for value in [
+                at::STATUS,
+                at::NODE_BYTES,
+                at::RETIRED_HEAD,
+                at::RETIRED_TAIL,
+                at::RETIRED_MOVES,
+                at::RETIRED_BYTES,
+            ]
+            .into_iter()
+            .chain(counts)
+            .map(word)
             {
                 pulse = (pulse ^ value).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
             }

@@ -141,7 +141,9 @@ impl Segment {
 
     /// The process that holds the log up at present: one of its threads has the merge lock, or makes the cut of a snapshot (L8). 0: none does.
     pub fn log_holder(&self) -> u32 {
-        let cutter = || (self.observe(log::CUT) != 0).then(|| lock::owner(self.observe(header::SNAPSHOT_OWNER))).flatten();
+        let cutter = || {
+            (self.observe(log::CUT) != 0).then(|| lock::owner(self.observe(header::SNAPSHOT_OWNER))).flatten()
+        };
         let seat = lock::owner(self.observe(log::MERGE_LOCK)).or_else(cutter);
         seat.map_or(0, |seat| self.observe(self.seat_at(seat) + at::OWNER) as u32)
     }
@@ -164,12 +166,15 @@ impl Segment {
 
     /// A block of the log; `None`: it is none.
     fn log_piece(&self, block: u64) -> Option<Piece> {
-        self.is_chained(block, NodeKind::Log).then(|| Piece::at(self, block)).filter(|piece| piece.place < PLACE_MAX)
+        self.is_chained(block, NodeKind::Log)
+            .then(|| Piece::at(self, block))
+            .filter(|piece| piece.place < PLACE_MAX)
     }
 
     /// The block behind this one; `None`: there is none. Places grow along a chain, so that no walk goes in circles (S5).
     fn log_piece_behind(&self, piece: Piece) -> Option<Piece> {
-        self.log_piece(self.observe(piece.block + NEXT)).filter(|next| next.place >= piece.place + BLOCK_BYTES)
+        self.log_piece(self.observe(piece.block + NEXT))
+            .filter(|next| next.place >= piece.place + BLOCK_BYTES)
     }
 }
 
@@ -249,7 +254,11 @@ impl Seat {
             source.look(segment, below, held_from)?;
         }
         while bytes.len() < BATCH_BYTES {
-            let Some(source) = sources.iter_mut().filter(|source| source.next.is_some()).min_by_key(|source| source.csn()) else { break };
+            let Some(source) =
+                sources.iter_mut().filter(|source| source.next.is_some()).min_by_key(|source| source.csn())
+            else {
+                break;
+            };
             source.take(segment, &mut says)?;
             format.record(&says, &mut bytes)?;
             records += 1;
@@ -318,7 +327,10 @@ impl Seat {
         let mut room_end = match last {
             0 => place,
             // Places may have been left out behind a full block, by streams that have ended.
-            last => segment.log_piece(last).filter(|last| last.place <= place).ok_or(DAMAGED_LOG)?.place + BLOCK_BYTES,
+            last => {
+                segment.log_piece(last).filter(|last| last.place <= place).ok_or(DAMAGED_LOG)?.place
+                    + BLOCK_BYTES
+            }
         };
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -337,7 +349,13 @@ impl Seat {
             let (here, left) = rest.split_at(rest.len().min((room_end - place) as usize));
             crash::point();
             // SAFETY: L6, behind the tail only the owner of MERGE_LOCK writes, which we are; the range lies inside the block.
-            unsafe { std::ptr::copy_nonoverlapping(here.as_ptr(), segment.address(ends.last + BLOCK_HEAD + inside), here.len()) };
+            unsafe {
+                std::ptr::copy_nonoverlapping(
+                    here.as_ptr(),
+                    segment.address(ends.last + BLOCK_HEAD + inside),
+                    here.len(),
+                )
+            };
             (place, rest) = (place + here.len() as u64, left);
         }
         Ok(ends)
@@ -405,7 +423,8 @@ impl Seat {
         self.note_drop(&mut room)?;
         self.note(Tag::Word, log::TAIL, tail_word(begin, 0))?;
         self.note(Tag::Word, log::BEGAN, begin)?;
-        let passed: Vec<Source> = sources.iter().map(|source| Source { place: source.outbox.tail, ..*source }).collect();
+        let passed: Vec<Source> =
+            sources.iter().map(|source| Source { place: source.outbox.tail, ..*source }).collect();
         self.note_heads(&passed, &mut room)?;
         self.note(Tag::Word, log::BROKEN_SEEN, broken)?;
         self.note_identity()?;
@@ -415,7 +434,10 @@ impl Seat {
     /// Notes a new name of the stream.
     fn note_identity(&self) -> Result<(), Fault> {
         for number in 0..log::IDENTITY_WORDS {
-            let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), (number, self.segment.id(), crate::now_ms()));
+            let random = std::hash::BuildHasher::hash_one(
+                &std::hash::RandomState::new(),
+                (number, self.segment.id(), crate::now_ms()),
+            );
             let digits = format!("{:08x}", random as u32 ^ (random >> 32) as u32);
             let word = u64::from_le_bytes(digits.as_bytes().try_into().expect("eight digits"));
             self.note(Tag::Word, log::IDENTITY + number * 8, word)?;
@@ -514,14 +536,24 @@ impl Seat {
     ///
     /// # Errors
     /// A gap; or [`Fault::Damaged`].
-    pub fn read_log(&self, place: u64, into: &mut Vec<u8>, most: usize) -> Result<Result<u64, LogGap>, Fault> {
+    pub fn read_log(
+        &self,
+        place: u64,
+        into: &mut Vec<u8>,
+        most: usize,
+    ) -> Result<Result<u64, LogGap>, Fault> {
         self.pin();
         let read = self.read_log_pinned(place, into, most);
         self.unpin();
         read
     }
 
-    fn read_log_pinned(&self, mut place: u64, into: &mut Vec<u8>, most: usize) -> Result<Result<u64, LogGap>, Fault> {
+    fn read_log_pinned(
+        &self,
+        mut place: u64,
+        into: &mut Vec<u8>,
+        most: usize,
+    ) -> Result<Result<u64, LogGap>, Fault> {
         let segment = &*self.segment;
         let (first, last, tail) = loop {
             // SYNC: change-log. The tail first: who sees it sees the chain up to it. BASE last (L6).
@@ -564,12 +596,16 @@ fn tail_word(place: u64, state: u64) -> u64 {
 }
 
 fn merger_stopped() -> Fault {
-    Fault::System("another process holds the lock of the change log, and may be stopped: let it go on or end it".into())
+    Fault::System(
+        "another process holds the lock of the change log, and may be stopped: let it go on or end it".into(),
+    )
 }
 
 fn stopped(segment: &Arc<Segment>, seat: u64) -> Fault {
     let process = segment.load(segment.seat_at(seat) + at::OWNER) as u32;
-    Fault::System(format!("seat {seat} (process {process}) is in the middle of a transaction, and may be stopped: let it go on or end it"))
+    Fault::System(format!(
+        "seat {seat} (process {process}) is in the middle of a transaction, and may be stopped: let it go on or end it"
+    ))
 }
 
 /// What becomes of the chain of the log with a batch.

@@ -147,7 +147,11 @@ mod tests {
     fn nodes_begin_at_multiples_of_their_size() {
         for (class, size) in SIZES.into_iter().enumerate() {
             for bytes in (0..SLAB_BYTES).step_by(8) {
-                assert_eq!(begins_at(class, bytes), bytes % u64::from(size) == 0, "class {class}, {bytes} bytes");
+                assert_eq!(
+                    begins_at(class, bytes),
+                    bytes % u64::from(size) == 0,
+                    "class {class}, {bytes} bytes"
+                );
             }
         }
     }

@@ -130,7 +130,10 @@ mod delays {
         /// # Errors
         /// Where `/proc` cannot be read.
         pub fn open() -> io::Result<Delays> {
-            Ok(Delays { schedstat: File::open("/proc/thread-self/schedstat")?, stat: File::open("/proc/stat")? })
+            Ok(Delays {
+                schedstat: File::open("/proc/thread-self/schedstat")?,
+                stat: File::open("/proc/stat")?,
+            })
         }
 
         /// Time runnable without running, and the time that the host took from the CPUs of a virtual machine (the kernel counts
@@ -138,7 +141,8 @@ mod delays {
         pub fn waited(&self) -> Duration {
             // The second number of schedstat is in nanoseconds; the ninth word of the first line of stat is "steal".
             let runnable = word(&self.schedstat, 1).map_or(Duration::ZERO, Duration::from_nanos);
-            let stolen = word(&self.stat, 8).map_or(Duration::ZERO, |ticks| TICK * u32::try_from(ticks).unwrap_or(0));
+            let stolen =
+                word(&self.stat, 8).map_or(Duration::ZERO, |ticks| TICK * u32::try_from(ticks).unwrap_or(0));
             runnable + stolen
         }
     }

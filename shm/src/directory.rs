@@ -43,7 +43,10 @@ pub fn remove(
     // While it is open, its number is not given to another file: the same number is the same file.
     let file = rustix::fs::open(&door, flags, Mode::empty()).and_then(place::regular).map_err(refused)?;
     let Some(memory) = memory_at(name, &file, &is_segment).map_err(refused)? else {
-        return Err(Fault::System(format!("{} is no segment of Polder: if it is not needed, remove it with 'rm'", door.display())));
+        return Err(Fault::System(format!(
+            "{} is no segment of Polder: if it is not needed, remove it with 'rm'",
+            door.display()
+        )));
     };
     mark(memory.opened(&door, &file))?;
     let _turn = Turn::take(&file);
@@ -78,7 +81,9 @@ impl Named {
     /// Opens it for writing, if this user may do that.
     fn opened(&self, door: &Path, file: &OwnedFd) -> Option<Found> {
         match self {
-            Named::Itself => place::open_file(door, true).ok().filter(|again| is_same(again, file)).map(Found::file),
+            Named::Itself => {
+                place::open_file(door, true).ok().filter(|again| is_same(again, file)).map(Found::file)
+            }
             Named::Sysv(id) => Attached::new(*id).ok().map(Found::sysv),
             Named::File(behind) => {
                 let owner = |file: &OwnedFd| rustix::fs::fstat(file).ok().map(|state| state.st_uid);
@@ -95,7 +100,11 @@ fn is_same(one: &OwnedFd, other: &OwnedFd) -> bool {
 }
 
 /// What a door names; none if that is neither a segment nor a signpost.
-fn memory_at(name: &SegmentName, file: &OwnedFd, is_segment: impl Fn(&[u8; HEAD_BYTES]) -> bool) -> Result<Option<Named>, Errno> {
+fn memory_at(
+    name: &SegmentName,
+    file: &OwnedFd,
+    is_segment: impl Fn(&[u8; HEAD_BYTES]) -> bool,
+) -> Result<Option<Named>, Errno> {
     let owner = rustix::fs::fstat(file)?.st_uid;
     let mut head = [0; HEAD_BYTES];
     let read = place::read_head(file, &mut head)?;
@@ -104,12 +113,17 @@ fn memory_at(name: &SegmentName, file: &OwnedFd, is_segment: impl Fn(&[u8; HEAD_
         None => (read == HEAD_BYTES && is_segment(&head)).then_some(Named::Itself),
         Some(Signpost::Sysv(id)) => {
             let memory = Attached::to_look_at(id).ok();
-            let fits = |memory: &Attached| memory.state().shm_perm.uid == owner && memory.head().is_some_and(|head| is_segment(&head));
+            let fits = |memory: &Attached| {
+                memory.state().shm_perm.uid == owner && memory.head().is_some_and(|head| is_segment(&head))
+            };
             Some(if memory.as_ref().is_some_and(fits) { Named::Sysv(id) } else { Named::Nothing })
         }
-        Some(Signpost::File(path)) => {
-            Some(Behind::of(&path).ok().filter(|behind| is_owned(behind, owner, is_segment)).map_or(Named::Nothing, Named::File))
-        }
+        Some(Signpost::File(path)) => Some(
+            Behind::of(&path)
+                .ok()
+                .filter(|behind| is_owned(behind, owner, is_segment))
+                .map_or(Named::Nothing, Named::File),
+        ),
     })
 }
 
@@ -206,7 +220,8 @@ pub type Words<'w> = &'w dyn Fn(u64) -> Option<u64>;
 /// # Errors
 /// When /dev/shm cannot be read.
 pub fn list(figures: impl Fn(Words<'_>) -> Option<Figures>) -> Result<Listing, Fault> {
-    let entries = std::fs::read_dir(SHM).map_err(|error| Fault::System(format!("cannot list {SHM}: {error}")))?;
+    let entries =
+        std::fs::read_dir(SHM).map_err(|error| Fault::System(format!("cannot list {SHM}: {error}")))?;
     let mut listing = Listing::default();
     for name in entries.flatten().filter_map(|entry| name_of(entry.file_name().to_str()?)) {
         match look(&name, &figures) {
@@ -237,7 +252,10 @@ fn name_of(entry: &str) -> Option<SegmentName> {
 fn look(name: &SegmentName, figures: impl Fn(Words<'_>) -> Option<Figures>) -> Result<Option<Listed>, u32> {
     let door = place::door(name);
     // A FIFO is not even opened.
-    let Some(state) = rustix::fs::lstat(&door).ok().filter(|state| FileType::from_raw_mode(state.st_mode) == FileType::RegularFile) else {
+    let Some(state) = rustix::fs::lstat(&door)
+        .ok()
+        .filter(|state| FileType::from_raw_mode(state.st_mode) == FileType::RegularFile)
+    else {
         return Ok(None);
     };
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -249,7 +267,11 @@ fn look(name: &SegmentName, figures: impl Fn(Words<'_>) -> Option<Figures>) -> R
     Ok(look_at(name, file, figures))
 }
 
-fn look_at(name: &SegmentName, file: OwnedFd, figures: impl Fn(Words<'_>) -> Option<Figures>) -> Option<Listed> {
+fn look_at(
+    name: &SegmentName,
+    file: OwnedFd,
+    figures: impl Fn(Words<'_>) -> Option<Figures>,
+) -> Option<Listed> {
     let state = rustix::fs::fstat(&file).ok()?;
     let listed = |owner: u32, mode: u32, memory_bytes, attached, figures| {
         let name = name.clone();
@@ -258,15 +280,25 @@ fn look_at(name: &SegmentName, file: OwnedFd, figures: impl Fn(Words<'_>) -> Opt
     let of_file = |file: &OwnedFd| {
         let state = rustix::fs::fstat(file).ok()?;
         let figures = figures(&|at| word_of(file, at))?;
-        listed(state.st_uid, state.st_mode, state.st_blocks as u64 * 512, presence::is_attached(file), Some(figures))
+        listed(
+            state.st_uid,
+            state.st_mode,
+            state.st_blocks as u64 * 512,
+            presence::is_attached(file),
+            Some(figures),
+        )
     };
     let mut head = [0; HEAD_BYTES];
     let read = place::read_head(&file, &mut head).ok()?;
     let signpost = if matches!(name, SegmentName::File(_)) { None } else { place::signpost(&head[..read]) };
     match signpost {
         None => of_file(&file),
-        Some(_) if !Admission::default().admits(state.st_uid) => listed(state.st_uid, state.st_mode, 0, false, None),
-        Some(Signpost::File(path)) => of_file(&Behind::of(&path).and_then(|behind| behind.open(OFlags::RDONLY)).ok()?),
+        Some(_) if !Admission::default().admits(state.st_uid) => {
+            listed(state.st_uid, state.st_mode, 0, false, None)
+        }
+        Some(Signpost::File(path)) => {
+            of_file(&Behind::of(&path).and_then(|behind| behind.open(OFlags::RDONLY)).ok()?)
+        }
         Some(Signpost::Sysv(id)) => {
             let memory = Attached::to_look_at(id).ok()?;
             let figures = figures(&|at| memory.word(at))?;

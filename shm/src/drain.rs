@@ -61,7 +61,8 @@ impl Segment {
 
     /// Whether nearly all memory is handed out to sizes already, as far as the hints tell.
     pub fn is_dedicated(&self) -> bool {
-        self.slabs_ready() >= self.geometry().slabs_max && self.observe(header::HINTS).count_ones() <= FREE_GROUPS
+        self.slabs_ready() >= self.geometry().slabs_max
+            && self.observe(header::HINTS).count_ones() <= FREE_GROUPS
     }
 }
 
@@ -79,7 +80,8 @@ impl Seat {
         });
         // Not to the last node, or a thread that needs some meanwhile would take them from these
         // slabs.
-        let mut left: [u64; CLASSES] = std::array::from_fn(|class| free[class] / per_slab(class) as u64 * 7 / 8);
+        let mut left: [u64; CLASSES] =
+            std::array::from_fn(|class| free[class] / per_slab(class) as u64 * 7 / 8);
         let spare = left.iter().sum::<u64>();
         if spare < least.max(1) {
             return (0, spare);
@@ -98,7 +100,8 @@ impl Seat {
                 .unwrap_or(0)
         });
         let above = |class: usize| emptiness[class][bounds[class] + 1..].iter().sum::<u64>();
-        let mut of_bound: [u64; CLASSES] = std::array::from_fn(|class| left[class].saturating_sub(above(class)));
+        let mut of_bound: [u64; CLASSES] =
+            std::array::from_fn(|class| left[class].saturating_sub(above(class)));
         let mut marked = 0;
         self.each_gap(|slab, class, nodes| {
             let level = level_of(class, nodes);

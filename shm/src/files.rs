@@ -57,15 +57,23 @@ fn draft_at(name: &SegmentName, target: &Path, options: &CreateOptions) -> Resul
         _ => {}
     }
     let ground = pages::ground(&file).map_err(refused)?;
-    let ceiling = options.ceiling.checked_next_multiple_of(ground.page_bytes as u64).ok_or_else(|| refused(Errno::FBIG))?;
+    let ceiling = options
+        .ceiling
+        .checked_next_multiple_of(ground.page_bytes as u64)
+        .ok_or_else(|| refused(Errno::FBIG))?;
     rustix::fs::ftruncate(&file, ceiling).map_err(refused)?;
     let report = PageReport::of(ground, place::directory_of(target));
-    let mapping = Mapping::of_file(name, file, ground, Extent { ceiling, taken: 0 }, report, options.residence)?;
+    let mapping =
+        Mapping::of_file(name, file, ground, Extent { ceiling, taken: 0 }, report, options.residence)?;
     Ok(Drafted { mapping, draft })
 }
 
 /// A draft on hugetlbfs that has got its first pages, and where it is to stand; or the reason why there is none.
-fn draft_in_huge_pages(name: &SegmentName, page_bytes: usize, options: &CreateOptions) -> Result<(Drafted, PathBuf), String> {
+fn draft_in_huge_pages(
+    name: &SegmentName,
+    page_bytes: usize,
+    options: &CreateOptions,
+) -> Result<(Drafted, PathBuf), String> {
     let size = amount(page_bytes as u64);
     let SegmentName::Shm(short) = name else {
         return Err(format!("no {size} pages, as a file has those of its file system"));
@@ -96,10 +104,11 @@ impl Drafted {
     fn publish_behind_signpost(self, target: &Path, door: &Path) -> Result<Mapping, Errno> {
         let state = rustix::fs::fstat(self.file())?;
         let mapping = self.publish(target)?;
-        raise_signpost(&Signpost::File(target.to_path_buf()), door, state.st_mode, Some(state.st_gid)).inspect_err(|_| {
-            // Another process was first, and no other process knows the name of this file.
-            let _ = rustix::fs::unlink(target);
-        })?;
+        raise_signpost(&Signpost::File(target.to_path_buf()), door, state.st_mode, Some(state.st_gid))
+            .inspect_err(|_| {
+                // Another process was first, and no other process knows the name of this file.
+                let _ = rustix::fs::unlink(target);
+            })?;
         Ok(mapping)
     }
 }
@@ -113,7 +122,12 @@ fn grant(file: BorrowedFd<'_>, mode: u32, group: Option<u32>) -> Result<(), Errn
 }
 
 /// Puts a signpost at the door, readable for the users that may use what it points to.
-pub(crate) fn raise_signpost(signpost: &Signpost, door: &Path, mode: u32, group: Option<u32>) -> Result<(), Errno> {
+pub(crate) fn raise_signpost(
+    signpost: &Signpost,
+    door: &Path,
+    mode: u32,
+    group: Option<u32>,
+) -> Result<(), Errno> {
     let (file, draft) = Draft::beside(door)?;
     let text = signpost.text();
     if rustix::io::write(&file, &text)? != text.len() {
@@ -149,7 +163,8 @@ pub(crate) fn attach(
     let ceiling = judged(name, extent, ground.page_bytes, state.st_size as u64)?;
     // Fewer blocks than were taken: the file has holes, from a copy that skipped zeros or from damage. Filling them asks for
     // space (M1). On a file system that compresses its blocks this changes nothing; it costs a moment and does no harm.
-    let whole = state.st_blocks as u64 * 512 >= extent.taken.next_multiple_of(ground.step_bytes as u64).min(ceiling);
+    let whole =
+        state.st_blocks as u64 * 512 >= extent.taken.next_multiple_of(ground.step_bytes as u64).min(ceiling);
     let known = Extent { ceiling, taken: if whole { extent.taken } else { 0 } };
     let report = PageReport::of(ground, place::directory_of(&place::door(name)));
     let mapping = Mapping::of_file(name, file, ground, known, report, residence)?;

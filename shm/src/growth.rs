@@ -80,8 +80,11 @@ mod tests {
 
     #[test]
     fn the_block_behind_is_made_ready_once() {
-        let name: SegmentName = format!("shm:polder-test-ahead-{}", std::process::id()).parse().expect("a name");
-        let segment = Segment::create(&name, &SegmentOptions { ceiling: 64 << 20, ..SegmentOptions::default() }).expect("a segment");
+        let name: SegmentName =
+            format!("shm:polder-test-ahead-{}", std::process::id()).parse().expect("a name");
+        let segment =
+            Segment::create(&name, &SegmentOptions { ceiling: 64 << 20, ..SegmentOptions::default() })
+                .expect("a segment");
         let end = || segment.slab_at(segment.slabs_ready()).next_multiple_of(BLOCK);
         while end() < segment.slab_at(0) + SMALL_BYTES + BLOCK {
             segment.grow().expect("there is room");
@@ -103,8 +106,11 @@ mod tests {
 
     #[test]
     fn nothing_is_wanted_behind_the_end() {
-        let name: SegmentName = format!("shm:polder-test-ahead-end-{}", std::process::id()).parse().expect("a name");
-        let segment = Segment::create(&name, &SegmentOptions { ceiling: 16 << 20, ..SegmentOptions::default() }).expect("a segment");
+        let name: SegmentName =
+            format!("shm:polder-test-ahead-end-{}", std::process::id()).parse().expect("a name");
+        let segment =
+            Segment::create(&name, &SegmentOptions { ceiling: 16 << 20, ..SegmentOptions::default() })
+                .expect("a segment");
         while segment.grow().is_ok() {
             segment.look_ahead();
         }

@@ -124,12 +124,16 @@ impl Seat {
 
     fn begin_inbox(&self, deadline: Instant, limit: u64) -> Result<(), Fault> {
         let lock = self.base + at::INBOX_LOCK;
-        let Locked::Ours(_) = self.lock(lock, Some(deadline))? else { return Err(Fault::Damaged { what: "the lock of an inbox" }) };
+        let Locked::Ours(_) = self.lock(lock, Some(deadline))? else {
+            return Err(Fault::Damaged { what: "the lock of an inbox" });
+        };
         let item = self.journal_len() - 1;
         let block = self.make_block()?;
         self.amend(item, CHANGED);
         self.note(Tag::Cover, lock, 0)?;
-        for (word, value) in [(at::INBOX_LAST, block), (at::INBOX_LIMIT, limit), (at::INBOX_LIFE, self.life())] {
+        for (word, value) in
+            [(at::INBOX_LAST, block), (at::INBOX_LIMIT, limit), (at::INBOX_LIFE, self.life())]
+        {
             self.note(Tag::Word, self.base + word, value)?;
         }
         self.note(Tag::Cover, 0, 0)?;
@@ -187,7 +191,8 @@ impl Seat {
     }
 
     fn is_block(&self, block: u64) -> bool {
-        self.segment.node_class(block) == Some(CLASSES - 1) && NodeHeader(self.segment.load(block)).kind() == Some(NodeKind::Inbox)
+        self.segment.node_class(block) == Some(CLASSES - 1)
+            && NodeHeader(self.segment.load(block)).kind() == Some(NodeKind::Inbox)
     }
 
     fn next_block(&self, block: u64) -> Option<u64> {
@@ -237,7 +242,10 @@ impl Seat {
     fn receive_words(&self, head: u64, tail: u64, into: &mut Vec<u8>) -> Option<u64> {
         // No more than this is ever let in, so whatever the words say, no more is walked through or
         // copied.
-        if !head.is_multiple_of(8) || !tail.is_multiple_of(8) || tail.checked_sub(head)? > self.inbox_limit.get() {
+        if !head.is_multiple_of(8)
+            || !tail.is_multiple_of(8)
+            || tail.checked_sub(head)? > self.inbox_limit.get()
+        {
             return None;
         }
         let mut block = Some(self.get(at::INBOX_FIRST)).filter(|first| self.is_block(*first))?;
@@ -259,7 +267,9 @@ impl Seat {
             let here = left.min((BLOCK_BYTES - inside) as usize);
             // SAFETY: I1, no thread writes between head and tail; S5, the block is a node of the
             // largest class and the range lies inside.
-            into.extend_from_slice(unsafe { std::slice::from_raw_parts(self.segment.address(block + BLOCK_HEAD + inside), here) });
+            into.extend_from_slice(unsafe {
+                std::slice::from_raw_parts(self.segment.address(block + BLOCK_HEAD + inside), here)
+            });
             left -= here;
             at += here as u64;
         }
@@ -341,8 +351,20 @@ impl Seat {
         while !self.covers_now() {}
         let (tail, lost) = (word(at::INBOX_TAIL), word(at::INBOX_LOST));
         // More than fits, or half a word, is damage (S5), which the owner meets.
-        let sound = tail.is_multiple_of(8) && tail.wrapping_sub(word(at::INBOX_HEAD)) <= word(at::INBOX_LIMIT) && self.is_block(last);
-        sound.then_some(Posting { seat: self, base, item, tail, last, lost, old_last: last, link: 0, olds: 0 })
+        let sound = tail.is_multiple_of(8)
+            && tail.wrapping_sub(word(at::INBOX_HEAD)) <= word(at::INBOX_LIMIT)
+            && self.is_block(last);
+        sound.then_some(Posting {
+            seat: self,
+            base,
+            item,
+            tail,
+            last,
+            lost,
+            old_last: last,
+            link: 0,
+            olds: 0,
+        })
     }
 }
 
@@ -371,7 +393,8 @@ impl Posting<'_> {
         let segment = &self.seat.segment;
         let waiting = end.saturating_sub(segment.load(self.base + at::INBOX_HEAD));
         let most = segment.load(self.base + at::INBOX_LIMIT);
-        if waiting > most || waiting > most.min(FREELY) && self.needs_blocks(end) && segment.is_nearly_full() {
+        if waiting > most || waiting > most.min(FREELY) && self.needs_blocks(end) && segment.is_nearly_full()
+        {
             self.lost += 1;
             return Ok(());
         }

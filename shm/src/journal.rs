@@ -65,7 +65,11 @@ impl Seat {
     /// Where item `index` lies.
     #[inline(always)]
     pub(crate) fn item_at(&self, index: u64) -> u64 {
-        if index < at::JOURNAL_PAIRS { self.base + at::JOURNAL + index * 16 } else { self.chained_item_at(index) }
+        if index < at::JOURNAL_PAIRS {
+            self.base + at::JOURNAL + index * 16
+        } else {
+            self.chained_item_at(index)
+        }
     }
 
     #[cold]
@@ -130,7 +134,8 @@ impl Seat {
             // An item written now would take the place of another one.
             return Err(Fault::Damaged { what: "a journal's length" });
         }
-        let link = self.journal_blocks.borrow().last().map_or(self.base + at::JOURNAL_NEXT, |block| block + 8);
+        let link =
+            self.journal_blocks.borrow().last().map_or(self.base + at::JOURNAL_NEXT, |block| block + 8);
         let block = self.chain_block(NodeKind::Journal, link)?;
         self.journal_blocks.borrow_mut().push(block);
         Ok(())
@@ -153,7 +158,9 @@ impl Seat {
     fn each_item(&self, len: u64, mut visit: impl FnMut(Tag, u64, u64)) {
         let (blocks, mut left) = (self.journal_blocks.borrow(), len);
         let inline = (self.base + at::JOURNAL, at::JOURNAL_PAIRS);
-        for (begin, pairs) in std::iter::once(inline).chain(blocks.iter().map(|block| (block + 16, BLOCK_PAIRS))) {
+        for (begin, pairs) in
+            std::iter::once(inline).chain(blocks.iter().map(|block| (block + 16, BLOCK_PAIRS)))
+        {
             for number in 0..pairs.min(left) {
                 if let Some((tag, offset, value)) = self.item_in(begin + number * 16) {
                     visit(tag, offset, value);
@@ -226,7 +233,9 @@ impl Seat {
         // Never while this thread holds a lock.
         if self.collisions.get() >= COLLISIONS && self.journal_len() == 0 {
             self.collisions.set(0);
-            sync::sleep(deadline.map_or(lock::NAP, |deadline| lock::NAP.min(deadline.saturating_duration_since(sync::now()))));
+            sync::sleep(deadline.map_or(lock::NAP, |deadline| {
+                lock::NAP.min(deadline.saturating_duration_since(sync::now()))
+            }));
         }
     }
 
@@ -275,7 +284,10 @@ impl Seat {
             Tag::Word if cover != 0 && self.segment.load(offset) != value => _ = changed.insert(cover),
             _ => {}
         });
-        assert!(changed.is_subset(&marked), "words change under locks that are not marked: {changed:x?}, marked are {marked:x?}");
+        assert!(
+            changed.is_subset(&marked),
+            "words change under locks that are not marked: {changed:x?}, marked are {marked:x?}"
+        );
         marked.clear();
         changed.clear();
         let _ = SETS.try_with(|sets| sets.set([marked, changed]));
@@ -293,7 +305,9 @@ impl Seat {
         let len = self.journal_len();
         let (mut covered, mut locks) = (true, SmallVec::<[(u64, u64); 8]>::new());
         self.each_item(len, |tag, offset, value| match tag {
-            Tag::Cover => covered = offset == 0 || self.still_owns(offset) || sync::has(Flaw::WritesUncovered),
+            Tag::Cover => {
+                covered = offset == 0 || self.still_owns(offset) || sync::has(Flaw::WritesUncovered)
+            }
             // SYNC: inbox. The tail of an inbox is the last of its WORDs, so a thread that sees it sees the link to its block, too.
             Tag::Word if covered => self.segment.publish(offset, value),
             Tag::Lock => locks.push((offset, value)),
@@ -315,11 +329,15 @@ impl Seat {
     /// Strikes out the items that no writer made (S5): a recoverer writes where a journal of this seat may write, and nowhere else.
     pub(crate) fn check_journal(&self) {
         let geometry = self.segment.geometry();
-        let shared = |offset: u64| (ROOTS_AT..ROOTS_AT + ROOTS_BYTES).contains(&offset) || offset >= geometry.slabs_at;
+        let shared =
+            |offset: u64| (ROOTS_AT..ROOTS_AT + ROOTS_BYTES).contains(&offset) || offset >= geometry.slabs_at;
         let tallies = self.base + at::TALLIES..self.base + at::CACHE_COUNTS;
         let ends = [at::INBOX_HEAD, at::INBOX_FIRST, at::OUTBOX_TAIL, at::OUTBOX_LAST, at::OUTBOX_FIRST];
-        let own =
-            |offset: u64| tallies.contains(&offset) || ends.iter().any(|word| offset == self.base + word) || self.is_outbox_link(offset);
+        let own = |offset: u64| {
+            tallies.contains(&offset)
+                || ends.iter().any(|word| offset == self.base + word)
+                || self.is_outbox_link(offset)
+        };
         let mut cover = 0;
         for index in 0..self.journal_len() {
             let right = match self.item(index) {
@@ -331,7 +349,9 @@ impl Seat {
                 Some((Tag::Word, offset, _)) => match cover {
                     0 => own(offset),
                     log::MERGE_LOCK => shared(offset) || layout::is_of_merger(offset),
-                    cover if is_inbox_lock(cover) => shared(offset) || (cover + 8..cover + 64).contains(&offset),
+                    cover if is_inbox_lock(cover) => {
+                        shared(offset) || (cover + 8..cover + 64).contains(&offset)
+                    }
                     _ => shared(offset),
                 },
                 Some((Tag::New | Tag::Old, offset, _)) => self.segment.node_class(offset).is_some(),
@@ -431,7 +451,9 @@ impl Seat {
     /// `settle_new` drops one of the two.
     pub fn unmake(&self, node: Ref, known: &mut NewItems) -> bool {
         let offset = offset_of(node);
-        let Some(class) = self.segment.node_class(offset).filter(|_| self.has_made(node, known)) else { return false };
+        let Some(class) = self.segment.node_class(offset).filter(|_| self.has_made(node, known)) else {
+            return false;
+        };
         let Some(gap) = known.items.remove(&offset) else { return false };
         self.push(class, offset);
         self.segment.publish(self.item_at(gap), 0);
@@ -549,7 +571,8 @@ mod tests {
 
     #[test]
     fn a_commit_that_changes_words_under_a_lock_that_it_does_not_mark_is_refused() {
-        let name: SegmentName = format!("shm:polder-test-marks-{}", std::process::id()).parse().expect("a name");
+        let name: SegmentName =
+            format!("shm:polder-test-marks-{}", std::process::id()).parse().expect("a name");
         for staged in [false, true] {
             assert!(change(&name, staged, CHANGED), "marked, staged: {staged}");
             assert!(!cfg!(debug_assertions) || !change(&name, staged, 0), "not marked, staged: {staged}");

@@ -240,7 +240,8 @@ pub mod storage {
     pub const END: u64 = WAITING + WAITING_WORDS * 8;
 }
 
-const _: () = assert!(storage::END <= ROOTS_AT + ROOTS_BYTES && log::HOLDS + log::HOLD_SLOTS * 8 <= storage::OWNER);
+const _: () =
+    assert!(storage::END <= ROOTS_AT + ROOTS_BYTES && log::HOLDS + log::HOLD_SLOTS * 8 <= storage::OWNER);
 
 /// How many threads can be attached at once.
 pub const SEATS_MAX: u64 = 1024;
@@ -358,7 +359,9 @@ pub mod seat {
 /// Whether a word of a seat is one that the log merger writes.
 pub(crate) const fn is_of_merger(offset: u64) -> bool {
     let inside = offset.wrapping_sub(SEATS_AT) % seat::BYTES;
-    offset >= SEATS_AT && offset < SEATS_AT + SEATS_MAX * seat::BYTES && (inside == seat::OUTBOX_HEAD || inside == seat::OUTBOX_FIRST)
+    offset >= SEATS_AT
+        && offset < SEATS_AT + SEATS_MAX * seat::BYTES
+        && (inside == seat::OUTBOX_HEAD || inside == seat::OUTBOX_FIRST)
 }
 
 /// Bytes of one slab's bitmap.

@@ -114,7 +114,9 @@ pub const PARKS: u64 = 11;
 
 /// Milliseconds since the Unix epoch by the wall clock (never the monotonic one: time namespaces differ).
 pub fn now_ms() -> u64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as u64)
 }
 
 /// Seconds since the Unix epoch by the kernel's coarse clock, for access clocks: a dozen instructions.

@@ -120,15 +120,21 @@ impl LivenessLock {
         // above) and is ours alone (the caller's promise). These calls fail only for values that they do not know.
         let made = unsafe {
             libc::pthread_mutexattr_init(attributes.as_mut_ptr());
-            let shared = libc::pthread_mutexattr_setpshared(attributes.as_mut_ptr(), libc::PTHREAD_PROCESS_SHARED);
-            let robust = libc::pthread_mutexattr_setrobust(attributes.as_mut_ptr(), libc::PTHREAD_MUTEX_ROBUST);
+            let shared =
+                libc::pthread_mutexattr_setpshared(attributes.as_mut_ptr(), libc::PTHREAD_PROCESS_SHARED);
+            let robust =
+                libc::pthread_mutexattr_setrobust(attributes.as_mut_ptr(), libc::PTHREAD_MUTEX_ROBUST);
             ptr::write_bytes(self.bytes.get(), 0, 1);
             let init = libc::pthread_mutex_init(self.mutex(), attributes.as_ptr());
             libc::pthread_mutexattr_destroy(attributes.as_mut_ptr());
             [shared, robust, init]
         };
         assert_eq!(made, [0; 3], "the C library has no robust shared mutexes");
-        assert_eq!(self.word(KIND_AT).load(Ordering::Relaxed), KIND, "the C library's mutex has another layout");
+        assert_eq!(
+            self.word(KIND_AT).load(Ordering::Relaxed),
+            KIND,
+            "the C library's mutex has another layout"
+        );
     }
 
     /// Takes the liveness lock for the calling thread if its owner is dead or there is none; never waits.

@@ -103,7 +103,13 @@ impl Segment {
     /// Takes the word, waiting until `deadline` if necessary. `probe` is called from time to time
     /// while a seat owns the word: it checks whether that seat is dead and, if so, recovers it. A
     /// word that this seat owns already counts as dead (S5): no other thread would free it.
-    pub(crate) fn lock_wait(&self, at: u64, seat: u64, deadline: Option<Instant>, probe: &mut dyn FnMut()) -> Locked {
+    pub(crate) fn lock_wait(
+        &self,
+        at: u64,
+        seat: u64,
+        deadline: Option<Instant>,
+        probe: &mut dyn FnMut(),
+    ) -> Locked {
         if let Some(done) = self.lock_spin(at, seat) {
             return done;
         }
@@ -116,7 +122,9 @@ impl Segment {
             }
             if word & OWNER == 0 && (slept || word & STARVING == 0) {
                 // Others may still sleep: the waiters' bit stays, so that the release wakes the next one.
-                let taken = (word & !STARVING) | (seat + 1) | if slept && !sync::has(Flaw::ForgetsSleepers) { WAITERS } else { 0 };
+                let taken = (word & !STARVING)
+                    | (seat + 1)
+                    | if slept && !sync::has(Flaw::ForgetsSleepers) { WAITERS } else { 0 };
                 if self.exchange(at, word, taken).is_ok() {
                     return Locked::Ours(word);
                 }
@@ -137,7 +145,8 @@ impl Segment {
             if wanted != word && self.exchange(at, word, wanted).is_err() {
                 continue;
             }
-            let sleep = deadline.map_or(PROBE, |deadline| PROBE.min(deadline.saturating_duration_since(sync::now())));
+            let sleep =
+                deadline.map_or(PROBE, |deadline| PROBE.min(deadline.saturating_duration_since(sync::now())));
             futex::wait(self.low_half(at), wanted as u32, Some(sleep));
             slept = true;
             if owner(self.load(at)).is_some() {

@@ -15,7 +15,9 @@ pub fn boot_id() -> Result<[u8; 16], Fault> {
     let digits: String = text.trim().chars().filter(|&c| c != '-').collect();
     match u128::from_str_radix(&digits, 16) {
         Ok(id) if digits.len() == 32 => Ok(id.to_be_bytes()),
-        _ => Err(Fault::System(format!("cannot read {BOOT_ID}: mount /proc, so that a segment can be told from one before a reboot"))),
+        _ => Err(Fault::System(format!(
+            "cannot read {BOOT_ID}: mount /proc, so that a segment can be told from one before a reboot"
+        ))),
     }
 }
 

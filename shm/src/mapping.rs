@@ -79,7 +79,14 @@ pub struct CreateOptions {
 impl CreateOptions {
     /// A segment for its owner alone, in ordinary pages, with `initial_bytes` taken.
     pub fn new(ceiling: u64, initial_bytes: u64) -> CreateOptions {
-        CreateOptions { ceiling, pages: PageChoice::Default, mode: 0o600, group: None, initial_bytes, residence: Residence::default() }
+        CreateOptions {
+            ceiling,
+            pages: PageChoice::Default,
+            mode: 0o600,
+            group: None,
+            initial_bytes,
+            residence: Residence::default(),
+        }
     }
 }
 
@@ -158,7 +165,10 @@ impl Mapping {
     pub fn grow_to(&self, bytes: u64) -> Result<(), Fault> {
         if bytes > self.bytes as u64 {
             let ceiling = amount(self.bytes as u64);
-            return Err(Fault::Full(format!("{} has reached its ceiling of {ceiling}: make a larger one and copy", self.name)));
+            return Err(Fault::Full(format!(
+                "{} has reached its ceiling of {ceiling}: make a larger one and copy",
+                self.name
+            )));
         }
         let known = self.taken.load(Ordering::Relaxed);
         if bytes <= known {
@@ -179,7 +189,10 @@ impl Mapping {
     /// As [`Mapping::grow_to`].
     pub fn back(&self, from: u64, to: u64) -> Result<(), Fault> {
         if to > self.bytes as u64 {
-            return Err(Fault::Full(format!("{} has reached its ceiling: make a larger one and copy", self.name)));
+            return Err(Fault::Full(format!(
+                "{} has reached its ceiling: make a larger one and copy",
+                self.name
+            )));
         }
         if let Backing::File { file, ground } = &self.backing {
             self.take(file, *ground, from, to, &mut |_| {})?;
@@ -188,7 +201,14 @@ impl Mapping {
     }
 
     /// Asks the file system for the memory between two places, in strides, and tells how far it has come.
-    fn take(&self, file: &OwnedFd, ground: Ground, from: u64, to: u64, progress: &mut dyn FnMut(u64)) -> Result<(), Fault> {
+    fn take(
+        &self,
+        file: &OwnedFd,
+        ground: Ground,
+        from: u64,
+        to: u64,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(), Fault> {
         let step = ground.step_bytes as u64;
         let stride = STRIDE_BYTES.next_multiple_of(step);
         let mut begin = from / step * step;
@@ -218,7 +238,8 @@ impl Mapping {
     /// would (94 us where 512 small ones take 128, on the machine of ANCHORS). A block in use stays in use meanwhile.
     pub(crate) fn enlarge(&self, block: u64) {
         if let Backing::File { file, .. } = &self.backing
-            && rustix::fs::fallocate(file, FallocateFlags::empty(), block, rustix::param::page_size() as u64).is_ok()
+            && rustix::fs::fallocate(file, FallocateFlags::empty(), block, rustix::param::page_size() as u64)
+                .is_ok()
         {
             // SAFETY: the block is inside the mapping; what it holds is not changed by the size of its pages.
             unsafe { libc::madvise(self.base.as_ptr().add(block as usize).cast(), LARGE, MADV_COLLAPSE) };
@@ -239,15 +260,27 @@ impl Mapping {
     /// The error for a file system without space: which one is full, how much is free, what to do.
     fn full(&self, file: &OwnedFd, wanted: u64) -> Fault {
         let room = match rustix::fs::fstatvfs(file) {
-            Ok(system) => format!("{} of {} free", amount(system.f_bavail * system.f_frsize), amount(system.f_blocks * system.f_frsize)),
+            Ok(system) => format!(
+                "{} of {} free",
+                amount(system.f_bavail * system.f_frsize),
+                amount(system.f_blocks * system.f_frsize)
+            ),
             Err(_) => "nothing free".to_owned(),
         };
         let advice = match &self.name {
-            _ if self.pages.page_bytes > rustix::param::page_size() => "set more pages aside ('sysctl vm.nr_hugepages=N')",
+            _ if self.pages.page_bytes > rustix::param::page_size() => {
+                "set more pages aside ('sysctl vm.nr_hugepages=N')"
+            }
             SegmentName::File(_) => "free some space on that disk",
-            _ => "remove segments, or enlarge it ('mount -o remount,size=SIZE /dev/shm'; docker run --shm-size SIZE)",
+            _ => {
+                "remove segments, or enlarge it ('mount -o remount,size=SIZE /dev/shm'; docker run --shm-size SIZE)"
+            }
         };
-        Fault::Full(format!("cannot take {} more for {}: its file system has {room}: {advice}", amount(wanted), self.name))
+        Fault::Full(format!(
+            "cannot take {} more for {}: its file system has {room}: {advice}",
+            amount(wanted),
+            self.name
+        ))
     }
 
     /// Holds the memory as was asked for.
@@ -278,9 +311,13 @@ impl Mapping {
             return Ok(());
         }
         // SAFETY: the range is inside the mapping, and populating it is what any touch would do.
-        match unsafe { rustix::mm::madvise(self.base.as_ptr().add(begin).cast(), length, Advice::LinuxPopulateWrite) } {
+        match unsafe {
+            rustix::mm::madvise(self.base.as_ptr().add(begin).cast(), length, Advice::LinuxPopulateWrite)
+        } {
             Ok(()) => Ok(()),
-            Err(Errno::INVAL) => Err(Fault::System("cannot prefault: this kernel is older than 5.14: leave prefaulting off".to_owned())),
+            Err(Errno::INVAL) => Err(Fault::System(
+                "cannot prefault: this kernel is older than 5.14: leave prefaulting off".to_owned(),
+            )),
             Err(errno) => Err(fault("prefault", &self.name, errno)),
         }
     }
@@ -333,7 +370,13 @@ impl Mapping {
     }
 
     /// A mapping of System V memory that is already at `base`, all of it taken.
-    pub(crate) fn of_sysv(base: NonNull<u8>, bytes: usize, name: &SegmentName, pages: PageReport, residence: Residence) -> Mapping {
+    pub(crate) fn of_sysv(
+        base: NonNull<u8>,
+        bytes: usize,
+        name: &SegmentName,
+        pages: PageReport,
+        residence: Residence,
+    ) -> Mapping {
         let mapping = Mapping {
             base,
             bytes,
@@ -359,7 +402,8 @@ impl Mapping {
     ) -> Result<Mapping, Fault> {
         let bytes = usize::try_from(sizes.ceiling).map_err(|_| fault("map", name, Errno::NOMEM))?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        let base = map_aligned(&file, bytes, protection, ground.page_bytes.max(LARGE)).map_err(|errno| fault("map", name, errno))?;
+        let base = map_aligned(&file, bytes, protection, ground.page_bytes.max(LARGE))
+            .map_err(|errno| fault("map", name, errno))?;
         let backing = Backing::File { file, ground };
         let mapping = Mapping {
             base,
@@ -398,7 +442,11 @@ impl Mapping {
     }
 
     /// The last steps before the name appears: `init` and the creator's wishes.
-    pub(crate) fn fill(&self, options: &CreateOptions, init: impl FnOnce(&Mapping) -> Result<(), Fault>) -> Result<(), Fault> {
+    pub(crate) fn fill(
+        &self,
+        options: &CreateOptions,
+        init: impl FnOnce(&Mapping) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         self.grow_to(options.initial_bytes)?;
         self.reside()?;
         init(self)
@@ -419,24 +467,47 @@ impl Drop for Mapping {
 
 impl fmt::Debug for Mapping {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Mapping({} at {:p}, {} of {})", self.name, self.base, amount(self.taken()), amount(self.bytes as u64))
+        write!(
+            out,
+            "Mapping({} at {:p}, {} of {})",
+            self.name,
+            self.base,
+            amount(self.taken()),
+            amount(self.bytes as u64)
+        )
     }
 }
 
 /// Maps a file at an address that large pages can begin at.
-fn map_aligned(file: &OwnedFd, bytes: usize, protection: ProtFlags, alignment: usize) -> Result<NonNull<u8>, Errno> {
+fn map_aligned(
+    file: &OwnedFd,
+    bytes: usize,
+    protection: ProtFlags,
+    alignment: usize,
+) -> Result<NonNull<u8>, Errno> {
     let room = bytes.checked_add(alignment).ok_or(Errno::NOMEM)?;
     // SAFETY: the kernel chooses the address, so that nothing that is mapped is replaced.
-    let start =
-        unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), room, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE) }?;
+    let start = unsafe {
+        rustix::mm::mmap_anonymous(
+            std::ptr::null_mut(),
+            room,
+            ProtFlags::empty(),
+            MapFlags::PRIVATE | MapFlags::NORESERVE,
+        )
+    }?;
     let ahead = start.addr().wrapping_neg() % alignment;
     let behind = bytes.next_multiple_of(rustix::param::page_size());
     // SAFETY: both mappings and what is unmapped lie inside the address range that has just been reserved here, which nothing else uses.
     unsafe {
         let base = start.cast::<u8>().add(ahead);
-        if let Err(errno) =
-            rustix::mm::mmap(base.cast(), bytes, protection, MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED, file, 0)
-        {
+        if let Err(errno) = rustix::mm::mmap(
+            base.cast(),
+            bytes,
+            protection,
+            MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED,
+            file,
+            0,
+        ) {
             let _ = rustix::mm::munmap(start, room);
             return Err(errno);
         }
@@ -451,7 +522,12 @@ fn map_aligned(file: &OwnedFd, bytes: usize, protection: ProtFlags, alignment: u
 }
 
 /// How many bytes to map of a segment that says `extent` and is `present` bytes long.
-pub(crate) fn judged(name: &SegmentName, extent: Extent, page_bytes: usize, present: u64) -> Result<u64, Fault> {
+pub(crate) fn judged(
+    name: &SegmentName,
+    extent: Extent,
+    page_bytes: usize,
+    present: u64,
+) -> Result<u64, Fault> {
     let bytes = extent.ceiling.checked_next_multiple_of(page_bytes as u64).unwrap_or(u64::MAX);
     if extent.ceiling < HEAD_BYTES as u64 || extent.taken > extent.ceiling {
         return Err(Fault::Damaged { what: "the sizes in its header" });

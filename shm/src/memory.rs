@@ -140,7 +140,8 @@ impl Seat {
 
     /// Whether the cache of `class` holds `node`.
     pub(crate) fn caches(&self, class: usize, node: u64) -> bool {
-        (0..self.get(cache_count(class)).min(cache_slots(class) as u64)).any(|slot| self.get(cache_slot(class, slot)) == node)
+        (0..self.get(cache_count(class)).min(cache_slots(class) as u64))
+            .any(|slot| self.get(cache_slot(class, slot)) == node)
     }
 
     /// Undoes a NEW: the node goes back into the cache, unless it had never left it.
@@ -166,7 +167,10 @@ impl Seat {
         debug_assert_eq!(self.get(at::PENDING), 0, "a death now would lose that block");
         self.set(at::PENDING, node);
         self.pop(class);
-        self.segment.store(node, NodeHeader::new(self.segment.load(header::EPOCH), kind, SIZES[class] as usize - 9).0);
+        self.segment.store(
+            node,
+            NodeHeader::new(self.segment.load(header::EPOCH), kind, SIZES[class] as usize - 9).0,
+        );
         self.segment.store(node + 8, 0);
         self.segment.store(node + 16, 0);
         self.segment.publish(link, node);
@@ -271,7 +275,8 @@ impl Seat {
 
     /// Finds and locks a slab with free nodes of `class`.
     fn lock_slab(&self, class: usize, everywhere: bool, marked: &Marked) -> Search {
-        let fits = |state: u64| slab_class(state) == Some(class) && slab_free(state) > 0 && marked.admits(state);
+        let fits =
+            |state: u64| slab_class(state) == Some(class) && slab_free(state) > 0 && marked.admits(state);
         let cursor = self.slab_cursor[class].get() as u64;
         if cursor < self.segment.geometry().slabs_max && self.lock_memory(cursor, fits) {
             return Search::Locked(cursor);
@@ -285,7 +290,13 @@ impl Seat {
 
     /// Looks for a slab that `fits` and locks it: in the groups of slabs that the hint word names, or in all. It begins behind `cursor`,
     /// since all slabs before that were taken at the last search.
-    fn search(&self, hint: usize, everywhere: bool, cursor: u64, fits: impl Fn(u64) -> bool + Copy) -> Search {
+    fn search(
+        &self,
+        hint: usize,
+        everywhere: bool,
+        cursor: u64,
+        fits: impl Fn(u64) -> bool + Copy,
+    ) -> Search {
         let segment = &self.segment;
         let groups = if everywhere { u64::MAX } else { segment.observe(header::HINTS + hint as u64 * 8) };
         let first_group = (cursor >> segment.group_shift()).min(63) as u32;
@@ -300,8 +311,10 @@ impl Seat {
             let last = ((group + 1) << shift).min(segment.slabs_ready());
             let begin = (group << shift).max(segment.reserved_slabs()).min(last);
             let middle = (cursor + 1).clamp(begin, last);
-            let mut candidates =
-                (middle..last).chain(begin..middle).filter(|&slab| fits(segment.load(segment.slab_state_at(slab)))).peekable();
+            let mut candidates = (middle..last)
+                .chain(begin..middle)
+                .filter(|&slab| fits(segment.load(segment.slab_state_at(slab))))
+                .peekable();
             let first = candidates.peek().copied();
             let found = candidates.find(|&slab| self.lock_memory(slab, fits));
             if let Some(slab) = first {
@@ -409,9 +422,17 @@ impl Seat {
         }
         let free = slab_free(segment.load(segment.slab_state_at(slab))).saturating_sub(taken);
         // A search that finds less than it wants has found all that is free, whatever the slab's state says (S5).
-        self.record(pairs, segment.slab_state_at(slab), slab_state(class, if taken < want { 0 } else { free }));
+        self.record(
+            pairs,
+            segment.slab_state_at(slab),
+            slab_state(class, if taken < want { 0 } else { free }),
+        );
         self.record(pairs + 1, self.base + cache_count(class), have + taken);
-        self.record(pairs + 2, self.base + at::NODE_BYTES, self.get(at::NODE_BYTES).wrapping_add(taken * class_bytes(class)));
+        self.record(
+            pairs + 2,
+            self.base + at::NODE_BYTES,
+            self.get(at::NODE_BYTES).wrapping_add(taken * class_bytes(class)),
+        );
         self.commit_memory(pairs + 3);
     }
 
@@ -426,7 +447,10 @@ impl Seat {
             if count <= goal {
                 return true;
             }
-            match (0..count).map(|slot| self.slab_of_cached(class, slot)).find(|&slab| self.lock_memory(slab, |_| true)) {
+            match (0..count)
+                .map(|slot| self.slab_of_cached(class, slot))
+                .find(|&slab| self.lock_memory(slab, |_| true))
+            {
                 Some(slab) => self.give_nodes(slab, class, count),
                 None if count < cache_slots(class) as u64 => return true,
                 None if self.await_slab(self.slab_of_cached(class, 0), &mut end) => {}
@@ -479,7 +503,8 @@ impl Seat {
             }
             let number = (node - begin) / class_bytes(class);
             let word = (number / 64) as usize;
-            let now = bits[word].unwrap_or_else(|| segment.load(segment.slab_bits_at(slab) + word as u64 * 8));
+            let now =
+                bits[word].unwrap_or_else(|| segment.load(segment.slab_bits_at(slab) + word as u64 * 8));
             bits[word] = Some(now & !(1 << (number % 64)));
             Ok(())
         };
@@ -510,9 +535,17 @@ impl Seat {
         let state = segment.load(segment.slab_state_at(slab));
         let free = slab_free(state) + given;
         let empty = free >= per_slab(class) as u64;
-        self.record(pairs, segment.slab_state_at(slab), if empty { 0 } else { slab_state(class, free) | mark_of(state) });
+        self.record(
+            pairs,
+            segment.slab_state_at(slab),
+            if empty { 0 } else { slab_state(class, free) | mark_of(state) },
+        );
         self.record(pairs + 1, self.base + cache_count(class), kept);
-        self.record(pairs + 2, self.base + at::NODE_BYTES, self.get(at::NODE_BYTES).wrapping_sub(given * class_bytes(class)));
+        self.record(
+            pairs + 2,
+            self.base + at::NODE_BYTES,
+            self.get(at::NODE_BYTES).wrapping_sub(given * class_bytes(class)),
+        );
         self.commit_memory(pairs + 3);
         segment.set_hint(if empty { 0 } else { class + 1 }, slab >> segment.group_shift());
     }
@@ -574,8 +607,10 @@ impl Seat {
     pub(crate) fn check_caches(&self) {
         for class in 0..CLASSES {
             let count = self.get(cache_count(class));
-            let is_node = |slot: u64| self.segment.node_class(self.get(cache_slot(class, slot))) == Some(class);
-            let right = (0..count.min(cache_slots(class) as u64)).take_while(|slot| is_node(*slot)).count() as u64;
+            let is_node =
+                |slot: u64| self.segment.node_class(self.get(cache_slot(class, slot))) == Some(class);
+            let right =
+                (0..count.min(cache_slots(class) as u64)).take_while(|slot| is_node(*slot)).count() as u64;
             if right != count {
                 self.set(cache_count(class), right);
             }
@@ -588,7 +623,9 @@ impl Seat {
         for class in 0..CLASSES {
             loop {
                 let count = self.get(cache_count(class));
-                let Some(slab) = (0..count).map(|slot| self.slab_of_cached(class, slot)).find(|&slab| self.lock_memory(slab, |_| true))
+                let Some(slab) = (0..count)
+                    .map(|slot| self.slab_of_cached(class, slot))
+                    .find(|&slab| self.lock_memory(slab, |_| true))
                 else {
                     break;
                 };
@@ -603,7 +640,8 @@ impl Seat {
         self.return_caches();
         let mut end = None;
         for class in 0..CLASSES {
-            while self.get(cache_count(class)) > 0 && self.await_slab(self.slab_of_cached(class, 0), &mut end) {
+            while self.get(cache_count(class)) > 0 && self.await_slab(self.slab_of_cached(class, 0), &mut end)
+            {
                 self.return_caches();
             }
         }
@@ -631,7 +669,8 @@ impl Segment {
     }
 
     fn clear_hint(&self, hint: usize, group: u64) {
-        self.word(header::HINTS + hint as u64 * 8).fetch_and(!(1 << group), std::sync::atomic::Ordering::AcqRel);
+        self.word(header::HINTS + hint as u64 * 8)
+            .fetch_and(!(1 << group), std::sync::atomic::Ordering::AcqRel);
     }
 
     /// Has more slabs backed by memory, up to the end of a large page, or one slab if there is not enough memory for that. Two threads that
@@ -639,7 +678,8 @@ impl Segment {
     pub(crate) fn grow(&self) -> Result<(), Fault> {
         let ready = self.observe(header::SLABS_READY);
         let slabs_max = self.geometry().slabs_max;
-        let end = self.slab_at(ready.max(self.reserved_slabs()) + GROWTH_SLABS).next_multiple_of(LARGE as u64);
+        let end =
+            self.slab_at(ready.max(self.reserved_slabs()) + GROWTH_SLABS).next_multiple_of(LARGE as u64);
         let goal = ((end - self.slab_at(0)) / SLAB_BYTES).min(slabs_max);
         if goal <= ready {
             return Err(Fault::Full(format!(
@@ -679,7 +719,8 @@ mod tests {
 
     #[test]
     fn a_block_of_a_chain_is_kept_in_mind_until_it_has_a_place() {
-        let name: SegmentName = format!("shm:polder-test-pending-{}", std::process::id()).parse().expect("a name");
+        let name: SegmentName =
+            format!("shm:polder-test-pending-{}", std::process::id()).parse().expect("a name");
         let options = SegmentOptions { ceiling: 256 << 20, ..SegmentOptions::default() };
         let segment = &Segment::create(&name, &options).expect("a segment");
         let seat = segment.seat().expect("a seat");
@@ -689,7 +730,9 @@ mod tests {
         while seat.get(cache_count(class)) < cache_slots(class) as u64 {
             match seat.lock_slab(class, true, &marked) {
                 Search::Locked(slab) => seat.take_nodes(slab, class, u64::MAX),
-                _ => assert!(matches!(seat.lock_free_slab(class, true), Search::Locked(_)) || segment.grow().is_ok()),
+                _ => assert!(
+                    matches!(seat.lock_free_slab(class, true), Search::Locked(_)) || segment.grow().is_ok()
+                ),
             }
         }
         // A stopped thread holds every slab, and the retired list is full: its next block has to come out of the full cache.
@@ -702,7 +745,8 @@ mod tests {
                 let _ = ended.recv();
             });
             let stopped = tell.recv().expect("a seat");
-            (0..segment.slabs_ready()).for_each(|slab| segment.store(segment.slab_lock_at(slab), stopped + 1));
+            (0..segment.slabs_ready())
+                .for_each(|slab| segment.store(segment.slab_lock_at(slab), stopped + 1));
             seat.unchain(block, link, 0);
             (0..segment.slabs_ready()).for_each(|slab| segment.store(segment.slab_lock_at(slab), 0));
             drop(end);

@@ -77,7 +77,9 @@ fn plain(name: &str) -> Result<String, NameError> {
 fn path_of(path: &str) -> Result<PathBuf, NameError> {
     match path {
         "" => Err(NameError::Empty),
-        _ if path.contains(char::is_control) || path.ends_with('/') => Err(NameError::Character(path.to_owned())),
+        _ if path.contains(char::is_control) || path.ends_with('/') => {
+            Err(NameError::Character(path.to_owned()))
+        }
         _ => Ok(PathBuf::from(path)),
     }
 }
@@ -98,7 +100,9 @@ mod tests {
 
     #[test]
     fn names_print_as_they_parse() {
-        for text in ["shm:polder", "sysv:orders-2", "file:/var/lib/polder/a:b.seg", "file:relative.seg", "shm:é"] {
+        for text in
+            ["shm:polder", "sysv:orders-2", "file:/var/lib/polder/a:b.seg", "file:relative.seg", "shm:é"]
+        {
             assert_eq!(text.parse::<SegmentName>().unwrap().to_string(), text);
         }
     }

@@ -46,7 +46,11 @@ impl Mapping {
             return Err(CreateError::AlreadyExists(name.clone()));
         }
         if options.initial_bytes > options.ceiling || options.ceiling == 0 {
-            let text = format!("a ceiling of {} has no room for {} at the start", amount(options.ceiling), amount(options.initial_bytes));
+            let text = format!(
+                "a ceiling of {} has no room for {} at the start",
+                amount(options.ceiling),
+                amount(options.initial_bytes)
+            );
             return Err(Fault::System(text).into());
         }
         let published = match name {
@@ -139,11 +143,16 @@ fn found(name: &SegmentName, admission: Admission) -> Result<Found, AttachError>
                 return Err(AttachError::Absent(name.clone()));
             }
             Err(Refusal::System(Errno::NOENT)) => {}
-            Err(Refusal::System(Errno::BADMSG | Errno::NODEV)) => return Err(no_segment(name, "it is something else").into()),
+            Err(Refusal::System(Errno::BADMSG | Errno::NODEV)) => {
+                return Err(no_segment(name, "it is something else").into());
+            }
             Err(Refusal::System(errno)) => return Err(fault("open", name, errno).into()),
         }
         std::thread::yield_now();
     }
     let advice = format!("'polder segment remove {name}' frees the name");
-    Err(Fault::System(format!("the memory of {name} is gone (removed by ipcrm or rm, or in another container): {advice}")).into())
+    Err(Fault::System(format!(
+        "the memory of {name} is gone (removed by ipcrm or rm, or in another container): {advice}"
+    ))
+    .into())
 }

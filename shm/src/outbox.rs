@@ -71,7 +71,9 @@ impl Piece {
     pub(crate) fn copy(&self, segment: &Segment, inside: u64, bytes: u64, into: &mut Vec<u8>) {
         assert!(inside + bytes <= BLOCK_BYTES, "inside the block");
         // SAFETY: L1, L6: no thread writes there; S5, the block is a node of the largest class and the range lies inside.
-        into.extend_from_slice(unsafe { std::slice::from_raw_parts(segment.address(self.block + BLOCK_HEAD + inside), bytes as usize) });
+        into.extend_from_slice(unsafe {
+            std::slice::from_raw_parts(segment.address(self.block + BLOCK_HEAD + inside), bytes as usize)
+        });
     }
 }
 
@@ -133,7 +135,8 @@ impl Segment {
         // S5: a journal has no more blocks than there are nodes, whatever its words say.
         let len_max = at::JOURNAL_PAIRS + self.slabs_ready() * SLAB_BYTES / NODE_MAX as u64 * BLOCK_PAIRS;
         let (len, mut told, mut before) = (self.observe(seat + at::JOURNAL_LEN).min(len_max), false, (0, 0));
-        let (mut block, mut end, mut next_at) = (seat + at::JOURNAL, at::JOURNAL_PAIRS, seat + at::JOURNAL_NEXT);
+        let (mut block, mut end, mut next_at) =
+            (seat + at::JOURNAL, at::JOURNAL_PAIRS, seat + at::JOURNAL_NEXT);
         for index in 0..len {
             if index == end {
                 let next = self.observe(next_at);
@@ -215,7 +218,14 @@ impl Outbox {
     }
 
     /// What the record at `place` says, in place of what is in `into`.
-    pub(crate) fn says(&self, segment: &Segment, piece: &mut Piece, place: u64, head: RecordHead, into: &mut Vec<u8>) -> Option<()> {
+    pub(crate) fn says(
+        &self,
+        segment: &Segment,
+        piece: &mut Piece,
+        place: u64,
+        head: RecordHead,
+        into: &mut Vec<u8>,
+    ) -> Option<()> {
         into.clear();
         let (mut place, mut left) = (place + RECORD_HEAD, head.bytes);
         while left > 0 {
@@ -283,7 +293,9 @@ impl Seat {
         }
         // L2: this block stays the last one until the commit, so that it is there; from the commit on the pin must hold it.
         while !self.covers_now() {}
-        let is_in = |last: Piece| tail.is_multiple_of(8) && tail < PLACE_MAX && tail.wrapping_sub(last.place) <= BLOCK_BYTES;
+        let is_in = |last: Piece| {
+            tail.is_multiple_of(8) && tail < PLACE_MAX && tail.wrapping_sub(last.place) <= BLOCK_BYTES
+        };
         if !segment.is_chained(last, NodeKind::Outbox) || !is_in(Piece::at(segment, last)) {
             return Err(Fault::Damaged { what: "an outbox" });
         }
@@ -330,7 +342,13 @@ impl Seat {
             let (here, rest) = bytes.split_at(bytes.len().min((BLOCK_BYTES - inside) as usize));
             crate::crash::point();
             // SAFETY: L1, behind the tail only the seat's owner writes, which we are; the range lies inside the block.
-            unsafe { std::ptr::copy_nonoverlapping(here.as_ptr(), self.segment.address(block + BLOCK_HEAD + inside), here.len()) };
+            unsafe {
+                std::ptr::copy_nonoverlapping(
+                    here.as_ptr(),
+                    self.segment.address(block + BLOCK_HEAD + inside),
+                    here.len(),
+                )
+            };
             *place += here.len() as u64;
             bytes = rest;
         }

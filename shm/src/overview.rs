@@ -65,7 +65,11 @@ impl Segment {
             since_ms: self.load(base + at::SINCE_MS),
             dead: self.liveness(index).life() == Life::Dead,
             doing: self.doing(base),
-            pinned_epochs: if lower == at::NO_PIN { 0 } else { self.load(header::EPOCH).saturating_sub(lower) },
+            pinned_epochs: if lower == at::NO_PIN {
+                0
+            } else {
+                self.load(header::EPOCH).saturating_sub(lower)
+            },
             retired_bytes: self.load(base + at::RETIRED_BYTES),
             counters: std::array::from_fn(counter),
         })
@@ -76,7 +80,8 @@ impl Segment {
             return Doing::Publishing;
         }
         let items = self.load(base + at::JOURNAL_LEN).min(at::JOURNAL_PAIRS);
-        let is_lock = |item: &u64| matches!(item_of(self.load(base + at::JOURNAL + 16 * item)), Some((Tag::Lock, _)));
+        let is_lock =
+            |item: &u64| matches!(item_of(self.load(base + at::JOURNAL + 16 * item)), Some((Tag::Lock, _)));
         match (0..items).filter(is_lock).count() as u64 {
             0 if self.load(base + at::PIN_LOWER) == at::NO_PIN => Doing::Nothing,
             0 => Doing::Reading,

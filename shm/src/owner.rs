@@ -47,7 +47,8 @@ impl FromStr for Owner {
             "any" => Ok(Owner::Any),
             _ => match text.parse() {
                 Ok(number) => Ok(Owner::User(number)),
-                Err(_) => users(|name, number| (name == text).then_some(Owner::User(number))).ok_or_else(|| NoSuchUser(text.into())),
+                Err(_) => users(|name, number| (name == text).then_some(Owner::User(number)))
+                    .ok_or_else(|| NoSuchUser(text.into())),
             },
         }
     }
@@ -154,7 +155,9 @@ mod tests {
     fn strangers_and_what_all_may_write_to_are_refused() {
         let name: SegmentName = "shm:x".parse().unwrap();
         let stranger = own() + 1;
-        let admits = |owner, writable_by_all, user, mode| Admission { owner, writable_by_all }.judge(&name, user, mode).is_ok();
+        let admits = |owner, writable_by_all, user, mode| {
+            Admission { owner, writable_by_all }.judge(&name, user, mode).is_ok()
+        };
         assert!(admits(Owner::Own, false, own(), 0o600));
         assert!(admits(Owner::Own, false, ROOT, 0o660));
         assert!(!admits(Owner::Own, false, stranger, 0o600));

@@ -59,7 +59,8 @@ pub struct PageReport {
 impl PageReport {
     /// What a file in `directory` has.
     pub(crate) fn of(ground: Ground, directory: &Path) -> PageReport {
-        let transparent = ground.in_memory && ground.page_bytes == rustix::param::page_size() && transparent(directory);
+        let transparent =
+            ground.in_memory && ground.page_bytes == rustix::param::page_size() && transparent(directory);
         PageReport { page_bytes: ground.page_bytes, transparent, refusals: Vec::new() }
     }
 }
@@ -103,7 +104,9 @@ pub(crate) fn ground(file: &OwnedFd) -> Result<Ground, Errno> {
             let page_bytes = system.f_bsize as usize;
             Ground { page_bytes, step_bytes: page_bytes, in_memory: true }
         }
-        kind if kind == libc::TMPFS_MAGIC as u32 => Ground { page_bytes, step_bytes: page_bytes, in_memory: true },
+        kind if kind == libc::TMPFS_MAGIC as u32 => {
+            Ground { page_bytes, step_bytes: page_bytes, in_memory: true }
+        }
         _ => Ground { page_bytes, step_bytes: LARGE.max(page_bytes), in_memory: false },
     })
 }
@@ -116,7 +119,8 @@ pub(crate) fn is_hugetlbfs(file: &OwnedFd) -> Result<bool, Errno> {
 /// Where pages of `page_bytes` can be had: a mounted hugetlbfs of that size, or the reason why there is none.
 pub(crate) fn hugetlbfs(page_bytes: usize) -> Result<PathBuf, String> {
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
-    let fits = |place: &PathBuf| rustix::fs::statfs(place).is_ok_and(|system| system.f_bsize as usize == page_bytes);
+    let fits =
+        |place: &PathBuf| rustix::fs::statfs(place).is_ok_and(|system| system.f_bsize as usize == page_bytes);
     hugetlbfs_mounts(&mounts).find(fits).ok_or_else(|| {
         let size = amount(page_bytes as u64);
         format!("no {size} pages, as no hugetlbfs of that size is mounted ('mount -t hugetlbfs -o pagesize={page_bytes} none DIRECTORY')")
@@ -147,7 +151,9 @@ fn transparent(directory: &Path) -> bool {
         let mut fields = line.split(' ');
         (Path::new(&unescape(fields.nth(1)?)) == directory).then(|| fields.nth(1)).flatten()
     });
-    let mount_wants = options.is_some_and(|options| options.split(',').any(|option| matches!(option, "huge=always" | "huge=within_size")));
+    let mount_wants = options.is_some_and(|options| {
+        options.split(',').any(|option| matches!(option, "huge=always" | "huge=within_size"))
+    });
     match internal_policy().as_str() {
         "" | "deny" => false,
         "force" => true,
@@ -158,7 +164,12 @@ fn transparent(directory: &Path) -> bool {
 /// Whether the kernel makes large pages when it is asked to: Linux 6.1 and later.
 fn kernel_collapses() -> bool {
     let system = rustix::system::uname();
-    let mut numbers = system.release().to_str().unwrap_or_default().split(['.', '-']).map_while(|word| word.parse::<u32>().ok());
+    let mut numbers = system
+        .release()
+        .to_str()
+        .unwrap_or_default()
+        .split(['.', '-'])
+        .map_while(|word| word.parse::<u32>().ok());
     (numbers.next(), numbers.next()) >= (Some(6), Some(1))
 }
 
@@ -169,7 +180,8 @@ pub(crate) fn transparent_internal() -> bool {
 
 /// The kernel's choice for shared memory: the word in brackets.
 fn internal_policy() -> String {
-    let text = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled").unwrap_or_default();
+    let text =
+        std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled").unwrap_or_default();
     let chosen = text.split('[').nth(1).and_then(|rest| rest.split(']').next());
     chosen.unwrap_or_default().to_owned()
 }

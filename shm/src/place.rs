@@ -95,9 +95,12 @@ impl Draft {
                 result => result,
             };
         };
-        let published = match rustix::fs::renameat_with(CWD, &temporary, CWD, target, RenameFlags::NOREPLACE) {
+        let published = match rustix::fs::renameat_with(CWD, &temporary, CWD, target, RenameFlags::NOREPLACE)
+        {
             // A file system without this kind of rename: a link does not replace either, and leaves the draft's name.
-            Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::linkat(CWD, &temporary, CWD, target, AtFlags::empty()),
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                rustix::fs::linkat(CWD, &temporary, CWD, target, AtFlags::empty())
+            }
             Ok(()) => return Ok(()),
             refused => refused,
         };
@@ -166,7 +169,10 @@ pub(crate) fn open(name: &SegmentName, admission: Admission) -> Result<Memory, R
 
 /// Opens a regular file for mapping. In a directory that all may write to, links are not followed.
 pub(crate) fn open_file(path: &Path, no_links: bool) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | if no_links { OFlags::NOFOLLOW } else { OFlags::empty() };
+    let flags = OFlags::RDWR
+        | OFlags::CLOEXEC
+        | OFlags::NONBLOCK
+        | if no_links { OFlags::NOFOLLOW } else { OFlags::empty() };
     regular(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
@@ -271,7 +277,9 @@ mod tests {
     #[test]
     fn signposts_read_as_they_are_written() {
         let file = Signpost::File(PathBuf::from("/dev/hugepages/a b.1f")).text();
-        assert!(matches!(signpost(&file), Some(Signpost::File(path)) if path == Path::new("/dev/hugepages/a b.1f")));
+        assert!(
+            matches!(signpost(&file), Some(Signpost::File(path)) if path == Path::new("/dev/hugepages/a b.1f"))
+        );
         assert!(matches!(signpost(&Signpost::Sysv(77).text()), Some(Signpost::Sysv(77))));
         for nonsense in ["", "polder signpost\n", "polder signpost\nsysv x\n", "polder signpost\nsysv 1"] {
             assert!(signpost(nonsense.as_bytes()).is_none(), "{nonsense:?}");

@@ -86,7 +86,15 @@ mod tests {
     #[test]
     fn a_file_is_alone_once_all_others_have_closed_it() {
         let path = std::env::temp_dir().join(format!("polder-test-presence-{}", std::process::id()));
-        let open = || std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).unwrap();
+        let open = || {
+            std::fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(&path)
+                .unwrap()
+        };
         let (first, second) = (open(), open());
         assert!(!is_attached(open()));
         enter(&first).unwrap();

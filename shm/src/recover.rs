@@ -27,7 +27,9 @@ pub(crate) fn settle(seat: &Seat, died: bool) {
     seat.check_caches();
     seat.settle_new();
     // A lower bound that it had lifted becomes 0, which is below everything, until a thread computes it anew.
-    (0..at::LIFTED_WORDS).filter(|slot| seat.get(at::LIFTED + slot * 8) != 0).for_each(|slot| seat.land(slot, 0));
+    (0..at::LIFTED_WORDS)
+        .filter(|slot| seat.get(at::LIFTED + slot * 8) != 0)
+        .for_each(|slot| seat.land(slot, 0));
     seat.end_snapshot();
     settle_pending(seat);
     seat.settle_retired();
@@ -127,7 +129,14 @@ impl Drop for Deeper {
 impl Recovery {
     pub(crate) fn of(segment: &Arc<Segment>, index: u64, taken: Taken) -> Recovery {
         let is_lock_dead = taken == Taken::Dead;
-        Recovery { segment: segment.clone(), index, owner_died: is_lock_dead, is_lock_dead, begun: Cell::new(false), kept: false }
+        Recovery {
+            segment: segment.clone(),
+            index,
+            owner_died: is_lock_dead,
+            is_lock_dead,
+            begun: Cell::new(false),
+            kept: false,
+        }
     }
 
     /// Recovers the seat, does `more` with it, and gives it back.
@@ -245,7 +254,9 @@ impl Segment {
 
     /// Whether seat `index` has a living owner, and the seat is in this life.
     pub fn lives(&self, index: u64, life: u64) -> bool {
-        index < self.seats_high() && self.load(self.seat_at(index) + at::OWNERS) == life && !self.liveness(index).is_dead_or_free()
+        index < self.seats_high()
+            && self.load(self.seat_at(index) + at::OWNERS) == life
+            && !self.liveness(index).is_dead_or_free()
     }
 
     /// Brings a seat without a living owner in order and does `more` with it.
@@ -313,25 +324,31 @@ mod tests {
 
     #[test]
     fn a_panic_during_recovery_leaves_the_seat_to_others() {
-        let name: SegmentName = format!("shm:polder-test-panics-{}", std::process::id()).parse().expect("a name");
+        let name: SegmentName =
+            format!("shm:polder-test-panics-{}", std::process::id()).parse().expect("a name");
         let options = SegmentOptions { ceiling: 256 << 20, ..SegmentOptions::default() };
         let segment = &Segment::create(&name, &options).expect("a segment");
         let own = segment.seat().expect("a seat").index();
-        let left = std::thread::scope(|scope| scope.spawn(|| segment.seat().expect("a seat").index()).join()).expect("no panic");
+        let left = std::thread::scope(|scope| scope.spawn(|| segment.seat().expect("a seat").index()).join())
+            .expect("no panic");
         assert_ne!(own, left);
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| segment.attend(left, &|_| panic!("on purpose"))));
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            segment.attend(left, &|_| panic!("on purpose"))
+        }));
         assert!(outcome.is_err() && DEPTH.get() == 0);
         let is_attended = Cell::new(false);
         segment.attend(left, &|_| is_attended.set(true));
         assert!(is_attended.get(), "the seat can be taken again, by the thread that panicked, too");
-        let next = std::thread::scope(|scope| scope.spawn(|| segment.seat().expect("a seat").index()).join()).expect("no panic");
+        let next = std::thread::scope(|scope| scope.spawn(|| segment.seat().expect("a seat").index()).join())
+            .expect("no panic");
         assert_ne!(next, left, "what panics is not tried for ever");
         Segment::remove(&name).expect("it is there");
     }
 
     #[test]
     fn recovery_within_recovery_ends_at_a_depth_and_is_made_good() {
-        let name: SegmentName = format!("shm:polder-test-depth-{}", std::process::id()).parse().expect("a name");
+        let name: SegmentName =
+            format!("shm:polder-test-depth-{}", std::process::id()).parse().expect("a name");
         let options = SegmentOptions { ceiling: 256 << 20, ..SegmentOptions::default() };
         let segment = &Segment::create(&name, &options).expect("a segment");
         let seats = 3 * u64::from(DEPTH_MAX);

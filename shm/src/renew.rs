@@ -93,7 +93,10 @@ impl Segment {
         if !closed {
             let random = machine::random_seed()?;
             // Not 0, which says that there was no such start.
-            self.publish(header::INCARNATION, u64::from_ne_bytes(random[..8].try_into().expect("8 bytes")) | 1);
+            self.publish(
+                header::INCARNATION,
+                u64::from_ne_bytes(random[..8].try_into().expect("8 bytes")) | 1,
+            );
         }
         let boot = machine::boot_words()?;
         // From here on it is in use. A death before the next store makes it another memory, as if it had not been closed.
@@ -121,7 +124,8 @@ impl Segment {
     fn close(&self) {
         let Some(file) = self.mapping().durable_file() else { return };
         // A forked child has its parent's locks and cannot tell whether it is alone.
-        if self.generation != fork::generation() || self.removed() || !self.is_of_this_boot().unwrap_or(false) {
+        if self.generation != fork::generation() || self.removed() || !self.is_of_this_boot().unwrap_or(false)
+        {
             return;
         }
         let mut tries = 0..TURN_TRIES;
@@ -132,7 +136,11 @@ impl Segment {
             std::thread::sleep(TURN_PAUSE);
         }
         let is_free = || (0..self.seats_high()).all(|index| self.liveness(index).life() == Life::Free);
-        if self.was_closed() || !presence::is_alone(file).unwrap_or(false) || !is_free() || self.mapping().sync().is_err() {
+        if self.was_closed()
+            || !presence::is_alone(file).unwrap_or(false)
+            || !is_free()
+            || self.mapping().sync().is_err()
+        {
             return;
         }
         // SYNC: clean-close. Either a forked child that takes a seat now is seen here, or it clears the word after this store.

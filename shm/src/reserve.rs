@@ -45,10 +45,13 @@ impl Seat {
         let mut end = None;
         loop {
             let slabs = 0..segment.reserved_slabs().min(segment.slabs_ready());
-            let mut fitting = slabs.filter(|&slab| fits(segment.load(segment.slab_state_at(slab)))).peekable();
+            let mut fitting =
+                slabs.filter(|&slab| fits(segment.load(segment.slab_state_at(slab)))).peekable();
             let busy = fitting.peek().copied();
             match (fitting.find(|&slab| self.lock_memory(slab, fits)), busy) {
-                (Some(slab), _) if segment.load(segment.slab_state_at(slab)) == 0 => self.dedicate(slab, BLOCK_CLASS),
+                (Some(slab), _) if segment.load(segment.slab_state_at(slab)) == 0 => {
+                    self.dedicate(slab, BLOCK_CLASS)
+                }
                 (Some(slab), _) => {
                     self.take_nodes(slab, BLOCK_CLASS, 1);
                     if self.get(cache_count(BLOCK_CLASS)) > 0 {

@@ -99,14 +99,18 @@ impl Seat {
                 self.set(word, self.get(at::RETIRED_TAIL));
             }
         }
-        if self.get(at::EXPANDING) > self.get(at::RETIRED_TAIL) || self.get(at::EXPANDING).wrapping_sub(1) < begin {
+        if self.get(at::EXPANDING) > self.get(at::RETIRED_TAIL)
+            || self.get(at::EXPANDING).wrapping_sub(1) < begin
+        {
             self.set(at::EXPANDING, 0);
         }
         *self.blocks_mut() = retired;
         self.find_snapshot_log();
         self.reclaim_at.set(self.get(at::RETIRED_TAIL) + BATCH);
         // Go on where the seat's last owner or recoverer stopped, since each recoverer may have time for a part of the list only.
-        self.begin_passes(self.get(at::RETIRED_CURSOR).clamp(self.get(at::RETIRED_HEAD), self.get(at::RETIRED_TAIL)));
+        self.begin_passes(
+            self.get(at::RETIRED_CURSOR).clamp(self.get(at::RETIRED_HEAD), self.get(at::RETIRED_TAIL)),
+        );
     }
 
     /// Ends a chain at the word that links to what is no block.
@@ -121,8 +125,10 @@ impl Seat {
         let mut blocks = Vec::new();
         let mut seen = HashSet::new();
         let mut block = first;
-        let is_block =
-            |block: u64| block == self.base + at::RETIRED || self.segment.class_at(block).is_some_and(|(_, class)| class == CLASSES - 1);
+        let is_block = |block: u64| {
+            block == self.base + at::RETIRED
+                || self.segment.class_at(block).is_some_and(|(_, class)| class == CLASSES - 1)
+        };
         while is_block(block) && seen.insert(block) {
             blocks.push(block);
             block = self.segment.load(block + NEXT);
@@ -167,7 +173,11 @@ impl Seat {
     pub fn reserve_retired(&self, count: u64) -> Result<(), Fault> {
         // Mostly there is room for them in the block of the last one.
         let last = (self.get(at::RETIRED_TAIL) + count).wrapping_sub(1);
-        if last.wrapping_sub(self.near_entries.get().first) < ENTRIES { Ok(()) } else { self.reserve_retired_blocks(count) }
+        if last.wrapping_sub(self.near_entries.get().first) < ENTRIES {
+            Ok(())
+        } else {
+            self.reserve_retired_blocks(count)
+        }
     }
 
     fn reserve_retired_blocks(&self, count: u64) -> Result<(), Fault> {
@@ -317,7 +327,11 @@ impl Seat {
             Some(_) => {}
             None => {
                 pass.held = self.get(at::RETIRED_HEAD);
-                pass.holder = pins.iter().copied().min_by_key(|&(lower, upper)| (lower, Reverse(upper))).unwrap_or_default();
+                pass.holder = pins
+                    .iter()
+                    .copied()
+                    .min_by_key(|&(lower, upper)| (lower, Reverse(upper)))
+                    .unwrap_or_default();
             }
         }
         self.pass.set(pass);
@@ -343,7 +357,11 @@ impl Seat {
             let entry = self.entry_at(index);
             let (what, epoch) = (self.segment.load(entry), self.segment.load(entry + 8));
             let offset = what & !WHOLE;
-            let is_free = || epoch < oldest || !self.segment.check(offset, HEADER_BYTES) || self.free_for_all(offset, epoch, pins);
+            let is_free = || {
+                epoch < oldest
+                    || !self.segment.check(offset, HEADER_BYTES)
+                    || self.free_for_all(offset, epoch, pins)
+            };
             if what != 0 && is_free() {
                 self.free_entry(index, entry, what, epoch);
             }
@@ -419,7 +437,9 @@ impl Seat {
         fence(Ordering::SeqCst);
         (0..self.segment.seats_high())
             .map(|index| self.segment.seat_at(index))
-            .map(|seat| (self.segment.observe(seat + at::PIN_LOWER), self.segment.observe(seat + at::PIN_UPPER)))
+            .map(|seat| {
+                (self.segment.observe(seat + at::PIN_LOWER), self.segment.observe(seat + at::PIN_UPPER))
+            })
             .filter(|(lower, _)| *lower != at::NO_PIN)
             .chain(self.segment.snapshot_pin())
             .collect()
@@ -495,7 +515,8 @@ impl Seat {
         if !node.kind().is_some_and(NodeKind::has_refs) {
             return Vec::new();
         }
-        let count = self.segment.load(offset + HEADER_BYTES).min((node.length() as u64).saturating_sub(8) / 8);
+        let count =
+            self.segment.load(offset + HEADER_BYTES).min((node.length() as u64).saturating_sub(8) / 8);
         (0..count)
             .map(|number| Ref(self.segment.load(offset + HEADER_BYTES + 8 + number * 8)))
             .filter(|named| !named.is_none() && self.segment.class_at(offset_of(*named)).is_some())
@@ -572,7 +593,8 @@ impl Seat {
 
     /// Counts the list's bytes anew: the sum is kept without care for deaths.
     pub(crate) fn recount_retired(&self) {
-        let classes = self.retired_entries().into_iter().filter_map(|(offset, _)| self.segment.class_at(offset));
+        let classes =
+            self.retired_entries().into_iter().filter_map(|(offset, _)| self.segment.class_at(offset));
         self.set(at::RETIRED_BYTES, classes.map(|(_, class)| class_bytes(class)).sum());
     }
 

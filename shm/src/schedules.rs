@@ -166,7 +166,9 @@ pub(crate) fn has(flaw: Flaw) -> bool {
 
 /// Whether the running thread must write nothing any more: it has died, or its test has failed or ended.
 pub(crate) fn is_dead() -> bool {
-    RUN.with(|run| run.is_on.get() && (run.is_over.get() || std::thread::panicking() || run.lives[thread()].dead.get()))
+    RUN.with(|run| {
+        run.is_on.get() && (run.is_over.get() || std::thread::panicking() || run.lives[thread()].dead.get())
+    })
 }
 
 /// The end of all schedules of a test; `forget` drops what they have left.
@@ -271,7 +273,8 @@ pub(crate) fn wake(word: &AtomicU32, count: u32) -> usize {
     RUN.with(|run| {
         let mut sleepers = run.sleepers.borrow_mut();
         while woken.len() < count as usize {
-            let here: Vec<usize> = (0..sleepers.len()).filter(|at| std::ptr::eq(sleepers[*at].at, word)).collect();
+            let here: Vec<usize> =
+                (0..sleepers.len()).filter(|at| std::ptr::eq(sleepers[*at].at, word)).collect();
             if here.is_empty() {
                 break;
             }
@@ -319,7 +322,11 @@ pub(crate) fn take_liveness(lock: &AtomicU32) -> Option<bool> {
 pub(crate) fn settle_liveness(lock: &AtomicU32) {
     write_step();
     if !has(Flaw::TakesNoLiveness) {
-        assert_eq!(lock.fetch_and(!DIED, Ordering::SeqCst), (thread() as u32 + 1) | DIED, "settled a liveness lock that was not dead");
+        assert_eq!(
+            lock.fetch_and(!DIED, Ordering::SeqCst),
+            (thread() as u32 + 1) | DIED,
+            "settled a liveness lock that was not dead"
+        );
     }
 }
 
@@ -329,7 +336,11 @@ pub(crate) fn release_liveness(lock: &AtomicU32) {
     let me = thread();
     let seen = lock.swap(0, Ordering::SeqCst);
     if !has(Flaw::TakesNoLiveness) {
-        assert_eq!(seen, me as u32 + 1, "released a liveness lock of another thread, or one that is not settled");
+        assert_eq!(
+            seen,
+            me as u32 + 1,
+            "released a liveness lock of another thread, or one that is not settled"
+        );
     }
     RUN.with(|run| run.lives[me].liveness.borrow_mut().retain(|held| !std::ptr::eq(*held, lock)));
 }

@@ -28,7 +28,10 @@ thread_local! {
 }
 
 fn all_taken() -> Fault {
-    Fault::System(format!("all {} seats of the segment are taken: end some of the attached threads", layout::SEATS_MAX))
+    Fault::System(format!(
+        "all {} seats of the segment are taken: end some of the attached threads",
+        layout::SEATS_MAX
+    ))
 }
 
 impl Segment {
@@ -53,7 +56,9 @@ impl Segment {
     fn find_seat(self: &Arc<Segment>) -> Result<Rc<Seat>, Fault> {
         let seat = SEATS.with(|seats| {
             let seats_now = seats.borrow();
-            let known = seats_now.iter().find(|seat| seat.segment.id() == self.id() && seat.generation == fork::generation());
+            let known = seats_now
+                .iter()
+                .find(|seat| seat.segment.id() == self.id() && seat.generation == fork::generation());
             match known.cloned() {
                 Some(seat) => Ok(seat),
                 None => {
@@ -89,7 +94,9 @@ impl Segment {
         SEATS.with(|seats| {
             let left: Vec<Rc<Seat>> = seats
                 .borrow_mut()
-                .extract_if(.., |seat| seat.segment.id() == self.id() && (seat.is_own() || !sync::is_scheduled()))
+                .extract_if(.., |seat| {
+                    seat.segment.id() == self.id() && (seat.is_own() || !sync::is_scheduled())
+                })
                 .collect();
             // Outside of the borrow, since dropping a seat may look at SEATS again.
             drop(left);
@@ -102,7 +109,9 @@ impl Segment {
             return Err(all_taken());
         }
         // A child of fork finds its parent's seats here: they are not its own, and dropping them must not release them.
-        seats.borrow_mut().retain(|seat| (seat.is_own() || sync::is_scheduled()) && Arc::strong_count(&seat.segment) > 1);
+        seats
+            .borrow_mut()
+            .retain(|seat| (seat.is_own() || sync::is_scheduled()) && Arc::strong_count(&seat.segment) > 1);
         let seat = Rc::new(Seat::take(self)?);
         seats.borrow_mut().push(seat.clone());
         Ok(seat)

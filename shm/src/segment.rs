@@ -178,7 +178,12 @@ impl Segment {
     /// A small view of the mapping for the fast paths.
     #[inline(always)]
     pub fn raw_view(&self) -> RawView<'_> {
-        RawView { base: self.base, first: self.first, reach: self.reach.load(Ordering::Relaxed), segment: PhantomData }
+        RawView {
+            base: self.base,
+            first: self.first,
+            reach: self.reach.load(Ordering::Relaxed),
+            segment: PhantomData,
+        }
     }
 
     /// The address of `length` bytes at a checked offset.
@@ -226,7 +231,8 @@ impl Segment {
         // One comparison for both ends: what lies before the slabs wraps, and all slabs lie in the segment.
         let inside = offset.wrapping_sub(self.geometry.slabs_at);
         let slab = inside / SLAB_BYTES;
-        let is_backed = || inside < self.backed.load(Ordering::Relaxed) || inside < self.look_what_is_backed(inside);
+        let is_backed =
+            || inside < self.backed.load(Ordering::Relaxed) || inside < self.look_what_is_backed(inside);
         if slab >= self.geometry.slabs_max || !offset.is_multiple_of(8) || !is_backed() {
             return None;
         }
@@ -289,7 +295,8 @@ impl Segment {
 
     /// The sum of one word over all seats that were ever used (counters survive their seats).
     pub fn sum_over_seats(&self, word: u64) -> u64 {
-        (0..self.seats_high()).fold(0u64, |sum, index| sum.wrapping_add(self.load(self.seat_at(index) + word)))
+        (0..self.seats_high())
+            .fold(0u64, |sum, index| sum.wrapping_add(self.load(self.seat_at(index) + word)))
     }
 
     /// Whether `remove` has been called on this segment.
@@ -442,8 +449,11 @@ mod tests {
 
     #[test]
     fn what_no_memory_is_behind_is_no_node() {
-        let name: SegmentName = format!("shm:polder-test-backed-{}", std::process::id()).parse().expect("a name");
-        let segment = Segment::create(&name, &SegmentOptions { ceiling: 256 << 20, ..SegmentOptions::default() }).expect("a segment");
+        let name: SegmentName =
+            format!("shm:polder-test-backed-{}", std::process::id()).parse().expect("a name");
+        let segment =
+            Segment::create(&name, &SegmentOptions { ceiling: 256 << 20, ..SegmentOptions::default() })
+                .expect("a segment");
         let is_node = |offset: u64| {
             let answer = segment.has_node(offset, 64);
             assert_eq!(segment.check(offset, 64), answer);
@@ -454,9 +464,19 @@ mod tests {
         for _ in 0..3 {
             segment.grow().expect("there is room");
             let end = segment.slab_at(segment.slabs_ready());
-            assert!(is_node(segment.slab_at(0)) && is_node(end - 64) && segment.raw_view().node(ref_to(end - ANY_NODE - 64)).is_some());
-            assert!(!segment.has_node(end - 64, 72) && !segment.check(end - 60, 8) && !segment.has_node(end - SLAB_BYTES, SLAB_BYTES + 8));
-            assert!(!is_node(end) && !is_node(segment.slab_at(0) - 64) && !is_node(segment.geometry.ceiling - 64));
+            assert!(
+                is_node(segment.slab_at(0))
+                    && is_node(end - 64)
+                    && segment.raw_view().node(ref_to(end - ANY_NODE - 64)).is_some()
+            );
+            assert!(
+                !segment.has_node(end - 64, 72)
+                    && !segment.check(end - 60, 8)
+                    && !segment.has_node(end - SLAB_BYTES, SLAB_BYTES + 8)
+            );
+            assert!(
+                !is_node(end) && !is_node(segment.slab_at(0) - 64) && !is_node(segment.geometry.ceiling - 64)
+            );
             assert!(!is_node(0) && !is_node(!63) && !is_node(!7));
         }
         Segment::remove(&name).expect("it is there");

@@ -51,7 +51,8 @@ impl Attached {
         let at = usize::try_from(at).ok().filter(|at| at % 8 == 0 && *at + 8 <= self.state.shm_segsz)?;
         // SAFETY: so much is mapped, and System V memory cannot be cut; another process may write to it meanwhile.
         Some(
-            unsafe { std::sync::atomic::AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) }.load(std::sync::atomic::Ordering::Relaxed),
+            unsafe { std::sync::atomic::AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) }
+                .load(std::sync::atomic::Ordering::Relaxed),
         )
     }
 

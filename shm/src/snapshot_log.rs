@@ -102,7 +102,11 @@ impl Segment {
     ///
     /// # Errors
     /// The seat whose transaction has not ended when `goes_on` returns false.
-    pub fn await_transactions(self: &std::sync::Arc<Segment>, own: u64, goes_on: &mut dyn FnMut() -> bool) -> Result<(), u64> {
+    pub fn await_transactions(
+        self: &std::sync::Arc<Segment>,
+        own: u64,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), u64> {
         // SYNC: snapshot-look, the other half: behind a full barrier.
         self.await_seats(own, &|seat| self.observe(seat + at::JOURNAL_LEN) != 0, goes_on)
     }
@@ -158,7 +162,8 @@ impl Seat {
     /// anything before [`Seat::announce_snapshot`].
     pub fn begin_snapshot(&self) -> Option<u64> {
         let segment = &self.segment;
-        if segment.exchange(header::SNAPSHOT_OWNER, 0, self.index + 1).is_err() && !self.take_over_snapshot() {
+        if segment.exchange(header::SNAPSHOT_OWNER, 0, self.index + 1).is_err() && !self.take_over_snapshot()
+        {
             return None;
         }
         let number = segment.load(header::SNAPSHOTS) + 1;
@@ -311,7 +316,8 @@ mod tests {
 
     #[test]
     fn the_end_of_a_snapshot_leaves_its_number_and_other_bits() {
-        let name: SegmentName = format!("shm:polder-test-recording-{}", std::process::id()).parse().expect("a name");
+        let name: SegmentName =
+            format!("shm:polder-test-recording-{}", std::process::id()).parse().expect("a name");
         let options = SegmentOptions { ceiling: 256 << 20, ..SegmentOptions::default() };
         let segment = &Segment::create(&name, &options).expect("a segment");
         let seat = segment.seat().expect("a seat");

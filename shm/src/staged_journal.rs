@@ -80,12 +80,21 @@ impl Seat {
     /// # Errors
     /// As [`Seat::commit`].
     #[inline(always)]
-    pub fn commit_words(&self, covered: Covered, words: &[u64], differs: impl Fn(usize) -> bool, old: Option<u64>) -> Result<(), Fault> {
+    pub fn commit_words(
+        &self,
+        covered: Covered,
+        words: &[u64],
+        differs: impl Fn(usize) -> bool,
+        old: Option<u64>,
+    ) -> Result<(), Fault> {
         if old.is_some() {
             self.reserve_retired(1)?;
         }
         let (segment, len, Covered { item, line, at }) = (&*self.segment, self.journal_len(), covered);
-        assert!(item < len && len < ITEMS_MAX && (words.len() as u64) < ITEMS_MAX, "a few locks, a node and a few words");
+        assert!(
+            item < len && len < ITEMS_MAX && (words.len() as u64) < ITEMS_MAX,
+            "a few locks, a node and a few words"
+        );
         self.amend(item, CHANGED);
         let mut next = at::JOURNAL + len * 16;
         if let Some(old) = old {

@@ -60,7 +60,9 @@ impl StorageWords<'_> {
         if before == mark(seat, life) {
             return true;
         }
-        if before != 0 && self.lives(before) || self.segment.exchange(at::OWNER, before, mark(seat, life)).is_err() {
+        if before != 0 && self.lives(before)
+            || self.segment.exchange(at::OWNER, before, mark(seat, life)).is_err()
+        {
             return false;
         }
         self.segment.publish(at::PID, std::process::id().into());
@@ -111,7 +113,8 @@ impl StorageWords<'_> {
 
     /// Whether each other thread has been outside of transactions at a moment since the last draw (W4).
     pub fn is_quiet(&self, own: u64) -> bool {
-        let is_at_rest = |index: u64| self.segment.observe(self.segment.seat_at(index) + seat::JOURNAL_LEN) == 0;
+        let is_at_rest =
+            |index: u64| self.segment.observe(self.segment.seat_at(index) + seat::JOURNAL_LEN) == 0;
         (0..self.segment.seats_high()).filter(|index| *index != own).all(is_at_rest)
     }
 

@@ -100,7 +100,10 @@ impl Seat {
     /// has [entered its commit](Seat::enter_commit), writes.
     pub fn is_overtaken_by(&self, owner: u64) -> bool {
         let seat = self.segment().seat_at(owner);
-        let changes = Changes { swapped: self.segment().observe(seat + at::SWAPS), emptied: self.segment().observe(seat + at::FLUSHES) };
+        let changes = Changes {
+            swapped: self.segment().observe(seat + at::SWAPS),
+            emptied: self.segment().observe(seat + at::FLUSHES),
+        };
         changes.concern(self.get(at::CLOSING))
     }
 
@@ -132,7 +135,12 @@ impl Segment {
     ///
     /// # Errors
     /// The seat that has not finished when `goes_on` says no.
-    pub fn await_commits(self: &Arc<Segment>, own: u64, changes: Changes, goes_on: &mut dyn FnMut() -> bool) -> Result<(), u64> {
+    pub fn await_commits(
+        self: &Arc<Segment>,
+        own: u64,
+        changes: Changes,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), u64> {
         if sync::has(Flaw::AwaitsNoCommit) {
             return Ok(());
         }

@@ -64,14 +64,20 @@ fn make(name: &SegmentName, options: &CreateOptions) -> Result<(Fresh, usize, Pa
     let mut refusals = Vec::new();
     let ordinary = rustix::param::page_size();
     for &page_bytes in options.pages.sizes().iter().chain([&ordinary]) {
-        let huge =
-            if page_bytes == ordinary { 0 } else { libc::SHM_HUGETLB | ((page_bytes.trailing_zeros() as i32) << libc::MAP_HUGE_SHIFT) };
+        let huge = if page_bytes == ordinary {
+            0
+        } else {
+            libc::SHM_HUGETLB | ((page_bytes.trailing_zeros() as i32) << libc::MAP_HUGE_SHIFT)
+        };
         let size = amount(page_bytes as u64);
         if huge != 0 && options.ceiling < page_bytes as u64 {
             refusals.push(format!("no {size} pages, as the ceiling is smaller than one"));
             continue;
         }
-        let bytes = options.ceiling.checked_next_multiple_of(page_bytes as u64).and_then(|bytes| usize::try_from(bytes).ok());
+        let bytes = options
+            .ceiling
+            .checked_next_multiple_of(page_bytes as u64)
+            .and_then(|bytes| usize::try_from(bytes).ok());
         let bytes = bytes.ok_or_else(|| fault("create", name, Errno::FBIG))?;
         let flags = libc::IPC_CREAT | libc::IPC_EXCL | huge | (options.mode & 0o777) as i32;
         // SAFETY: takes numbers and returns a number.
@@ -81,13 +87,20 @@ fn make(name: &SegmentName, options: &CreateOptions) -> Result<(Fresh, usize, Pa
             return Ok((Fresh(id), bytes, PageReport { page_bytes, transparent, refusals }));
         }
         match last_errno() {
-            errno if huge != 0 => refusals.push(format!("no {size} pages, as the kernel says {errno} ('sysctl vm.nr_hugepages')")),
+            errno if huge != 0 => refusals
+                .push(format!("no {size} pages, as the kernel says {errno} ('sysctl vm.nr_hugepages')")),
             Errno::NOSPC | Errno::NOMEM => {
-                let text = format!("cannot create {name}: the machine cannot promise {}: ask for a lower ceiling", amount(bytes as u64));
+                let text = format!(
+                    "cannot create {name}: the machine cannot promise {}: ask for a lower ceiling",
+                    amount(bytes as u64)
+                );
                 return Err(Fault::Full(text));
             }
             Errno::INVAL => {
-                let text = format!("cannot create {name}: {} is more than 'sysctl kernel.shmmax' allows", amount(bytes as u64));
+                let text = format!(
+                    "cannot create {name}: {} is more than 'sysctl kernel.shmmax' allows",
+                    amount(bytes as u64)
+                );
                 return Err(Fault::System(text));
             }
             errno => return Err(fault("create", name, errno)),

@@ -61,9 +61,14 @@ mod tests {
 
     #[test]
     fn amounts_read_well() {
-        for (bytes, text) in
-            [(0, "0 bytes"), (4096, "4 KiB"), (1536, "1.5 KiB"), (2 << 20, "2 MiB"), (1 << 30, "1 GiB"), (1 << 60, "1024 PiB")]
-        {
+        for (bytes, text) in [
+            (0, "0 bytes"),
+            (4096, "4 KiB"),
+            (1536, "1.5 KiB"),
+            (2 << 20, "2 MiB"),
+            (1 << 30, "1 GiB"),
+            (1 << 60, "1024 PiB"),
+        ] {
             assert_eq!(amount(bytes), text);
         }
     }

@@ -161,7 +161,11 @@ fn open_fifo(path: &Path, mapping: &Mapping) -> Result<OwnedFd, Refusal> {
     let fifo = rustix::fs::open(path, flags, Mode::empty())?;
     let (fifo_state, segment) = (rustix::fs::fstat(&fifo)?, mapping.state()?);
     let is_fifo = FileType::from_raw_mode(fifo_state.st_mode) == FileType::Fifo;
-    if is_fifo && may_own_fifo(&segment, &fifo_state) { Ok(fifo) } else { Err(Refusal::Foreign(fifo_state.st_uid)) }
+    if is_fifo && may_own_fifo(&segment, &fifo_state) {
+        Ok(fifo)
+    } else {
+        Err(Refusal::Foreign(fifo_state.st_uid))
+    }
 }
 
 /// B1: whether the owner of a FIFO is this process's user, root, the segment's owner, a member of the group that may write to the segment, or
@@ -205,9 +209,10 @@ impl Seat {
         };
         fifo.map_err(|refusal| match refusal {
             Refusal::System(errno) => Fault::System(format!("cannot make {}: {errno}", path.display())),
-            Refusal::Foreign(user) => {
-                Fault::System(format!("{} was put there by user {user}, who may not write to the segment: remove it", path.display()))
-            }
+            Refusal::Foreign(user) => Fault::System(format!(
+                "{} was put there by user {user}, who may not write to the segment: remove it",
+                path.display()
+            )),
         })
     }
 
@@ -282,7 +287,11 @@ mod tests {
             (stranger, 7, 0o660, false),
             (stranger, 7, 0o666, true),
         ] {
-            assert_eq!(may_own_fifo(&of(keeper, 5, segment_mode), &of(user, group, 0o600)), may, "{user} {group} {segment_mode:o}");
+            assert_eq!(
+                may_own_fifo(&of(keeper, 5, segment_mode), &of(user, group, 0o600)),
+                may,
+                "{user} {group} {segment_mode:o}"
+            );
         }
     }
 }

@@ -71,13 +71,21 @@ fn the_pin_of_a_commit_reaches_to_the_birth_of_its_outbox() {
     segment.store(header::EPOCH, birth);
     seat.open_outbox().unwrap();
     assert!(seat.append_outbox(seat.draw_csn(), 0, &[1; 40_000]).unwrap().is_ok());
-    assert!(seat.get(at::PIN_LOWER) < birth && seat.get(at::PIN_UPPER) >= birth, "the block that the commit links may be freed before");
+    assert!(
+        seat.get(at::PIN_LOWER) < birth && seat.get(at::PIN_UPPER) >= birth,
+        "the block that the commit links may be freed before"
+    );
     seat.commit(0).unwrap();
     seat.unpin();
 }
 
 /// Kills a child before each store of `work`; after each death `look` looks at what it has left, before anything is recovered.
-fn kill_at_each_store(segment: &Arc<Segment>, mut prepare: impl FnMut(), work: impl Fn(&Seat), mut look: impl FnMut(u64)) {
+fn kill_at_each_store(
+    segment: &Arc<Segment>,
+    mut prepare: impl FnMut(),
+    work: impl Fn(&Seat),
+    mut look: impl FnMut(u64),
+) {
     for store in 1.. {
         prepare();
         let ended = outcome(child(|| {
@@ -99,7 +107,10 @@ fn kill_at_each_store(segment: &Arc<Segment>, mut prepare: impl FnMut(), work: i
 fn read_from(seat: &Seat, places: &[u64], store: u64) {
     for place in places {
         let read = seat.read_log(*place, &mut Vec::new(), usize::MAX);
-        assert!(matches!(read, Ok(Ok(_) | Err(LogGap::Trimmed))), "{place} after a death at store {store}: {read:?}");
+        assert!(
+            matches!(read, Ok(Ok(_) | Err(LogGap::Trimmed))),
+            "{place} after a death at store {store}: {read:?}"
+        );
     }
 }
 
@@ -168,7 +179,8 @@ fn all_that_turn_the_log_on_wait_and_each_off_ends_the_stream() {
         });
         let await_it = || begun.1.recv().unwrap();
         await_it();
-        let first = scope.spawn(|| segment.seat().unwrap().turn_log_on(&mut || !gives_up.load(Ordering::Relaxed)));
+        let first =
+            scope.spawn(|| segment.seat().unwrap().turn_log_on(&mut || !gives_up.load(Ordering::Relaxed)));
         while !segment.logs() {
             std::thread::yield_now();
         }
@@ -196,7 +208,11 @@ fn all_that_turn_the_log_on_wait_and_each_off_ends_the_stream() {
         let identity = segment.log_identity();
         assert!(own.turn_log_off(&mut || false).is_err(), "a transaction is under way");
         assert!(!segment.logs());
-        assert_ne!(segment.log_identity(), identity, "a follower must not take what comes later for the same stream");
+        assert_ne!(
+            segment.log_identity(),
+            identity,
+            "a follower must not take what comes later for the same stream"
+        );
         end.0.send(()).unwrap();
         await_it();
         end.0.send(()).unwrap();
@@ -335,11 +351,16 @@ fn a_damaged_log_gives_errors() {
     let segment = segment(&guard);
     let seat = segment.seat().unwrap();
     let base = segment.seat_at(seat.index());
-    let outbox = [at::OUTBOX_TAIL, at::OUTBOX_LAST, at::OUTBOX_HEAD, at::OUTBOX_FIRST].map(|word| base + word);
+    let outbox =
+        [at::OUTBOX_TAIL, at::OUTBOX_LAST, at::OUTBOX_HEAD, at::OUTBOX_FIRST].map(|word| base + word);
     let words = [outbox, [log::FIRST, log::LAST, log::BASE, log::TAIL]].concat();
     // Words of the first and last blocks: the link, the place, the bytes of the first record.
-    let inside = [log::FIRST, log::LAST, outbox[3], outbox[1]].map(|block| [8, 16, 24].map(|word| (block, word)));
-    let places = words.iter().map(|word| (*word, None)).chain(inside.concat().into_iter().map(|(block, word)| (block, Some(word))));
+    let inside =
+        [log::FIRST, log::LAST, outbox[3], outbox[1]].map(|block| [8, 16, 24].map(|word| (block, word)));
+    let places = words
+        .iter()
+        .map(|word| (*word, None))
+        .chain(inside.concat().into_iter().map(|(block, word)| (block, Some(word))));
     for (word, inside) in places {
         for case in 0..14 {
             (0..8).for_each(|_| tell(&seat, &[7; RECORD]));

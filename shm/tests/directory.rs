@@ -63,7 +63,9 @@ fn what_was_made_anew_meanwhile_is_not_removed() {
 #[test]
 fn a_segment_that_is_not_there_cannot_be_removed() {
     for guard in [Guard::shm("absent"), Guard::sysv("absent"), Guard::file("absent")] {
-        let Err(Fault::System(text)) = directory::remove(&guard.0, is_ours, |_| Ok(())) else { panic!("removed nothing") };
+        let Err(Fault::System(text)) = directory::remove(&guard.0, is_ours, |_| Ok(())) else {
+            panic!("removed nothing")
+        };
         assert!(text.contains("there is no segment"), "{text}");
     }
 }
@@ -173,7 +175,10 @@ fn a_signpost_leads_to_segments_in_huge_pages_only() {
     let mut content = vec![0; 8192];
     content[..8].copy_from_slice(MAGIC);
     std::fs::write(&victim, &content).unwrap();
-    let sign = || std::fs::write(directory::door_of(&guard.0), format!("polder signpost\nfile {}\n", victim.display())).unwrap();
+    let sign = || {
+        std::fs::write(directory::door_of(&guard.0), format!("polder signpost\nfile {}\n", victim.display()))
+            .unwrap()
+    };
     sign();
     assert!(attach(&guard.0).is_err());
     assert!(ours().iter().all(|listed| listed.name != guard.0));
@@ -185,7 +190,8 @@ fn a_signpost_leads_to_segments_in_huge_pages_only() {
     assert!(victim.exists(), "only the signpost has been removed");
     // A FIFO would keep whatever opens it waiting.
     std::fs::remove_file(&victim).unwrap();
-    rustix::fs::mknodat(rustix::fs::CWD, &victim, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &victim, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
+        .unwrap();
     sign();
     assert!(attach(&guard.0).is_err());
     ours();
@@ -208,11 +214,14 @@ fn what_is_no_segment_is_not_removed() {
         let path = directory::door_of(&guard.0);
         for content in [vec![], vec![1; 8192], MAGIC.to_vec()] {
             std::fs::write(&path, content).unwrap();
-            let Err(Fault::System(text)) = directory::remove(&guard.0, is_ours, |_| Ok(())) else { panic!("removed") };
+            let Err(Fault::System(text)) = directory::remove(&guard.0, is_ours, |_| Ok(())) else {
+                panic!("removed")
+            };
             assert!(text.contains("no segment of Polder") && path.exists(), "{text}");
         }
         std::fs::remove_file(&path).unwrap();
-        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
+            .unwrap();
         assert!(directory::remove(&guard.0, is_ours, |_| Ok(())).is_err());
         assert!(attach(&guard.0).is_err());
         ours();

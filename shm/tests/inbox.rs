@@ -53,7 +53,13 @@ fn letters_of_all_lengths_come_whole_and_in_order() {
     let seat = segment.seat().unwrap();
     seat.open_inbox(LIMIT).unwrap();
     let mut sent = Vec::new();
-    for length in (0..40).chain(BLOCK as usize - 40..BLOCK as usize + 9).chain([0, 3 * BLOCK as usize - 8, 0, 300_000, 1]) {
+    for length in (0..40).chain(BLOCK as usize - 40..BLOCK as usize + 9).chain([
+        0,
+        3 * BLOCK as usize - 8,
+        0,
+        300_000,
+        1,
+    ]) {
         let letter = vec![length as u8; length];
         assert!(send(&seat, &[&letter, b"x"]));
         sent.extend([letter, b"x".to_vec()]);
@@ -64,7 +70,10 @@ fn letters_of_all_lengths_come_whole_and_in_order() {
     assert!(receive_all(&seat) == sent);
     assert_eq!(seat.lost_mail(), 0);
     // What was read has gone: one block is left.
-    assert_eq!(segment.load(segment.seat_at(seat.index()) + at::INBOX_FIRST), segment.load(segment.seat_at(seat.index()) + at::INBOX_LAST));
+    assert_eq!(
+        segment.load(segment.seat_at(seat.index()) + at::INBOX_FIRST),
+        segment.load(segment.seat_at(seat.index()) + at::INBOX_LAST)
+    );
 }
 
 #[test]
@@ -89,7 +98,8 @@ fn a_full_inbox_counts_what_it_loses() {
 fn unread_messages_leave_an_eighth_of_the_segment_free() {
     let guard = Guard::shm("inbox-space");
     let ceiling = 128 * MIB;
-    let segment = Segment::create(&guard.0, &SegmentOptions { ceiling, ..SegmentOptions::default() }).unwrap();
+    let segment =
+        Segment::create(&guard.0, &SegmentOptions { ceiling, ..SegmentOptions::default() }).unwrap();
     let seat = segment.seat().unwrap();
     seat.open_inbox(ceiling).unwrap();
     let mut letters = 0;
@@ -118,7 +128,9 @@ fn a_damaged_inbox_loses_its_letters_and_goes_on() {
         let moved = [1, 8, 8u64.wrapping_neg(), 1 << 40].map(|by| now.wrapping_add(by));
         [moved, [0, 1, 8, block], [u64::MAX, u64::MAX - 7, u64::MAX / 2, block + 8]].concat()
     };
-    for word in [at::INBOX_TAIL, at::INBOX_LAST, at::INBOX_LIMIT, at::INBOX_LOST, at::INBOX_HEAD, at::INBOX_FIRST] {
+    for word in
+        [at::INBOX_TAIL, at::INBOX_LAST, at::INBOX_LIMIT, at::INBOX_LOST, at::INBOX_HEAD, at::INBOX_FIRST]
+    {
         for case in 0..values(base + word).len() {
             let value = values(base + word)[case];
             survive(&seat, &format!("word {word} was {value:#x}"), || segment.store(base + word, value));
@@ -129,7 +141,9 @@ fn a_damaged_inbox_loses_its_letters_and_goes_on() {
         for case in 0..values(base).len() {
             let place = segment.load(base + at::INBOX_FIRST) + word;
             let value = values(place)[case];
-            survive(&seat, &format!("word {word} of the block was {value:#x}"), || segment.store(place, value));
+            survive(&seat, &format!("word {word} of the block was {value:#x}"), || {
+                segment.store(place, value)
+            });
         }
     }
 }

@@ -87,7 +87,11 @@ fn a_liveness_lock_is_taken_once_and_given_back() {
     assert_eq!(stage.liveness(0).life(), Life::Free);
     assert!(stage.liveness(0).is_dead_or_free());
     assert_eq!(stage.take(0), Taken::Fresh);
-    assert_eq!(stage.liveness(0).life(), Life::Held(thread_id()), "glibc keeps the owner where we look for it");
+    assert_eq!(
+        stage.liveness(0).life(),
+        Life::Held(thread_id()),
+        "glibc keeps the owner where we look for it"
+    );
     assert!(!stage.liveness(0).is_dead_or_free());
     assert_eq!(stage.take(0), Taken::Busy, "not even its owner takes it twice");
     std::thread::scope(|scope| assert_eq!(scope.spawn(|| stage.take(0)).join().unwrap(), Taken::Busy));
@@ -202,7 +206,8 @@ fn a_thread_that_executes_another_program_is_dead() {
     });
     until("exec ends the old program", || stage.liveness(0).life() == Life::Dead);
     // SAFETY: asks only; the child has not ended.
-    assert_eq!(unsafe { libc::waitpid(owner, std::ptr::null_mut(), libc::WNOHANG) }, 0, "the process itself goes on");
+    let ended = unsafe { libc::waitpid(owner, std::ptr::null_mut(), libc::WNOHANG) };
+    assert_eq!(ended, 0, "the process itself goes on");
     signal(owner, libc::SIGKILL);
     assert_eq!(outcome(owner), -libc::SIGKILL);
 }

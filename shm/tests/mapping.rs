@@ -184,8 +184,13 @@ fn a_segment_belongs_to_its_owner_alone_unless_told_otherwise() {
 #[test]
 fn sizes_that_make_no_sense_are_refused() {
     for guard in each_kind("sizes") {
-        for options in [CreateOptions::new(0, 0), CreateOptions::new(MIB, 2 * MIB), CreateOptions::new(u64::MAX, MIB)] {
-            assert!(matches!(Mapping::create(&guard.0, &options, write_head), Err(CreateError::Fault(_))), "{options:?}");
+        for options in
+            [CreateOptions::new(0, 0), CreateOptions::new(MIB, 2 * MIB), CreateOptions::new(u64::MAX, MIB)]
+        {
+            assert!(
+                matches!(Mapping::create(&guard.0, &options, write_head), Err(CreateError::Fault(_))),
+                "{options:?}"
+            );
         }
         assert_eq!(attach(&guard.0).unwrap_err(), AttachError::Absent(guard.0.clone()), "nothing was left");
     }
@@ -194,7 +199,9 @@ fn sizes_that_make_no_sense_are_refused() {
 #[test]
 fn a_missing_directory_is_named_as_such() {
     let name: SegmentName = "file:/nowhere/at/all/x.seg".parse().unwrap();
-    let Err(CreateError::Fault(fault)) = create(&name) else { panic!("made in a directory that is not there") };
+    let Err(CreateError::Fault(fault)) = create(&name) else {
+        panic!("made in a directory that is not there")
+    };
     assert!(fault.to_string().contains("its directory does not exist"), "{fault}");
     assert_eq!(attach(&name).unwrap_err(), AttachError::Absent(name));
 }
@@ -207,7 +214,10 @@ fn prefaulted_memory_is_taken_memory() {
     let mapping = Mapping::create(&guard.0, &options, write_head).unwrap();
     mapping.grow_to(3 * MIB).unwrap();
     assert_eq!(resident_pages(&mapping, 3 * MIB), 3 * 256);
-    let second = Mapping::attach(&guard.0, residence, Admission::default(), |_| Ok(Extent { ceiling: 8 * MIB, taken: 2 * MIB })).unwrap();
+    let second = Mapping::attach(&guard.0, residence, Admission::default(), |_| {
+        Ok(Extent { ceiling: 8 * MIB, taken: 2 * MIB })
+    })
+    .unwrap();
     assert_eq!(resident_pages(&second, 2 * MIB), 2 * 256);
 }
 

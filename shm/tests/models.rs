@@ -122,7 +122,8 @@ mod publish {
             if owned && marks_status {
                 marks.push((2, status));
             }
-            let steady = self.lock[key].load(SeqCst) == word && (!owned || self.status.load(SeqCst) == status);
+            let steady =
+                self.lock[key].load(SeqCst) == word && (!owned || self.status.load(SeqCst) == status);
             steady.then_some(value)
         }
 
@@ -213,7 +214,9 @@ mod extents {
             loop {
                 let at = self.slot.load(SeqCst) as usize;
                 let word = self.bucket[at].load(SeqCst);
-                if word & taken == 0 && self.bucket[at].compare_exchange(word, word | OWNED, SeqCst, SeqCst).is_ok() {
+                if word & taken == 0
+                    && self.bucket[at].compare_exchange(word, word | OWNED, SeqCst, SeqCst).is_ok()
+                {
                     // What is locked and alive is current: it dies only under its lock.
                     assert!(!minds_death || self.slot.load(SeqCst) as usize == at);
                     return at;

@@ -83,7 +83,10 @@ impl Shared {
         self.elements -= 1;
         self.served[seat] += 1;
         let passes_over = |(other, waits): (usize, &Option<u64>)| {
-            other != seat && waits.is_some_and(|other| other < ticket) && self.served[other] == 0 && !self.marked.contains(&other)
+            other != seat
+                && waits.is_some_and(|other| other < ticket)
+                && self.served[other] == 0
+                && !self.marked.contains(&other)
         };
         assert!(!self.waiting.iter().enumerate().any(passes_over), "another one came before");
         true
@@ -161,12 +164,16 @@ impl World {
     /// Waits until no thread has anything left to do, and checks the final state.
     fn rest(&self) {
         let mut shared = self.lock();
-        while !(0..WAITERS).all(|seat| shared.asleep[seat] && (shared.inboxes[seat] == 0 || shared.waiting[seat].is_none())) {
+        while !(0..WAITERS)
+            .all(|seat| shared.asleep[seat] && (shared.inboxes[seat] == 0 || shared.waiting[seat].is_none()))
+        {
             shared = self.wait(shared);
         }
         assert!(shared.elements == 0 || shared.records.is_empty(), "nobody comes for what lies there");
-        let mut tickets: Vec<(u64, usize)> = (0..WAITERS).filter_map(|seat| Some((shared.waiting[seat]?, seat))).collect();
-        let mut records: Vec<(u64, usize)> = shared.records.iter().map(|record| (record.number, record.seat)).collect();
+        let mut tickets: Vec<(u64, usize)> =
+            (0..WAITERS).filter_map(|seat| Some((shared.waiting[seat]?, seat))).collect();
+        let mut records: Vec<(u64, usize)> =
+            shared.records.iter().map(|record| (record.number, record.seat)).collect();
         tickets.sort_unstable();
         records.sort_unstable();
         assert_eq!(records, tickets, "somebody has lost his place");
@@ -238,7 +245,8 @@ impl Waiter<'_> {
         if came {
             self.number = self.number.map(|_| self.ticket);
         }
-        let mut after: Vec<Record> = shared.records.iter().filter(|record| record.seat != self.seat).copied().collect();
+        let mut after: Vec<Record> =
+            shared.records.iter().filter(|record| record.seat != self.seat).copied().collect();
         after.extend(self.number.map(|number| Record { seat: self.seat, number }));
         let before = std::mem::replace(&mut shared.records, after);
         let is_busy = shared.first().is_some() && self.world.is_busy(&shared);
@@ -313,7 +321,10 @@ impl Waiter<'_> {
         record.number |= LATE;
         shared.marked.insert(late.seat);
         let next: Vec<usize> = shared.turn().iter().map(|record| record.seat).collect();
-        let all: Vec<usize> = std::iter::once(late.seat).filter(|_| world.flaw != Flaw::TellsNobody).chain(next.iter().copied()).collect();
+        let all: Vec<usize> = std::iter::once(late.seat)
+            .filter(|_| world.flaw != Flaw::TellsNobody)
+            .chain(next.iter().copied())
+            .collect();
         let untold = match (world.post(&mut shared, &all), world.flaw) {
             (Ok(()), _) => Vec::new(),
             (Err(Busy), _) if world.post(&mut shared, &next).is_ok() => vec![late.seat],
@@ -377,7 +388,8 @@ fn queue(flaw: Flaw) {
         let world = world.clone();
         thread::spawn(move || {
             let (untold, owes, suspect) = (VecDeque::new(), None, None);
-            Waiter { world: &world, seat, number: None, ticket: 0, ticks: TICKS, owes, untold, suspect }.live();
+            Waiter { world: &world, seat, number: None, ticket: 0, ticks: TICKS, owes, untold, suspect }
+                .live();
         })
     });
     let mut threads: Vec<_> = waiters.collect();

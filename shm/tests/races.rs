@@ -71,7 +71,11 @@ fn of_many_creators_one_creates_and_all_meet() {
                         let here = unsafe { AtomicU32::from_ptr(mapping.base().add(4096).cast()) };
                         here.fetch_add(1, Ordering::Relaxed);
                         meeting.wait_for_all(4 * round + 2);
-                        assert_eq!(here.load(Ordering::Relaxed), PROCESSES, "all are in one and the same segment");
+                        assert_eq!(
+                            here.load(Ordering::Relaxed),
+                            PROCESSES,
+                            "all are in one and the same segment"
+                        );
                         assert_eq!(meeting.word(1).load(Ordering::Relaxed), round + 1, "one has made it");
                         meeting.wait_for_all(4 * round + 3);
                         if created {
@@ -83,7 +87,12 @@ fn of_many_creators_one_creates_and_all_meet() {
                 })
             })
             .collect();
-        assert_eq!(racers.into_iter().map(outcome).collect::<Vec<_>>(), [0; PROCESSES as usize], "{}", guard.0);
+        assert_eq!(
+            racers.into_iter().map(outcome).collect::<Vec<_>>(),
+            [0; PROCESSES as usize],
+            "{}",
+            guard.0
+        );
     }
 }
 
@@ -108,7 +117,12 @@ fn makers_finders_and_removers_get_clear_answers_only() {
                 })
             })
             .collect();
-        assert_eq!(racers.into_iter().map(outcome).collect::<Vec<_>>(), [0; PROCESSES as usize], "{}", guard.0);
+        assert_eq!(
+            racers.into_iter().map(outcome).collect::<Vec<_>>(),
+            [0; PROCESSES as usize],
+            "{}",
+            guard.0
+        );
     }
 }
 

@@ -24,7 +24,10 @@ impl Mounted {
     fn new(kind: &str, options: &str) -> Option<Mounted> {
         let place = std::env::temp_dir().join(unique("mount"));
         std::fs::create_dir(&place).unwrap();
-        let mounted = std::process::Command::new("mount").args(["-t", kind, "-o", options, "none"]).arg(&place).output();
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", kind, "-o", options, "none"])
+            .arg(&place)
+            .output();
         if mounted.is_ok_and(|output| output.status.success()) {
             return Some(Mounted(place));
         }
@@ -56,8 +59,10 @@ fn touch(mapping: &Mapping, at: u64) {
 #[test]
 fn a_full_file_system_is_an_error_and_no_signal() {
     let Some(small) = Mounted::new("tmpfs", "size=8m") else { return };
-    let mapping = Mapping::create(&small.segment("a"), &CreateOptions::new(64 * MIB, MIB), write_head).unwrap();
-    let neighbour = Mapping::create(&small.segment("b"), &CreateOptions::new(64 * MIB, MIB), write_head).unwrap();
+    let mapping =
+        Mapping::create(&small.segment("a"), &CreateOptions::new(64 * MIB, MIB), write_head).unwrap();
+    let neighbour =
+        Mapping::create(&small.segment("b"), &CreateOptions::new(64 * MIB, MIB), write_head).unwrap();
     neighbour.grow_to(2 * MIB).unwrap();
     let Err(Fault::Full(text)) = mapping.grow_to(32 * MIB) else { panic!("8 MiB hold 32") };
     assert!(text.contains("free") && text.contains("8 MiB"), "{text}");
@@ -74,7 +79,8 @@ fn a_full_file_system_is_an_error_and_no_signal() {
 fn a_touch_of_what_was_not_taken_kills_when_the_file_system_is_full() {
     // The reason for M1. If a future kernel behaves differently, the text of M1 can be corrected.
     let Some(small) = Mounted::new("tmpfs", "size=8m") else { return };
-    let mapping = Mapping::create(&small.segment("a"), &CreateOptions::new(64 * MIB, 8 * MIB), write_head).unwrap();
+    let mapping =
+        Mapping::create(&small.segment("a"), &CreateOptions::new(64 * MIB, 8 * MIB), write_head).unwrap();
     let toucher = child(|| {
         touch(&mapping, 32 * MIB);
         0
@@ -105,7 +111,9 @@ fn a_segment_that_does_not_fit_leaves_nothing_behind() {
     assert_eq!(std::fs::read_dir(&small.0).unwrap().count(), 0);
     // Children of other tests that were forked while we had it open keep its memory until they end.
     let begun = Instant::now();
-    while let Err(error) = Mapping::create(&small.segment("a"), &CreateOptions::new(64 * MIB, 7 * MIB), write_head) {
+    while let Err(error) =
+        Mapping::create(&small.segment("a"), &CreateOptions::new(64 * MIB, 7 * MIB), write_head)
+    {
         assert!(begun.elapsed() < Duration::from_secs(20), "{error:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -191,7 +199,11 @@ fn memory_that_may_not_be_locked_is_refused_with_advice() {
             libc::setresuid(65534, 65534, 65534);
         }
         let residence = Residence { locked: true, prefaulted: false };
-        let tried = Mapping::create(&guard.0, &CreateOptions { residence, ..CreateOptions::new(64 * MIB, MIB) }, write_head);
+        let tried = Mapping::create(
+            &guard.0,
+            &CreateOptions { residence, ..CreateOptions::new(64 * MIB, MIB) },
+            write_head,
+        );
         match tried {
             Err(CreateError::Fault(fault)) => i32::from(!fault.to_string().contains("ulimit -l")),
             _ => 2,
@@ -206,7 +218,11 @@ fn locked_memory_takes_no_more_than_was_taken() {
     let guard = Guard::shm("lock-holes");
     let residence = Residence { locked: true, prefaulted: false };
     // Within what any user may lock.
-    match Mapping::create(&guard.0, &CreateOptions { residence, ..CreateOptions::new(4 * MIB, MIB) }, write_head) {
+    match Mapping::create(
+        &guard.0,
+        &CreateOptions { residence, ..CreateOptions::new(4 * MIB, MIB) },
+        write_head,
+    ) {
         Ok(_mapping) => {
             let file = std::fs::metadata(polder_shm::directory::door_of(&guard.0)).unwrap();
             assert_eq!(file.blocks() * 512, MIB);
@@ -218,7 +234,9 @@ fn locked_memory_takes_no_more_than_was_taken() {
 #[test]
 fn a_file_system_that_cannot_reserve_space_is_refused() {
     let Some(plain) = Mounted::new("ramfs", "mode=700") else { return };
-    let Err(CreateError::Fault(fault)) = Mapping::create(&plain.segment("a"), &CreateOptions::new(MIB, MIB), write_head) else {
+    let Err(CreateError::Fault(fault)) =
+        Mapping::create(&plain.segment("a"), &CreateOptions::new(MIB, MIB), write_head)
+    else {
         panic!("ramfs reserves space by now: find another file system that does not");
     };
     assert!(fault.to_string().contains("cannot reserve space"), "{fault}");
@@ -289,9 +307,14 @@ fn large_pages_are_used_when_they_can_be_had() {
     touch(&mapping, 5 * MIB - 1);
     let Err(Fault::Full(text)) = mapping.grow_to(32 * MIB) else { panic!("4 pages hold 16") };
     assert!(text.contains("nr_hugepages"), "{text}");
-    assert_eq!(Mapping::create(&guard.0, &options, write_head).unwrap_err(), CreateError::AlreadyExists(guard.0.clone()));
+    assert_eq!(
+        Mapping::create(&guard.0, &options, write_head).unwrap_err(),
+        CreateError::AlreadyExists(guard.0.clone())
+    );
     let file = ours();
-    let is_it = |listed: &Listed| listed.name == guard.0 && listed.figures.as_ref().is_some_and(|figures| figures.ceiling == 64 * MIB);
+    let is_it = |listed: &Listed| {
+        listed.name == guard.0 && listed.figures.as_ref().is_some_and(|figures| figures.ceiling == 64 * MIB)
+    };
     assert!(file.iter().any(is_it), "{file:?}");
 }
 
@@ -299,7 +322,8 @@ fn large_pages_are_used_when_they_can_be_had() {
 fn files_on_hugetlbfs_have_its_pages() {
     let Some(_pool) = Pool::new(2) else { return };
     let Some(mount) = Mounted::new("hugetlbfs", "pagesize=2M") else { return };
-    let mapping = Mapping::create(&mount.segment("a"), &CreateOptions::new(7 * MIB, MIB), write_head).unwrap();
+    let mapping =
+        Mapping::create(&mount.segment("a"), &CreateOptions::new(7 * MIB, MIB), write_head).unwrap();
     assert_eq!((mapping.pages().page_bytes, mapping.bytes()), (LARGE, 8 << 20));
     assert_eq!(attach(&mount.segment("a")).unwrap().bytes(), 8 << 20);
     drop(mapping);

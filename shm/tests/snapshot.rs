@@ -66,7 +66,9 @@ impl World {
         let mut first = None;
         for seat in 0..SEATS {
             let count = self.counts[seat][key].load(SeqCst) as usize;
-            let records = self.saved[seat][key][..count].iter().map(|record| (record[0].load(SeqCst), record[1].load(SeqCst)));
+            let records = self.saved[seat][key][..count]
+                .iter()
+                .map(|record| (record[0].load(SeqCst), record[1].load(SeqCst)));
             first = records.filter(|(serial, _)| *serial < serial_end).chain(first).min();
         }
         first.map(|(_, state)| state)
@@ -88,7 +90,8 @@ impl World {
             let version = next;
             next += 1;
             let before: Vec<u64> = self.entries.iter().map(|entry| entry.load(SeqCst)).collect();
-            let value = |key: usize| (before[key] & 0xffff_ffff).wrapping_add(if key == 0 { 1 } else { u64::MAX });
+            let value =
+                |key: usize| (before[key] & 0xffff_ffff).wrapping_add(if key == 0 { 1 } else { u64::MAX });
             let looked = self.announced.load(SeqCst);
             let save = |key: usize| {
                 let on = if flaw == Flaw::LooksForEachKey { self.announced.load(SeqCst) } else { looked };

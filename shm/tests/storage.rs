@@ -9,7 +9,8 @@ use polder_shm::{Segment, SegmentOptions};
 
 fn segment(name: &str) -> (Guard, Arc<Segment>) {
     let guard = Guard::shm(name);
-    let segment = Segment::create(&guard.0, &SegmentOptions { ceiling: 1 << 28, ..SegmentOptions::default() }).unwrap();
+    let segment =
+        Segment::create(&guard.0, &SegmentOptions { ceiling: 1 << 28, ..SegmentOptions::default() }).unwrap();
     (guard, segment)
 }
 

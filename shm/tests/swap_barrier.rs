@@ -96,7 +96,8 @@ impl World {
     fn write_out(&self, writer: usize) {
         let committed = self.journal[writer].load(SeqCst);
         if committed != 0 {
-            let (directory, value) = ((committed - 1) as usize % DIRECTORIES, (committed - 1) / DIRECTORIES as u64);
+            let (directory, value) =
+                ((committed - 1) as usize % DIRECTORIES, (committed - 1) / DIRECTORIES as u64);
             self.value[directory].store(value, SeqCst);
             if self.writes_other(writer) {
                 self.value[OTHER].store(value, SeqCst);
@@ -144,7 +145,8 @@ impl World {
             let early = self.flaw == Flaw::LooksTooEarly && self.may_commit(directory, closing);
             self.closing[writer].store(closing, SeqCst);
             self.dies(writer, mortal)?;
-            let may = if self.flaw == Flaw::LooksTooEarly { early } else { self.may_commit(directory, closing) };
+            let may =
+                if self.flaw == Flaw::LooksTooEarly { early } else { self.may_commit(directory, closing) };
             if may {
                 self.journal[writer].store(value * DIRECTORIES as u64 + directory + 1, SeqCst);
                 if self.flaw == Flaw::ReopensTooEarly {
@@ -225,7 +227,13 @@ fn beside_writers(world: World, mortal: bool, changes: impl FnOnce(&World)) {
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| {
             let world = world.clone();
-            thread::spawn(move || (0..2).try_for_each(|number| world.write(writer, (number * WRITERS + writer + 1) as u64, mortal)).is_ok())
+            thread::spawn(move || {
+                (0..2)
+                    .try_for_each(|number| {
+                        world.write(writer, (number * WRITERS + writer + 1) as u64, mortal)
+                    })
+                    .is_ok()
+            })
         })
         .collect();
     changes(&world);
@@ -233,7 +241,10 @@ fn beside_writers(world: World, mortal: bool, changes: impl FnOnce(&World)) {
         assert!(done.join().unwrap() || mortal);
         world.recover(writer);
     }
-    assert!(world.closing.iter().chain(&world.lock).chain([&world.map_lock]).all(|word| word.load(SeqCst) == 0), "something is left");
+    assert!(
+        world.closing.iter().chain(&world.lock).chain([&world.map_lock]).all(|word| word.load(SeqCst) == 0),
+        "something is left"
+    );
 }
 
 fn swapping(flaw: Flaw, mortal: bool) {

@@ -79,9 +79,19 @@ pub fn check(folder: &Folder) -> Result<Report, Unchecked> {
     Ok(report)
 }
 
-fn look(folder: &Folder, entry: &Entry, is_last: bool, files: &mut Vec<Looked>) -> Result<Option<Flaw>, Unchecked> {
+fn look(
+    folder: &Folder,
+    entry: &Entry,
+    is_last: bool,
+    files: &mut Vec<Looked>,
+) -> Result<Option<Flaw>, Unchecked> {
     let path = folder.path_of(entry);
-    let flaw = |at, why: String, cut_at: Option<u64>| Flaw { path: path.clone(), at, why, cut_at: cut_at.filter(|_| is_last) };
+    let flaw = |at, why: String, cut_at: Option<u64>| Flaw {
+        path: path.clone(),
+        at,
+        why,
+        cut_at: cut_at.filter(|_| is_last),
+    };
     let failed = |error| Unchecked::System { path: path.clone(), error };
     let file = match folder.medium.read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -89,7 +99,8 @@ fn look(folder: &Folder, entry: &Entry, is_last: bool, files: &mut Vec<Looked>) 
         }
         file => file.map_err(failed)?,
     };
-    let mut looked = Looked { path: path.clone(), bytes: file.length().map_err(failed)?, ..Looked::default() };
+    let mut looked =
+        Looked { path: path.clone(), bytes: file.length().map_err(failed)?, ..Looked::default() };
     let mut begin = 0;
     let is_rdb = is_rdb(&*file).map_err(failed)?;
     if looked.bytes == 0 && entry.is_named_rdb() {
@@ -144,7 +155,8 @@ fn walk_rdb(file: &dyn File, keys: &mut u64) -> Result<u64, (u64, String)> {
                 buffer.drain(..std::mem::take(&mut at));
                 let have = buffer.len();
                 buffer.resize(have + CHUNK.max(have), 0);
-                let read = file.read_at(&mut buffer[have..], end).map_err(|error| (end, error.to_string()))?;
+                let read =
+                    file.read_at(&mut buffer[have..], end).map_err(|error| (end, error.to_string()))?;
                 buffer.truncate(have + read);
                 end += read as u64;
                 if read == 0 {
@@ -161,7 +173,9 @@ fn walk_rdb(file: &dyn File, keys: &mut u64) -> Result<u64, (u64, String)> {
 /// # Errors
 /// What the system says; a flaw that cannot be cut off.
 pub fn fix(folder: &Folder, flaw: &Flaw) -> io::Result<()> {
-    let Some(cut_at) = flaw.cut_at else { return Err(io::Error::other("this cannot be put right by cutting off the end")) };
+    let Some(cut_at) = flaw.cut_at else {
+        return Err(io::Error::other("this cannot be put right by cutting off the end"));
+    };
     let file = folder.medium.open(&flaw.path)?;
     file.truncate(cut_at)?;
     file.sync()

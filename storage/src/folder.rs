@@ -138,7 +138,9 @@ impl Folder {
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let Ok(name) = std::str::from_utf8(name) else { return false };
         if let Some(rest) = name.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix('.')) {
-            return [".base.rdb", ".incr.aof"].iter().any(|end| rest.strip_suffix(end).is_some_and(is_number));
+            return [".base.rdb", ".incr.aof"]
+                .iter()
+                .any(|end| rest.strip_suffix(end).is_some_and(is_number));
         }
         let numbers = name.strip_prefix("temp-").and_then(|rest| rest.strip_suffix(".rdb"));
         numbers.is_some_and(|numbers| numbers.split('-').count() == 2 && numbers.split('-').all(is_number))
@@ -180,7 +182,9 @@ mod tests {
     #[test]
     fn what_no_manifest_names_is_removed_if_its_name_is_of_the_log() {
         let folder = folder("orphans");
-        let manifest = Manifest::parse(b"file appendonly.aof.2.base.rdb seq 2 type b\nfile appendonly.aof.3.incr.aof seq 3 type i\n");
+        let manifest = Manifest::parse(
+            b"file appendonly.aof.2.base.rdb seq 2 type b\nfile appendonly.aof.3.incr.aof seq 3 type i\n",
+        );
         let manifest = manifest.expect("a manifest");
         let kept = [
             "appendonly.aof.2.base.rdb",
@@ -192,9 +196,14 @@ mod tests {
             "temp-copy.rdb",
         ];
         let orphans = ["appendonly.aof.1.base.rdb", "appendonly.aof.4.incr.aof", "temp-77-0.rdb"];
-        kept.iter().chain(&orphans).for_each(|name| std::fs::write(folder.path.join(name), "x").expect("a file"));
+        kept.iter()
+            .chain(&orphans)
+            .for_each(|name| std::fs::write(folder.path.join(name), "x").expect("a file"));
         assert_eq!(folder.remove_orphans(&manifest).expect("removed"), orphans.len());
-        assert!(kept.iter().all(|name| folder.path.join(name).exists()) && !orphans.iter().any(|name| folder.path.join(name).exists()));
+        assert!(
+            kept.iter().all(|name| folder.path.join(name).exists())
+                && !orphans.iter().any(|name| folder.path.join(name).exists())
+        );
         std::fs::remove_dir_all(&folder.path).expect("removed");
     }
 

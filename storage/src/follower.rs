@@ -128,7 +128,13 @@ impl Follower {
     ///
     /// # Errors
     /// See [`Failure`]. Writers are to be refused until a later turn succeeds.
-    pub fn turn(&mut self, stream: &dyn Stream, terms: Terms, now: Instant, second: u64) -> Result<bool, Failure> {
+    pub fn turn(
+        &mut self,
+        stream: &dyn Stream,
+        terms: Terms,
+        now: Instant,
+        second: u64,
+    ) -> Result<bool, Failure> {
         if self.retry_at.is_some_and(|at| now < at) {
             return Ok(false);
         }
@@ -152,7 +158,8 @@ impl Follower {
             self.pass_cut(stream)?;
             let stream_end = stream.end();
             let end = self.cut.map_or(stream_end, |cut| cut.min(stream_end));
-            let wanted = usize::try_from(end.saturating_sub(self.offset)).unwrap_or(usize::MAX).min(BATCH_BYTES);
+            let wanted =
+                usize::try_from(end.saturating_sub(self.offset)).unwrap_or(usize::MAX).min(BATCH_BYTES);
             if wanted == 0 {
                 return Ok(());
             }
@@ -160,7 +167,13 @@ impl Follower {
         }
     }
 
-    fn copy_batch(&mut self, stream: &dyn Stream, terms: Terms, second: u64, (wanted, end): (usize, u64)) -> Result<(), Failure> {
+    fn copy_batch(
+        &mut self,
+        stream: &dyn Stream,
+        terms: Terms,
+        second: u64,
+        (wanted, end): (usize, u64),
+    ) -> Result<(), Failure> {
         let mut batch = Vec::with_capacity(wanted + 64);
         if terms.tells_time && self.at_boundary && self.told_second != second {
             annotate_time(&mut batch, second);
@@ -193,7 +206,9 @@ impl Follower {
                 self.offset = cut;
                 Ok(())
             }
-            None => Err(Failure::Disk(io::Error::other("the file cannot be trusted since an earlier error: the log needs a rewrite"))),
+            None => Err(Failure::Disk(io::Error::other(
+                "the file cannot be trusted since an earlier error: the log needs a rewrite",
+            ))),
         }
     }
 
@@ -209,7 +224,9 @@ impl Follower {
         self.log.append(&self.opening)?;
         // C3: a successor may have to go on here, and the files before may be gone by then.
         self.sync_files(stream)?;
-        stream.note(Position { noted: self.log.noted(), offset: self.offset }, self.synced).map_err(Failure::Stream)?;
+        stream
+            .note(Position { noted: self.log.noted(), offset: self.offset }, self.synced)
+            .map_err(Failure::Stream)?;
         (self.cut, self.at_boundary) = (None, true);
         Ok(())
     }

@@ -59,7 +59,9 @@ impl Incr {
     fn trusted(&self) -> io::Result<()> {
         match self.is_spoiled {
             false => Ok(()),
-            true => Err(io::Error::other("the file cannot be trusted since an earlier error: another one must be begun")),
+            true => Err(io::Error::other(
+                "the file cannot be trusted since an earlier error: another one must be begun",
+            )),
         }
     }
 

@@ -65,7 +65,12 @@ impl Log {
     ///
     /// # Errors
     /// What the system says. The log is the one before, or this one.
-    pub fn adopt(folder: Folder, mut manifest: Manifest, identity: Identity, opening: &[u8]) -> io::Result<Log> {
+    pub fn adopt(
+        folder: Folder,
+        mut manifest: Manifest,
+        identity: Identity,
+        opening: &[u8],
+    ) -> io::Result<Log> {
         // L1. What the process before wrote last may not be on the disk.
         for entry in manifest.live() {
             folder.medium.open(&folder.path_of(entry))?.sync()?;
@@ -106,9 +111,12 @@ impl Log {
     }
 
     fn measure(&mut self) {
-        let length = |entry: &Entry| self.folder.medium.read(&self.folder.path_of(entry)).and_then(|file| file.length()).unwrap_or(0);
+        let length = |entry: &Entry| {
+            self.folder.medium.read(&self.folder.path_of(entry)).and_then(|file| file.length()).unwrap_or(0)
+        };
         let base = self.manifest.base.as_ref().map_or(0, length);
-        let before: u64 = self.manifest.increments.split_last().map_or(0, |(_, before)| before.iter().map(length).sum());
+        let before: u64 =
+            self.manifest.increments.split_last().map_or(0, |(_, before)| before.iter().map(length).sum());
         (self.bytes_base, self.bytes_before) = (base, base + before);
     }
 
@@ -213,7 +221,8 @@ impl Log {
         let mut entry = self.manifest.next_base(&self.folder.name);
         if entry.sequence <= self.base_sequence {
             let sequence = self.base_sequence + 1;
-            entry = Entry { name: format!("{}.{sequence}.base.rdb", self.folder.name).into_bytes(), sequence };
+            entry =
+                Entry { name: format!("{}.{sequence}.base.rdb", self.folder.name).into_bytes(), sequence };
         }
         self.base_sequence = entry.sequence;
         entry
@@ -226,7 +235,9 @@ impl Log {
     pub fn install(&mut self, base: Entry) -> io::Result<()> {
         let Some(first) = self.rewrites_from else { return Err(io::Error::other("no rewrite is under way")) };
         if self.incr.is_spoiled() {
-            return Err(io::Error::other("the file behind the base cannot be trusted since an earlier error: begin another rewrite"));
+            return Err(io::Error::other(
+                "the file behind the base cannot be trusted since an earlier error: begin another rewrite",
+            ));
         }
         let mut manifest = self.manifest.clone();
         manifest.rebase(base, first);

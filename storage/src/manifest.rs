@@ -112,7 +112,8 @@ impl Manifest {
         }
         let lines = self.base.iter().map(|entry| (entry, 'b'));
         let lines = lines.chain(self.history.iter().map(|entry| (entry, 'h')));
-        for (Entry { name, sequence }, role) in lines.chain(self.increments.iter().map(|entry| (entry, 'i'))) {
+        for (Entry { name, sequence }, role) in lines.chain(self.increments.iter().map(|entry| (entry, 'i')))
+        {
             text.push_str(&format!("file {} seq {sequence} type {role}\n", quote(name)));
         }
         text
@@ -143,7 +144,8 @@ impl Manifest {
     /// Another base takes the place of the one before and of all incremental files but those from `first` on.
     pub fn rebase(&mut self, base: Entry, first: u64) {
         self.history.extend(self.base.replace(base));
-        let (kept, replaced) = std::mem::take(&mut self.increments).into_iter().partition(|entry| entry.sequence >= first);
+        let (kept, replaced) =
+            std::mem::take(&mut self.increments).into_iter().partition(|entry| entry.sequence >= first);
         self.increments = kept;
         self.history.extend::<Vec<Entry>>(replaced);
     }
@@ -160,7 +162,9 @@ fn entry(line: &[u8]) -> Result<(Role, Entry), &'static str> {
     for pair in words.chunks_exact(2) {
         let value = &pair[1];
         match pair[0].to_ascii_lowercase().as_slice() {
-            b"file" if value.contains(&b'/') || value.contains(&b'\\') => return Err("a file is a path: only names are allowed"),
+            b"file" if value.contains(&b'/') || value.contains(&b'\\') => {
+                return Err("a file is a path: only names are allowed");
+            }
             b"file" => name = Some(value.clone()),
             b"seq" => sequence = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()),
             b"type" => {
@@ -175,22 +179,31 @@ fn entry(line: &[u8]) -> Result<(Role, Entry), &'static str> {
         }
     }
     match (name, sequence, role) {
-        (Some(name), Some(sequence), Some(role)) if !name.is_empty() && sequence > 0 => Ok((role, Entry { name, sequence })),
+        (Some(name), Some(sequence), Some(role)) if !name.is_empty() && sequence > 0 => {
+            Ok((role, Entry { name, sequence }))
+        }
         _ => Err(WRONG),
     }
 }
 
 fn identity(line: &[u8]) -> Option<Identity> {
     let rest = std::str::from_utf8(line).ok()?.strip_prefix(MARK)?;
-    let value = |name: &str| rest.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('=')).map(String::from);
-    Some(Identity { memory: value("memory")?, stream: value("stream").unwrap_or_default(), log: value("log").unwrap_or_default() })
+    let value = |name: &str| {
+        rest.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('=')).map(String::from)
+    };
+    Some(Identity {
+        memory: value("memory")?,
+        stream: value("stream").unwrap_or_default(),
+        log: value("log").unwrap_or_default(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const REDIS: &str = "file appendonly.aof.1.base.rdb seq 1 type b\nfile appendonly.aof.1.incr.aof seq 1 type i\n";
+    const REDIS: &str =
+        "file appendonly.aof.1.base.rdb seq 1 type b\nfile appendonly.aof.1.incr.aof seq 1 type i\n";
 
     fn entry(name: &str, sequence: u64) -> Entry {
         Entry { name: name.into(), sequence }
@@ -209,7 +222,10 @@ mod tests {
         let text = "# polder memory=ab stream=cd log=ef\n# a comment\nfile \"a b.1.base.rdb\" seq 1 type b startoffset 7\r\n\
             FILE x.1.incr.aof SEQ 1 TYPE h\nfile x.2.incr.aof seq 2 type incremental\n";
         let manifest = Manifest::parse(text.as_bytes()).expect("a manifest");
-        assert_eq!(manifest.identity, Some(Identity { memory: "ab".into(), stream: "cd".into(), log: "ef".into() }));
+        assert_eq!(
+            manifest.identity,
+            Some(Identity { memory: "ab".into(), stream: "cd".into(), log: "ef".into() })
+        );
         assert_eq!(manifest.base, Some(entry("a b.1.base.rdb", 1)));
         assert_eq!((manifest.history.len(), manifest.increments.len()), (1, 1));
         assert_eq!(Manifest::parse(manifest.text().as_bytes()), Ok(manifest));

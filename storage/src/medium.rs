@@ -179,7 +179,10 @@ pub(crate) fn read_all(medium: &dyn Medium, path: &Path, bytes_max: u64) -> io::
     let file = medium.read(path)?;
     let length = file.length()?;
     if length > bytes_max {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("the file has {length} bytes, and {bytes_max} are the most")));
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("the file has {length} bytes, and {bytes_max} are the most"),
+        ));
     }
     let mut bytes = vec![0; length as usize];
     let mut taken = 0;

@@ -57,7 +57,12 @@ pub enum Broken {
 ///
 /// # Errors
 /// See [`Broken`]. The log is as it was then.
-pub fn resume(folder: Folder, mut manifest: Manifest, left: &Left, stream: &dyn Stream) -> Result<(Log, u64), Broken> {
+pub fn resume(
+    folder: Folder,
+    mut manifest: Manifest,
+    left: &Left,
+    stream: &dyn Stream,
+) -> Result<(Log, u64), Broken> {
     // A dead process may have renamed the manifest without seeing it on the disk; what is promised from now on rests on this manifest.
     folder.medium.sync_folder(&folder.path)?;
     let Agreed { last, length, offset } = walk(&folder, &manifest, left, stream)?;
@@ -93,11 +98,17 @@ fn walk(folder: &Folder, manifest: &Manifest, left: &Left, stream: &dyn Stream) 
     };
     let begin = left.begin();
     let lost = || Broken::Lost("the manifest does not name the file that was written last".into());
-    let first = manifest.increments.iter().position(|entry| entry.sequence == begin.noted.sequence).ok_or_else(lost)?;
+    let first = manifest
+        .increments
+        .iter()
+        .position(|entry| entry.sequence == begin.noted.sequence)
+        .ok_or_else(lost)?;
     let file = open(first)?;
     let (length, noted) = (file.length()?, begin.noted.length);
     if length < noted {
-        return Err(Broken::Lost(format!("the file has {length} bytes, and {noted} were written: it has lost its end")));
+        return Err(Broken::Lost(format!(
+            "the file has {length} bytes, and {noted} were written: it has lost its end"
+        )));
     }
     let mut walk = Walk::new(file, noted, (stream, begin.offset), left.in_sync);
     let (mut last, mut is_whole) = (first, walk.run()?);
@@ -181,7 +192,12 @@ struct Walk<'w> {
 }
 
 impl<'w> Walk<'w> {
-    fn new(file: Box<dyn File>, at: u64, (stream, offset): (&'w dyn Stream, u64), writes_again: bool) -> Walk<'w> {
+    fn new(
+        file: Box<dyn File>,
+        at: u64,
+        (stream, offset): (&'w dyn Stream, u64),
+        writes_again: bool,
+    ) -> Walk<'w> {
         Walk { file, stream, writes_again, at, offset, found: Vec::new(), expected: Vec::new() }
     }
 
@@ -193,9 +209,16 @@ impl<'w> Walk<'w> {
                 return Ok(true);
             }
             if self.expected.is_empty() && self.offset < end {
-                self.stream.read(self.offset, &mut self.expected, CHUNK.min((end - self.offset) as usize)).map_err(Broken::Lost)?;
+                self.stream
+                    .read(self.offset, &mut self.expected, CHUNK.min((end - self.offset) as usize))
+                    .map_err(Broken::Lost)?;
             }
-            let common = self.found.iter().zip(&self.expected).take_while(|(found, expected)| found == expected).count();
+            let common = self
+                .found
+                .iter()
+                .zip(&self.expected)
+                .take_while(|(found, expected)| found == expected)
+                .count();
             if common > 0 {
                 self.expected.drain(..common);
                 self.offset += common as u64;
@@ -242,7 +265,9 @@ impl<'w> Walk<'w> {
         Ok(match line.iter().position(|byte| *byte == b'\n') {
             _ if line[0] != b'#' => Line::Other,
             None if line.len() < ANNOTATION_BYTES_MAX => Line::Torn,
-            Some(end) if line.starts_with(b"#TS:") || annotated_offset(&line[..end]) == Some(self.offset) => Line::Annotation(end + 1),
+            Some(end) if line.starts_with(b"#TS:") || annotated_offset(&line[..end]) == Some(self.offset) => {
+                Line::Annotation(end + 1)
+            }
             _ => Line::Other,
         })
     }

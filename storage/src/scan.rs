@@ -93,7 +93,11 @@ pub enum ScanError {
 ///
 /// # Errors
 /// What the system says; what is no record; what `take` says. A torn end is no error: see [`End::is_torn`].
-pub fn scan(file: &dyn File, from: u64, take: &mut dyn FnMut(&Batch<'_>) -> Result<(), String>) -> Result<End, ScanError> {
+pub fn scan(
+    file: &dyn File,
+    from: u64,
+    take: &mut dyn FnMut(&Batch<'_>) -> Result<(), String>,
+) -> Result<End, ScanError> {
     let mut end = End { length: file.length()?, whole: from, ..End::default() };
     let (mut requests, mut buffer, mut base) = (Requests::default(), Vec::new(), from);
     loop {
@@ -108,9 +112,18 @@ pub fn scan(file: &dyn File, from: u64, take: &mut dyn FnMut(&Batch<'_>) -> Resu
         }
         let taken = buffer.len() - left;
         match trouble {
-            Some(why) => return Err(ScanError::Malformed { at: base + taken as u64, why, valid: end.valid(), offset: end.offset }),
+            Some(why) => {
+                return Err(ScanError::Malformed {
+                    at: base + taken as u64,
+                    why,
+                    valid: end.valid(),
+                    offset: end.offset,
+                });
+            }
             // Zeros may stand behind a record only to the end of the file.
-            None if buffer.get(taken) == Some(&0) => return if has_only_zeros(file, end.whole)? { Ok(end) } else { Err(foreign(&end)) },
+            None if buffer.get(taken) == Some(&0) => {
+                return if has_only_zeros(file, end.whole)? { Ok(end) } else { Err(foreign(&end)) };
+            }
             None => {}
         }
         buffer.drain(..taken);
@@ -141,7 +154,13 @@ fn fill(file: &dyn File, buffer: &mut Vec<u8>, base: u64, wanted: usize) -> io::
 }
 
 /// Takes the whole records of a buffer; returns how many bytes are left, and what is wrong with them if they cannot become a record.
-fn gather<'b>(buffer: &'b [u8], base: u64, requests: &mut Requests, end: &mut End, batch: &mut Batch<'b>) -> (usize, Option<String>) {
+fn gather<'b>(
+    buffer: &'b [u8],
+    base: u64,
+    requests: &mut Requests,
+    end: &mut End,
+    batch: &mut Batch<'b>,
+) -> (usize, Option<String>) {
     let mut rest = buffer;
     while let Some(first) = rest.first() {
         let at = base + (buffer.len() - rest.len()) as u64;
@@ -153,7 +172,9 @@ fn gather<'b>(buffer: &'b [u8], base: u64, requests: &mut Requests, end: &mut En
                     end.whole = at + line_end as u64 + 1;
                     continue;
                 }
-                None if rest.len() >= ANNOTATION_BYTES_MAX => Some("the line of an annotation is too long".into()),
+                None if rest.len() >= ANNOTATION_BYTES_MAX => {
+                    Some("the line of an annotation is too long".into())
+                }
                 None => None,
             },
             b'*' if matches!(rest.get(1), Some(b'0' | b'-')) => Some("a command has no words".into()),
@@ -231,7 +252,11 @@ mod tests {
     fn read(text: &[u8]) -> (Vec<String>, Result<End, ScanError>) {
         let mut heard = Vec::new();
         let end = scan(&Bytes(text.to_vec()), 0, &mut |batch| {
-            heard.extend(batch.calls().map(|(at, words)| format!("{at} {}", String::from_utf8_lossy(&words.join(&b' ')))));
+            heard.extend(
+                batch
+                    .calls()
+                    .map(|(at, words)| format!("{at} {}", String::from_utf8_lossy(&words.join(&b' ')))),
+            );
             Ok(())
         });
         (heard, end)
@@ -254,7 +279,11 @@ mod tests {
         for cut in 0..=text.len() {
             let (_, end) = read(&text.as_bytes()[..cut]);
             let end = end.expect("a torn end is no error");
-            assert_eq!(end.valid() as usize, *places.iter().rfind(|place| **place <= cut).expect("a place"), "cut at {cut}");
+            assert_eq!(
+                end.valid() as usize,
+                *places.iter().rfind(|place| **place <= cut).expect("a place"),
+                "cut at {cut}"
+            );
             assert_eq!(end.is_torn(), !places.contains(&cut));
         }
     }
@@ -271,7 +300,10 @@ mod tests {
         let (_, end) = read(&[SET.as_bytes(), &[0; 100]].concat());
         assert_eq!(end.expect("a torn end").valid(), SET.len() as u64);
         let (_, end) = read(&[SET.as_bytes(), &[0; 100], SET.as_bytes()].concat());
-        assert_eq!(end.expect_err("damage").to_string(), "at byte 27: zeros stand where a record should begin");
+        assert_eq!(
+            end.expect_err("damage").to_string(),
+            "at byte 27: zeros stand where a record should begin"
+        );
     }
 
     #[test]

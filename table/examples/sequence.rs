@@ -37,7 +37,8 @@ fn beside(members: &[[u8; 24]]) {
 
 fn main() -> Result<(), Stop> {
     let words: Vec<usize> = std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
-    let (many, together) = (words.first().copied().unwrap_or(1_000_000), words.get(1).copied().unwrap_or(100));
+    let (many, together) =
+        (words.first().copied().unwrap_or(1_000_000), words.get(1).copied().unwrap_or(100));
     let name: SegmentName = format!("shm:polder-sequence-{}", std::process::id()).parse().expect("a name");
     let options = SegmentOptions { ceiling: 1 << 30, ..SegmentOptions::default() };
     let table = Table::over(Segment::create(&name, &options).expect("a segment"));
@@ -85,10 +86,17 @@ fn main() -> Result<(), Stop> {
     println!("                     {:7.1} ns to find one by rank", each(computed() - began));
     let began = computed();
     let sum: u64 = sequence.iter(&txn, 0).map(|element| element.map_or(0, |element| element.len())).sum();
-    println!("                     {:7.1} ns to go to the next, {sum} bytes in all", each(computed() - began));
+    println!(
+        "                     {:7.1} ns to go to the next, {sum} bytes in all",
+        each(computed() - began)
+    );
     drop(txn);
     let report = table.verify()?;
-    println!("{} nodes, {:.2} bytes a member; {report}", report.nodes, (report.node_bytes) as f64 / many as f64);
+    println!(
+        "{} nodes, {:.2} bytes a member; {report}",
+        report.nodes,
+        (report.node_bytes) as f64 / many as f64
+    );
     beside(&members);
     println!("used {} before, {} now", empty.used, table.usage().used);
     Segment::remove(&name)?;

@@ -142,7 +142,16 @@ pub struct New<'a> {
 impl<'a> New<'a> {
     /// A value of `kind` without expiry or flags.
     pub const fn of(kind: Kind, value: Value<'a>) -> New<'a> {
-        New { kind, value, expiry_ms: None, inner_expiry_ms: None, flags: 0, raw: false, text: false, extras: &[] }
+        New {
+            kind,
+            value,
+            expiry_ms: None,
+            inner_expiry_ms: None,
+            flags: 0,
+            raw: false,
+            text: false,
+            extras: &[],
+        }
     }
 }
 
@@ -239,7 +248,10 @@ pub enum Policy {
 impl Policy {
     /// Whether it evicts keys with an expiry alone.
     pub fn is_volatile(self) -> bool {
-        matches!(self, Policy::VolatileLru | Policy::VolatileLfu | Policy::VolatileRandom | Policy::VolatileTtl)
+        matches!(
+            self,
+            Policy::VolatileLru | Policy::VolatileLfu | Policy::VolatileRandom | Policy::VolatileTtl
+        )
     }
 }
 

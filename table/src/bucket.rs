@@ -196,7 +196,8 @@ pub const fn preferred_unit(tag: u8) -> u64 {
 #[inline(always)]
 pub fn place_for(free: u64, units: usize, tag: u8) -> Option<usize> {
     /// Every unit, every second, third and fourth: entries of one size leave no gaps between them that none of them fits into.
-    const MULTIPLES: [u64; 4] = [u64::MAX, 0x5555_5555_5555_5555, 0x9249_2492_4924_9249, 0x1111_1111_1111_1111];
+    const MULTIPLES: [u64; 4] =
+        [u64::MAX, 0x5555_5555_5555_5555, 0x9249_2492_4924_9249, 0x1111_1111_1111_1111];
     let runs = (1..units).fold(free, |runs, shift| runs & free >> shift);
     let even = runs & MULTIPLES[(units - 1) & 3];
     let runs = if even != 0 { even } else { runs };
@@ -275,7 +276,9 @@ mod tests {
     #[test]
     fn a_bucket_holds_eighteen_short_entries() {
         let mut bucket = Plain([0; WORDS]);
-        let mut put = |number: usize| insert(&mut bucket, 9, &image(format!("key:{number:07}").as_bytes(), &[number as u8; 16]));
+        let mut put = |number: usize| {
+            insert(&mut bucket, 9, &image(format!("key:{number:07}").as_bytes(), &[number as u8; 16]))
+        };
         let mut units: Vec<usize> = (0..18).filter_map(&mut put).collect();
         units.sort_unstable();
         assert!(units.iter().copied().eq((0..UNITS).step_by(3)), "{units:?}");
@@ -315,7 +318,11 @@ mod tests {
         let left: Vec<u8> = entries(&bucket).map(|(_, tag)| tag).collect();
         assert_eq!(left.len(), UNITS - 6 + 1);
         for (unit, tag) in entries(&bucket).filter(|(_, tag)| *tag != 200) {
-            assert_eq!(image_at(&bucket, unit).bytes()[11], tag - 2, "the entry at unit {unit} moved with its tag");
+            assert_eq!(
+                image_at(&bucket, unit).bytes()[11],
+                tag - 2,
+                "the entry at unit {unit} moved with its tag"
+            );
         }
     }
 

@@ -64,7 +64,9 @@ impl Drop for BufferLease {
     fn drop(&mut self) {
         if let Some(mut buffers) = self.0.take() {
             // What a transaction of very many keys or nodes has needed is not kept for the next small one.
-            if buffers.held.get_mut().capacity() > KEPT_MAX || buffers.nodes.made.get_mut().capacity() > KEPT_MAX {
+            if buffers.held.get_mut().capacity() > KEPT_MAX
+                || buffers.nodes.made.get_mut().capacity() > KEPT_MAX
+            {
                 return;
             }
             if buffers.log.effects.get_mut().capacity() > EFFECTS_KEPT_MAX {
@@ -254,7 +256,11 @@ impl TxnBuffers {
         // Keys of one call mostly differ in their last byte.
         let is = |held: &Held| {
             let kept = &keys[held.key.0..held.key.1];
-            held.db == db && !held.passed && kept.len() == key.len() && kept.last() == key.last() && kept == key
+            held.db == db
+                && !held.passed
+                && kept.len() == key.len()
+                && kept.last() == key.last()
+                && kept == key
         };
         let last = self.index.last.get();
         if let Some(index) = (last..held.len().min(last + 2)).find(|index| is(&held[*index])) {
@@ -323,7 +329,9 @@ impl TxnBuffers {
         }
         let mut by_line = self.shadow_index.by_line.borrow_mut();
         let indexed = self.shadow_index.indexed.replace(shadows.len());
-        by_line.extend(shadows.iter().enumerate().skip(indexed).map(|(index, shadow)| (shadow.bucket.line, index)));
+        by_line.extend(
+            shadows.iter().enumerate().skip(indexed).map(|(index, shadow)| (shadow.bucket.line, index)),
+        );
         by_line.get(&bucket.line).copied()
     }
 

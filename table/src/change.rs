@@ -117,7 +117,8 @@ impl Txn<'_> {
     /// Whether a change of a key was noted after the first `noted` ones. Changes are noted only if a thread listens.
     pub fn has_changed_since(&self, noted: usize, db: Db, key: &[u8]) -> bool {
         let changes = self.buffers.outgoing.changes.borrow();
-        let later = changes.iter().skip(noted).filter(|change| change.db == db && !matches!(change.class, 'm' | 'n'));
+        let later =
+            changes.iter().skip(noted).filter(|change| change.db == db && !matches!(change.class, 'm' | 'n'));
         later.into_iter().any(|change| change.key.is_none_or(|at| self.buffers.key_of(at) == key))
     }
 
@@ -155,7 +156,8 @@ impl Txn<'_> {
 
     /// Sends a message to a seat, in one of its lives, when this transaction commits.
     pub fn post(&self, to: u64, life: u64, parts: &[&[u8]]) {
-        let (mut mail, mut posts) = (self.buffers.outgoing.mail.borrow_mut(), self.buffers.outgoing.posts.borrow_mut());
+        let (mut mail, mut posts) =
+            (self.buffers.outgoing.mail.borrow_mut(), self.buffers.outgoing.posts.borrow_mut());
         // A message to many receivers is kept once.
         let bytes = match posts.last().map(|last| last.bytes) {
             Some((begin, end)) if is_made_of(&mail[begin..end], parts) => (begin, end),
@@ -179,11 +181,17 @@ impl Txn<'_> {
         }
         let noted = std::mem::take(&mut *self.buffers.outgoing.changes.borrow_mut());
         let Some(sink) = self.table.sink.get() else { return Ok(()) };
-        let keys: Vec<Option<Vec<u8>>> = noted.iter().map(|noted| noted.key.map(|key| self.buffers.key_of(key))).collect();
+        let keys: Vec<Option<Vec<u8>>> =
+            noted.iter().map(|noted| noted.key.map(|key| self.buffers.key_of(key))).collect();
         let changes: Vec<Change<'_>> = noted
             .iter()
             .zip(&keys)
-            .map(|(noted, key)| Change { class: noted.class, event: noted.event, db: noted.db, key: key.as_deref() })
+            .map(|(noted, key)| Change {
+                class: noted.class,
+                event: noted.event,
+                db: noted.db,
+                key: key.as_deref(),
+            })
             .collect();
         sink.tell(self, &changes)
     }
@@ -203,7 +211,9 @@ impl Txn<'_> {
         let mail = self.buffers.outgoing.mail.borrow();
         posts.sort_by_key(|post| post.to);
         for group in posts.chunk_by(|one, other| one.to == other.to) {
-            let Some(first) = group.iter().find(|post| self.segment().lives(post.to, post.life)) else { continue };
+            let Some(first) = group.iter().find(|post| self.segment().lives(post.to, post.life)) else {
+                continue;
+            };
             let Locked::Ours(_) = self.lock_patiently(self.segment().inbox_lock(first.to))? else { continue };
             let item = self.seat.journal_len() - 1;
             let Some(mut posting) = self.seat.posting(first.to, first.life, item) else { continue };

@@ -96,7 +96,9 @@ impl Table {
             Ok(pass) => pass,
             Err(TryLockError::Poisoned(pass)) => pass.into_inner(),
             // Another thread of this process does the pass, or only looks whether one is worth its cost.
-            Err(TryLockError::WouldBlock) if self.is_compacting.load(Ordering::Relaxed) => return self.oom_retry.note_others(),
+            Err(TryLockError::WouldBlock) if self.is_compacting.load(Ordering::Relaxed) => {
+                return self.oom_retry.note_others();
+            }
             Err(TryLockError::WouldBlock) => return,
         };
         // During a snapshot the old nodes would be kept for it, so no slab would come free.
@@ -170,7 +172,8 @@ impl Txn<'_> {
             if position == first && inside.as_ref().is_some_and(|(seen, _)| key < *seen) {
                 continue;
             }
-            let mut path = inside.take().filter(|(seen, _)| key == *seen).map(|(_, path)| path).unwrap_or_default();
+            let mut path =
+                inside.take().filter(|(seen, _)| key == *seen).map(|(_, path)| path).unwrap_or_default();
             while let Some(further) = self.move_some(db, &key, path, cramped) {
                 if Instant::now() >= end {
                     return Some(Stretch { db, position, inside: Some((key, further)) });
@@ -180,7 +183,8 @@ impl Txn<'_> {
         }
         match next {
             Some(position) => Some(Stretch { db, position, inside: None }),
-            None => Some(Stretch { db: db + 1, ..Stretch::default() }).filter(|next| (next.db as usize) < DATABASES),
+            None => Some(Stretch { db: db + 1, ..Stretch::default() })
+                .filter(|next| (next.db as usize) < DATABASES),
         }
     }
 
@@ -197,16 +201,22 @@ impl Txn<'_> {
                 None if attempts < ATTEMPTS => continue,
                 images => images.unwrap_or_default(),
             };
-            let may_leave = images.iter().filter(|image| image.is_reference() && is_key(image) && self.may_leave(image.record()));
-            let keys = may_leave.filter_map(|image| self.key_of(image).ok()).map(|key| (self.hash_of(&key).position, key));
-            let mut keys: Vec<_> = keys.filter(|(at, _)| *at >= position && extent.home_of(*at) == home).collect();
+            let may_leave = images
+                .iter()
+                .filter(|image| image.is_reference() && is_key(image) && self.may_leave(image.record()));
+            let keys = may_leave
+                .filter_map(|image| self.key_of(image).ok())
+                .map(|key| (self.hash_of(&key).position, key));
+            let mut keys: Vec<_> =
+                keys.filter(|(at, _)| *at >= position && extent.home_of(*at) == home).collect();
             keys.sort_unstable();
             return (keys, extent.behind(home));
         }
     }
 
     fn may_leave(&self, record: Ref) -> bool {
-        let has_refs = || raw::payload(self.segment(), record).is_ok_and(|(kind, _)| kind == NodeKind::RecordRefs);
+        let has_refs =
+            || raw::payload(self.segment(), record).is_ok_and(|(kind, _)| kind == NodeKind::RecordRefs);
         self.segment().is_leaving(record) || has_refs()
     }
 
@@ -218,7 +228,9 @@ impl Txn<'_> {
         self.buffers.retry.extra.borrow_mut().clear();
         for _ in 0..ATTEMPTS {
             let mut walk = Walk { begin: path.clone(), ..Walk::default() };
-            let moved = self.move_key(db, key, &mut walk).and_then(|moves| if moves { self.commit() } else { Ok(()) });
+            let moved = self
+                .move_key(db, key, &mut walk)
+                .and_then(|moves| if moves { self.commit() } else { Ok(()) });
             // Also after a commit: the next attempt begins with an empty transaction.
             self.reset();
             self.buffers.retry.trouble.take();
@@ -244,7 +256,8 @@ impl Txn<'_> {
     fn move_key(&self, db: Db, key: &[u8], walk: &mut Walk) -> Result<bool, Stop> {
         let index = self.hold(db, key, false)?;
         let spot = self.buffers.held.borrow()[index].spot;
-        let spot = spot.filter(|spot| spot.expired.is_none() && is_key(&spot.image) && spot.image.is_reference());
+        let spot =
+            spot.filter(|spot| spot.expired.is_none() && is_key(&spot.image) && spot.image.is_reference());
         let Some(image) = spot.map(|spot| spot.image) else { return Ok(false) };
         let (kind, payload) = raw::payload(self.segment(), image.record())?;
         let mut refs = [Ref::NONE; 2];
@@ -264,7 +277,8 @@ impl Txn<'_> {
         }
         // Not with what it names, since its successor names that, too.
         self.retire(image.record(), false)?;
-        self.buffers.held.borrow_mut()[index].pending = Some(Pending::Write(entry::with_record(&image, node)));
+        self.buffers.held.borrow_mut()[index].pending =
+            Some(Pending::Write(entry::with_record(&image, node)));
         Ok(true)
     }
 

@@ -72,7 +72,11 @@ impl Pass {
     pub(crate) fn end(&mut self, left: u64) {
         let took = self.begun.take().map_or(Duration::ZERO, |begun| begun.elapsed());
         let has_failed = self.marked.saturating_sub(left) * FREED_SHARE < self.marked;
-        self.failed_rest = if has_failed { (self.failed_rest * 2).clamp(FAILED_REST, FAILED_REST_MAX) } else { Duration::ZERO };
+        self.failed_rest = if has_failed {
+            (self.failed_rest * 2).clamp(FAILED_REST, FAILED_REST_MAX)
+        } else {
+            Duration::ZERO
+        };
         (self.at, self.settles_until) = (None, None);
         self.ahead_from = Some(Instant::now() + (took * REST_FACTOR).min(REST_MAX));
         self.rests_until = Some(Instant::now() + self.failed_rest);

@@ -237,12 +237,16 @@ impl Txn<'_> {
         let given_up = self.buffers.slow.given_up.get();
         let end = Instant::now() + CLOSING_PATIENCE * 2u32.pow(given_up.min(DOUBLINGS));
         let segment = self.seat.segment();
-        let Err(seat) = segment.await_commits(self.seat.index(), changes, &mut || Instant::now() < end) else {
+        let Err(seat) = segment.await_commits(self.seat.index(), changes, &mut || Instant::now() < end)
+        else {
             self.buffers.slow.given_up.set(0);
             return Ok(());
         };
         self.buffers.slow.given_up.set(given_up + 1);
-        self.buffers.slow.writer.set(segment.committing_beside(seat, changes).map(|number| SlowWriter { seat, number }));
+        self.buffers
+            .slow
+            .writer
+            .set(segment.committing_beside(seat, changes).map(|number| SlowWriter { seat, number }));
         Err(self.give_way(changes))
     }
 
@@ -265,20 +269,31 @@ impl Txn<'_> {
         }
         self.seat.announce_changes(changes);
         // After all buckets in the order of locks (T2): a thread that holds the map's lock waits for no bucket.
-        let Locked::Ours(_) = self.lock_patiently(MAP_LOCK)? else { return Err(Fault::Damaged { what: "the map's lock" }.into()) };
+        let Locked::Ours(_) = self.lock_patiently(MAP_LOCK)? else {
+            return Err(Fault::Damaged { what: "the map's lock" }.into());
+        };
         self.seat.amend(self.seat.journal_len() - 1, CHANGED);
         self.await_commits(changes)?;
         let segment = self.segment();
-        let mut words: Vec<(u64, u64)> =
-            (0..DATABASES as Db).map(|db| (segment.observe(map_at(db)), segment.observe(map_at(db) + 8))).collect();
+        let mut words: Vec<(u64, u64)> = (0..DATABASES as Db)
+            .map(|db| (segment.observe(map_at(db)), segment.observe(map_at(db) + 8)))
+            .collect();
         let mut garbage = Vec::new();
-        let filled = self.buffers.held.borrow().iter().filter(|held| held.fresh).fold(0, |databases, held| databases | bit_of(held.db));
+        let filled = self
+            .buffers
+            .held
+            .borrow()
+            .iter()
+            .filter(|held| held.fresh)
+            .fold(0, |databases, held| databases | bit_of(held.db));
         for db in flushes.iter() {
             garbage.push(words[*db as usize].0);
-            words[*db as usize] = if *db == SYSTEM || filled & bit_of(*db) != 0 { self.refilled(*db)? } else { (0, 0) };
+            words[*db as usize] =
+                if *db == SYSTEM || filled & bit_of(*db) != 0 { self.refilled(*db)? } else { (0, 0) };
         }
         self.seat.note(Tag::Cover, MAP_LOCK, 0)?;
-        let mut cells = (0..GARBAGE_SLOTS).map(|cell| GARBAGE_AT + cell * 8).filter(|cell| segment.observe(*cell) == 0);
+        let mut cells =
+            (0..GARBAGE_SLOTS).map(|cell| GARBAGE_AT + cell * 8).filter(|cell| segment.observe(*cell) == 0);
         for node in garbage.into_iter().filter(|node| *node != 0) {
             let Some(cell) = cells.next() else {
                 // This thread flushes faster than the sweep frees, so it sweeps a database itself before it tries again.
@@ -318,16 +333,26 @@ impl Txn<'_> {
             let (node, root, mut buildings) = self.new_database(directory::PIECES_MAX, doublings)?;
             let fits = writes.iter().all(|(held, image)| {
                 let number = if doublings == 0 { 0 } else { held.hash.position >> (64 - doublings) };
-                let place = buildings[number as usize].settle(self.segment(), held.hash.position, held.hash.tag, image.units);
+                let place = buildings[number as usize].settle(
+                    self.segment(),
+                    held.hash.position,
+                    held.hash.tag,
+                    image.units,
+                );
                 let Some(at) = place else { return false };
-                image.words().iter().zip(0..).for_each(|(word, number)| self.segment().store(at + number * 8, *word));
+                image
+                    .words()
+                    .iter()
+                    .zip(0..)
+                    .for_each(|(word, number)| self.segment().store(at + number * 8, *word));
                 true
             });
             if fits {
                 buildings.iter().for_each(|building| building.finish(self.segment()));
                 let tally = directory::tally_of(root);
                 for (_, image) in &writes {
-                    self.buffers.tally(tally, [is_key, has_expiry, has_inner_expiry].map(|test| test(image) as i64));
+                    self.buffers
+                        .tally(tally, [is_key, has_expiry, has_inner_expiry].map(|test| test(image) as i64));
                     if let Some(expiry_ms) = self.bound_of(image)? {
                         self.segment().lower(node + directory::database::EXPIRY_MIN, expiry_ms);
                         buildings.iter().for_each(|building| building.lower(self.segment(), expiry_ms));

@@ -110,7 +110,8 @@ impl Txn<'_> {
     fn lock_homes(&self, wanted: &mut [Wanted<'_>]) -> Result<(), Stop> {
         self.attempt.dirty.set(true);
         let wide = self.buffers.retry.wide.get();
-        let mut locks: SmallVec<[Lock; FEW]> = SmallVec::with_capacity(wanted.len() * if wide { 4 } else { 1 });
+        let mut locks: SmallVec<[Lock; FEW]> =
+            SmallVec::with_capacity(wanted.len() * if wide { 4 } else { 1 });
         for (number, Wanted { hash, extent, .. }) in wanted.iter().enumerate() {
             let places = extent.places(extent.home_of(hash.position));
             let places = if wide { &places[..] } else { &places[..1] };

@@ -35,7 +35,8 @@ pub const SWEEP_LOCK: u64 = ROOTS_AT + 8;
 pub const GARBAGE_AT: u64 = MAP_AT + DATABASES as u64 * 16;
 /// How many there can be at once: a FLUSHALL of every database at least, and no more than there are tallies for.
 pub const GARBAGE_SLOTS: u64 = 260;
-const _: () = assert!(GARBAGE_SLOTS as usize >= DATABASES && GARBAGE_SLOTS + (DATABASES as u64) < TALLY_SLOTS);
+const _: () =
+    assert!(GARBAGE_SLOTS as usize >= DATABASES && GARBAGE_SLOTS + (DATABASES as u64) < TALLY_SLOTS);
 /// Where the map's entries of staged databases will be: what a replica loads before all of it is installed at once. Reserved.
 pub const STAGED_AT: u64 = GARBAGE_AT + GARBAGE_SLOTS * 8;
 const _: () = assert!(STAGED_AT + DATABASES as u64 * 16 <= polder_shm::layout::log::MERGE_LOCK);
@@ -128,7 +129,9 @@ pub enum Slot {
 pub fn slot_of(segment: &Segment, word: u64) -> Slot {
     let offset = offset_of(Ref(word >> 24));
     match word & 3 {
-        KIND_EXTENT if segment.has_node(offset, HEADER_BYTES + extent::PAYLOAD as u64) => Slot::Extent(offset),
+        KIND_EXTENT if segment.has_node(offset, HEADER_BYTES + extent::PAYLOAD as u64) => {
+            Slot::Extent(offset)
+        }
         KIND_NODE if segment.has_node(offset, HEADER_BYTES + SLOTS * 8) => Slot::Node(offset),
         _ => Slot::Empty,
     }
@@ -179,7 +182,18 @@ impl Extent {
     pub fn read(segment: &Segment, named: &Named) -> Option<Extent> {
         let &Named { extent: at, slot_at, slot, node, level } = named;
         let (homes, pieces, depth) = shape(segment, at, level)?;
-        Some(Extent { at, slot_at, slot, node, level, homes, pieces, depth, prefix: segment.load(at + extent::PREFIX), root: 0 })
+        Some(Extent {
+            at,
+            slot_at,
+            slot,
+            node,
+            level,
+            homes,
+            pieces,
+            depth,
+            prefix: segment.load(at + extent::PREFIX),
+            root: 0,
+        })
     }
 
     /// Where a bucket stands in the order of locks (T2): by directory, which SWAPDB does not change, and by hash.
@@ -278,7 +292,8 @@ pub fn shape(segment: &Segment, extent: u64, level: u32) -> Option<(u64, u64, u3
 pub fn shape_of(shape: u64) -> Option<(u64, u64, u32)> {
     let (homes, pieces, depth) = (shape & 0xffff, shape >> 16 & 0xffff, (shape >> 32) as u32);
     // One without pieces has no homes.
-    let has_homes = pieces <= PIECES_MAX && homes.wrapping_sub(1) < (pieces * PIECE_BUCKETS).saturating_sub(1);
+    let has_homes =
+        pieces <= PIECES_MAX && homes.wrapping_sub(1) < (pieces * PIECE_BUCKETS).saturating_sub(1);
     has_homes.then_some((homes, pieces, depth))
 }
 

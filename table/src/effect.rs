@@ -88,7 +88,12 @@ impl Txn<'_> {
         if self.told_by_calls() == mark.told {
             return;
         }
-        self.buffers.held.borrow_mut().iter_mut().filter(|held| held.untold > mark.writes).for_each(|held| held.untold = 0);
+        self.buffers
+            .held
+            .borrow_mut()
+            .iter_mut()
+            .filter(|held| held.untold > mark.writes)
+            .for_each(|held| held.untold = 0);
         if self.notes.map_untold.get() > mark.writes {
             self.notes.map_untold.set(0);
         }
@@ -189,7 +194,8 @@ impl Txn<'_> {
 
     /// E2.
     fn tell_untold(&self) -> Result<(), Stop> {
-        let is_untold = |held: &Held| held.untold != 0 && !held.passed && held.db != SYSTEM && held.pending.is_some();
+        let is_untold =
+            |held: &Held| held.untold != 0 && !held.passed && held.db != SYSTEM && held.pending.is_some();
         let untold: Vec<usize> = {
             let held = self.buffers.held.borrow();
             (0..held.len()).filter(|index| is_untold(&held[*index])).collect()
@@ -216,7 +222,10 @@ impl Txn<'_> {
             return Ok(());
         };
         let Some(dump) = self.table.dump.get() else {
-            return Err(Fault::System("this program writes keys beside a change log and cannot tell of them".into()).into());
+            return Err(Fault::System(
+                "this program writes keys beside a change log and cannot tell of them".into(),
+            )
+            .into());
         };
         let mut payload = Vec::new();
         dump(self, found, &mut payload)?;

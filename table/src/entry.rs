@@ -130,7 +130,13 @@ pub fn extra_of(second: u64) -> u16 {
 }
 
 /// An entry whose key and value are in `record`; whether it has an expiry, and whether parts of its value have some.
-pub fn with_reference(first: u64, kind: u8, (expires, inside): (bool, bool), extra: u16, record: Ref) -> Image {
+pub fn with_reference(
+    first: u64,
+    kind: u8,
+    (expires, inside): (bool, bool),
+    extra: u16,
+    record: Ref,
+) -> Image {
     let meta = kind | REFERENCE | if expires { EXPIRY } else { 0 } | if inside { INNER } else { 0 };
     let mut words = [0; WORDS_MAX];
     words[0] = first;
@@ -265,7 +271,13 @@ fn append(words: &mut [u64; WORDS_MAX], at: &mut usize, bytes: &[u8]) {
 /// The words of an inline entry from the one in which its value begins, at byte `at`, to its end, with another value that fits; `old`
 /// is asked for the first of them, whose bytes before `at` stay.
 #[inline(always)]
-pub fn value_words(value: &[u8], at: usize, old: impl FnOnce(usize) -> u64, words: usize, mut each: impl FnMut(usize, u64)) {
+pub fn value_words(
+    value: &[u8],
+    at: usize,
+    old: impl FnOnce(usize) -> u64,
+    words: usize,
+    mut each: impl FnMut(usize, u64),
+) {
     let (mut number, shift) = (at / 8, at % 8 * 8);
     let mut carried = old(number) & !(u64::MAX << shift);
     let mut left = value;
@@ -395,13 +407,17 @@ mod tests {
                     for flags in [0, 77] {
                         let (key, value) = (vec![b'k'; key], vec![b'v'; value]);
                         let fields = Inline { meta: 1, expiry_ms, flags, key: &key, value: &value };
-                        if inline_bytes(key.len(), value.len(), expiry_ms.is_some(), flags != 0) > INLINE_MAX {
+                        if inline_bytes(key.len(), value.len(), expiry_ms.is_some(), flags != 0) > INLINE_MAX
+                        {
                             continue;
                         }
                         let image = inline(first_word(9, 3), &fields);
                         assert_eq!(inline_units(image.words[1]), image.units);
                         let read = inline_fields(image.bytes()).expect("whole");
-                        assert_eq!((read.expiry_ms, read.flags, read.key, read.value), (expiry_ms, flags, &key[..], &value[..]));
+                        assert_eq!(
+                            (read.expiry_ms, read.flags, read.key, read.value),
+                            (expiry_ms, flags, &key[..], &value[..])
+                        );
                         assert_eq!((image.version(), image.clock()), (9, 3));
                     }
                 }
@@ -411,8 +427,8 @@ mod tests {
 
     #[test]
     fn a_refilled_entry_is_the_one_that_would_be_made() {
-        for (key_len, old_len, new_len) in
-            (0..=INLINE_MAX).flat_map(|key| (0..=50).flat_map(move |old| (0..=50).map(move |new| (key, old, new))))
+        for (key_len, old_len, new_len) in (0..=INLINE_MAX)
+            .flat_map(|key| (0..=50).flat_map(move |old| (0..=50).map(move |new| (key, old, new))))
         {
             for (expiry_ms, flags) in [(None, 0), (Some(1 << 41), 0), (None, 77), (Some(9), 77)] {
                 if inline_bytes(key_len, old_len.max(new_len), expiry_ms.is_some(), flags != 0) > INLINE_MAX {
@@ -431,16 +447,28 @@ mod tests {
                 let mut image = Image::EMPTY;
                 refill_inline(&mut image, &old, 10, Attributes { expiry_ms, flags }, &vec![0xbb; new_len]);
                 assert_eq!(inline_attributes(&image), Attributes { expiry_ms, flags });
-                assert_eq!((image.words, image.units), (new.words, new.units), "key {key_len}, from {old_len} to {new_len}");
+                assert_eq!(
+                    (image.words, image.units),
+                    (new.words, new.units),
+                    "key {key_len}, from {old_len} to {new_len}"
+                );
             }
         }
     }
 
     #[test]
     fn an_expiry_too_far_away_to_store_stays_far_away() {
-        for (given, stored) in [(1 << 41, 1 << 41), ((1 << 48) - 1, (1 << 48) - 1), (1 << 48, (1 << 48) - 1), (u64::MAX, (1 << 48) - 1)] {
+        for (given, stored) in [
+            (1 << 41, 1 << 41),
+            ((1 << 48) - 1, (1 << 48) - 1),
+            (1 << 48, (1 << 48) - 1),
+            (u64::MAX, (1 << 48) - 1),
+        ] {
             let fields = Inline { meta: 1, expiry_ms: Some(given), flags: 0, key: b"k", value: b"" };
-            assert_eq!(inline_fields(inline(0, &fields).bytes()).and_then(|read| read.expiry_ms), Some(stored));
+            assert_eq!(
+                inline_fields(inline(0, &fields).bytes()).and_then(|read| read.expiry_ms),
+                Some(stored)
+            );
         }
     }
 
@@ -454,7 +482,9 @@ mod tests {
                     continue;
                 }
                 let image = inline(0, &Inline { meta: 1, expiry_ms, flags, key: &key, value });
-                let is = |key: &[u8]| inline_key_is(|number| image.words[number.min(WORDS_MAX - 1)], image.words[1], key);
+                let is = |key: &[u8]| {
+                    inline_key_is(|number| image.words[number.min(WORDS_MAX - 1)], image.words[1], key)
+                };
                 assert!(is(&key));
                 assert!(!is(&[&key[..], b"x"].concat()));
                 for at in 0..len {
@@ -469,17 +499,28 @@ mod tests {
     #[test]
     fn another_value_of_as_many_units_makes_the_words_of_a_new_entry() {
         for key_len in 0..INLINE_MAX {
-            for (old_len, new_len) in (0..=INLINE_MAX - key_len).flat_map(|old| (0..=INLINE_MAX - key_len).map(move |new| (old, new))) {
+            for (old_len, new_len) in (0..=INLINE_MAX - key_len)
+                .flat_map(|old| (0..=INLINE_MAX - key_len).map(move |new| (old, new)))
+            {
                 let key: Vec<u8> = (1..=key_len as u8).collect();
                 let image = |len: usize, byte: u8| {
-                    inline(first_word(9, 3), &Inline { meta: 1, expiry_ms: None, flags: 0, key: &key, value: &vec![byte; len] })
+                    inline(
+                        first_word(9, 3),
+                        &Inline { meta: 1, expiry_ms: None, flags: 0, key: &key, value: &vec![byte; len] },
+                    )
                 };
                 let (mut old, new) = (image(old_len, 0xaa), image(new_len, 0xbb));
                 if old.units != new.units {
                     continue;
                 }
                 let first = old.words;
-                value_words(&vec![0xbb; new_len], INLINE_HEAD + key_len, |at| first[at], old.units * 2, |at, word| old.words[at] = word);
+                value_words(
+                    &vec![0xbb; new_len],
+                    INLINE_HEAD + key_len,
+                    |at| first[at],
+                    old.units * 2,
+                    |at, word| old.words[at] = word,
+                );
                 old.words[1] = old.words[1] & !(0xff << 16) | (new_len as u64) << 16;
                 assert_eq!(old.words, new.words, "key {key_len}, from {old_len} to {new_len}");
             }
@@ -488,7 +529,8 @@ mod tests {
 
     #[test]
     fn a_short_key_with_sixteen_bytes_takes_three_units() {
-        let fields = Inline { meta: 1, expiry_ms: Some(1 << 41), flags: 0, key: b"key:1234567", value: &[7; 16] };
+        let fields =
+            Inline { meta: 1, expiry_ms: Some(1 << 41), flags: 0, key: b"key:1234567", value: &[7; 16] };
         assert_eq!(inline(0, &fields).units, 3);
     }
 }

@@ -22,7 +22,12 @@ impl Txn<'_> {
         self.expired_of(found.expiry_ms, &found.value, found.inner_expiry_ms)
     }
 
-    fn expired_of(&self, expiry_ms: Option<u64>, value: &Value<'_>, first_ms: Option<u64>) -> Option<Expired> {
+    fn expired_of(
+        &self,
+        expiry_ms: Option<u64>,
+        value: &Value<'_>,
+        first_ms: Option<u64>,
+    ) -> Option<Expired> {
         if expiry_ms.is_some_and(|expiry_ms| self.is_over(expiry_ms)) {
             return Some(Expired::Key);
         }
@@ -47,7 +52,13 @@ impl Txn<'_> {
     /// Keeps what was found if its key exists. What has expired of it is noted for collection; `locked`: only its fields, since
     /// the transaction itself removes an expired key that it has locked.
     #[inline]
-    pub(crate) fn if_it_exists<'f>(&self, db: Db, key: &[u8], found: Found<'f>, locked: bool) -> Option<Found<'f>> {
+    pub(crate) fn if_it_exists<'f>(
+        &self,
+        db: Db,
+        key: &[u8],
+        found: Found<'f>,
+        locked: bool,
+    ) -> Option<Found<'f>> {
         let expired = self.expired(&found);
         if expired.is_some_and(|expired| !locked || expired == Expired::SomeFields) {
             self.buffers.note_stale(db, key);

@@ -34,7 +34,8 @@ impl<'a> ItemExtras<'a> {
     /// Takes the bytes of [`Found::extras`](crate::Found::extras) apart. What makes no sense says nothing.
     pub fn decode(bytes: &'a [u8]) -> ItemExtras<'a> {
         let Some((&which, mut rest)) = bytes.split_first() else { return ItemExtras::default() };
-        let mut extras = ItemExtras { stale: which & STALE != 0, won: which & WON != 0, ..ItemExtras::default() };
+        let mut extras =
+            ItemExtras { stale: which & STALE != 0, won: which & WON != 0, ..ItemExtras::default() };
         if which & CAS != 0
             && let Some((cas, behind)) = rest.split_first_chunk()
         {
@@ -53,7 +54,12 @@ impl<'a> ItemExtras<'a> {
         }
         let content_type = &self.content_type[..self.content_type.len().min(CONTENT_TYPE_BYTES_MAX)];
         let mut which = 0;
-        for (bit, set) in [(STALE, self.stale), (WON, self.won), (CAS, self.cas.is_some()), (TYPE, !content_type.is_empty())] {
+        for (bit, set) in [
+            (STALE, self.stale),
+            (WON, self.won),
+            (CAS, self.cas.is_some()),
+            (TYPE, !content_type.is_empty()),
+        ] {
             which |= if set { bit } else { 0 };
         }
         let mut bytes = vec![which];

@@ -13,18 +13,27 @@ use crate::txn::Txn;
 
 impl Txn<'_> {
     /// Finds a key of any type by the fast path; the result was true at one moment of this transaction. `None`: take the slow path.
-    pub(crate) fn find_located(&self, location: &Location, key: &[u8]) -> Result<Option<Option<Met<'_>>>, Fault> {
+    pub(crate) fn find_located(
+        &self,
+        location: &Location,
+        key: &[u8],
+    ) -> Result<Option<Option<Met<'_>>>, Fault> {
         let segment = self.segment();
         let Some(home) = Reading::begin(segment, location.bucket) else { return Ok(None) };
-        let (reading, found) = match probe_bucket(&Live { segment, bucket: location.bucket }, &location.hash, key) {
-            BucketProbe::Miss(0, 0) => return Ok((location.is_current(segment) && home.holds(segment)).then_some(None)),
-            BucketProbe::Miss(next, stash) => match self.table.find_displaced(location, key, home, next, stash) {
-                Some(Some(found)) => found,
-                Some(None) => return Ok(Some(None)),
-                None => return Ok(None),
-            },
-            found => (home, found),
-        };
+        let (reading, found) =
+            match probe_bucket(&Live { segment, bucket: location.bucket }, &location.hash, key) {
+                BucketProbe::Miss(0, 0) => {
+                    return Ok((location.is_current(segment) && home.holds(segment)).then_some(None));
+                }
+                BucketProbe::Miss(next, stash) => {
+                    match self.table.find_displaced(location, key, home, next, stash) {
+                        Some(Some(found)) => found,
+                        Some(None) => return Ok(Some(None)),
+                        None => return Ok(None),
+                    }
+                }
+                found => (home, found),
+            };
         let (BucketProbe::Here(unit) | BucketProbe::Record(unit)) = found else { return Ok(None) };
         let mut image = Image::EMPTY;
         bucket::read_image(&Live { segment, bucket: reading.bucket }, unit, &mut image);

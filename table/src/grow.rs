@@ -76,7 +76,12 @@ impl Line {
     /// store of one of its bytes makes the processor wait.
     #[inline(always)]
     fn take(&mut self, unit: usize, units: usize, tag: u8) {
-        const { assert!(WORDS_MAX == 8 && cfg!(target_endian = "little"), "four units, and the first byte is the lowest") };
+        const {
+            assert!(
+                WORDS_MAX == 8 && cfg!(target_endian = "little"),
+                "four units, and the first byte is the lowest"
+            )
+        };
         let tags = &mut bytemuck::cast_slice_mut::<u64, u8>(&mut self.words)[unit..];
         tags[0] = tag;
         // In turn: a loop would become a call.
@@ -178,7 +183,8 @@ impl Building {
 
     #[inline(never)]
     fn settle_elsewhere(&mut self, segment: &Segment, home: u64, tag: u8, units: usize) -> Option<u64> {
-        let [_, beside, one, other] = directory::places(home, self.homes, self.lines.len() as u64 - self.homes);
+        let [_, beside, one, other] =
+            directory::places(home, self.homes, self.lines.len() as u64 - self.homes);
         let free = |index: u64| self.lines[index as usize].free.count_ones();
         let stash = if free(one) >= free(other) { one } else { other };
         let (at, in_stash) = match self.put(segment, beside, tag, units) {
@@ -238,8 +244,9 @@ impl Txn<'_> {
         let (mut rest, mut grown_end, mut reshaped) = (wants, (0, Some(0)), 0);
         while let Some(&Want { db, position, .. }) = rest.first() {
             let extent = self.extent_around(db, position);
-            let count =
-                extent.map_or(1, |extent| rest.iter().take_while(|want| want.db == db && extent.covers(want.position)).count().max(1));
+            let count = extent.map_or(1, |extent| {
+                rest.iter().take_while(|want| want.db == db && extent.covers(want.position)).count().max(1)
+            });
             let (here, behind) = rest.split_at(count);
             let has_grown = grown_end.0 == db && grown_end.1.is_none_or(|end| position < end);
             let suffices = match extent {
@@ -300,7 +307,8 @@ impl Txn<'_> {
     pub(crate) fn shrink_if_spare(&self, db: Db, position: u64) -> (bool, Option<u64>) {
         match self.extent_around(db, position) {
             Some(extent) => {
-                let may = !self.table.room_makers.is_any() && self.needed_pieces(&extent) * 4 <= extent.pieces * 3;
+                let may =
+                    !self.table.room_makers.is_any() && self.needed_pieces(&extent) * 4 <= extent.pieces * 3;
                 (may && self.shrink(db, position), extent.end())
             }
             // It is gone, or damaged.
@@ -370,7 +378,12 @@ impl Txn<'_> {
     }
 
     /// Replaces the extent around a position by what `shapes` makes of it, if it makes something.
-    fn try_reshape(&self, db: Db, position: u64, shapes: impl Fn(&Extent) -> Option<Vec<Shape>>) -> Result<Grown, Stop> {
+    fn try_reshape(
+        &self,
+        db: Db,
+        position: u64,
+        shapes: impl Fn(&Extent) -> Option<Vec<Shape>>,
+    ) -> Result<Grown, Stop> {
         let segment = self.segment();
         let Some(old) = self.found_around(db, position) else { return Ok(Grown::Overtaken) };
         if !old.covers(position) {
@@ -419,7 +432,8 @@ impl Txn<'_> {
         let segment = self.segment();
         let mut places = Vec::with_capacity(pieces as usize);
         for _ in 0..pieces {
-            let piece = offset_of(self.seat.make(NodeKind::Piece, PIECE_BYTES as usize - HEADER_BYTES as usize)?);
+            let piece =
+                offset_of(self.seat.make(NodeKind::Piece, PIECE_BYTES as usize - HEADER_BYTES as usize)?);
             // What its units held before stays there: tags alone say where entries are.
             (0..PIECE_BUCKETS).for_each(|number| segment.store(Bucket::of(piece, number).line, 0));
             places.push(piece);
@@ -434,7 +448,8 @@ impl Txn<'_> {
             let piece = places.get(index as usize).map_or(0, |piece| ref_to(*piece).0);
             segment.store(at + extent::PIECES + index * 8, piece);
         }
-        let buckets = places.iter().flat_map(|&piece| (0..PIECE_BUCKETS).map(move |number| Bucket::of(piece, number)));
+        let buckets =
+            places.iter().flat_map(|&piece| (0..PIECE_BUCKETS).map(move |number| Bucket::of(piece, number)));
         let lines = buckets.map(Line::empty).collect();
         Ok(Building { at, pieces: places, homes, depth, prefix, lines })
     }
@@ -447,7 +462,9 @@ impl Txn<'_> {
         let segment = self.segment();
         let lens = segment.raw_view();
         for index in 0..old.buckets() {
-            let Some(bucket) = old.bucket(segment, index) else { return Err(Fault::Damaged { what: "an extent" }.into()) };
+            let Some(bucket) = old.bucket(segment, index) else {
+                return Err(Fault::Damaged { what: "an extent" }.into());
+            };
             let live = Live { segment, bucket };
             let begin = bucket::beginnings(&live.tag_words());
             for unit in bucket::bits(begin) {
@@ -463,7 +480,11 @@ impl Txn<'_> {
                     (self.hash_of_entry(&bucket::image_at(&live, unit))?.position, 1)
                 } else {
                     // Read where it lies: a copy that was made word by word, read at other places, makes the processor wait.
-                    let Some(key) = raw::inline_key(segment, bucket.word_at(LINE_WORDS + unit * 2), (UNITS - unit) * UNIT_BYTES) else {
+                    let Some(key) = raw::inline_key(
+                        segment,
+                        bucket.word_at(LINE_WORDS + unit * 2),
+                        (UNITS - unit) * UNIT_BYTES,
+                    ) else {
                         return Err(Fault::Damaged { what: "an entry" }.into());
                     };
                     (hash(key, segment.secret()).position, bucket::units_of(second, unit))
@@ -543,7 +564,9 @@ impl Txn<'_> {
     }
 
     fn try_make_database(&self, db: Db) -> Result<bool, Stop> {
-        let Locked::Ours(_) = self.lock_patiently(MAP_LOCK)? else { return Err(Fault::Damaged { what: "the map's lock" }.into()) };
+        let Locked::Ours(_) = self.lock_patiently(MAP_LOCK)? else {
+            return Err(Fault::Damaged { what: "the map's lock" }.into());
+        };
         if self.segment().observe(map_at(db) + 8) != 0 {
             return Ok(false);
         }
@@ -558,9 +581,15 @@ impl Txn<'_> {
 
     /// Makes a database of 2^`doublings` extents of `pieces` pieces each: its node, its root word and its extents. The map is
     /// locked.
-    pub(crate) fn new_database(&self, pieces: u64, doublings: u32) -> Result<(u64, u64, Vec<Building>), Stop> {
+    pub(crate) fn new_database(
+        &self,
+        pieces: u64,
+        doublings: u32,
+    ) -> Result<(u64, u64, Vec<Building>), Stop> {
         let segment = self.segment();
-        let tally = self.free_tally().ok_or(Fault::Full("too many databases were flushed at once: wait until they are swept".into()))?;
+        let tally = self.free_tally().ok_or(Fault::Full(
+            "too many databases were flushed at once: wait until they are swept".into(),
+        ))?;
         let mut buildings = Vec::new();
         for number in 0..1u64 << doublings {
             let prefix = if doublings == 0 { 0 } else { number << (64 - doublings) };
@@ -603,7 +632,8 @@ impl Txn<'_> {
     fn free_tally(&self) -> Option<u64> {
         let segment = self.segment();
         let mapped = (0..DATABASES as Db).map(|db| segment.observe(map_at(db)));
-        let garbage = (0..directory::GARBAGE_SLOTS).map(|slot| segment.observe(directory::GARBAGE_AT + slot * 8));
+        let garbage =
+            (0..directory::GARBAGE_SLOTS).map(|slot| segment.observe(directory::GARBAGE_AT + slot * 8));
         let used: Vec<u64> = mapped
             .chain(garbage)
             .filter(|node| segment.check(*node, 64))

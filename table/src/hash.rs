@@ -59,7 +59,9 @@ fn long(key: &[u8], secret: &[u8; 192]) -> (u64, u64) {
 fn short(key: &[u8], secret: &[u8; 192]) -> (u64, u64) {
     let part = |number: usize| word_at(secret, PARTS + number * 8);
     let (one, mut other) = match (key.first_chunk::<8>(), key.last_chunk::<8>()) {
-        (Some(first), Some(last)) if key.len() <= 16 => (u64::from_le_bytes(*first), u64::from_le_bytes(*last)),
+        (Some(first), Some(last)) if key.len() <= 16 => {
+            (u64::from_le_bytes(*first), u64::from_le_bytes(*last))
+        }
         (Some(_), Some(last)) => {
             let mut folded = 0;
             for sixteen in key[..key.len() - 1].as_chunks::<16>().0 {
@@ -136,7 +138,9 @@ mod tests {
     fn another_secret_is_another_hash() {
         // Each length of key uses other bytes of the secret, so all of them differ.
         let other = secret().map(|byte| byte.wrapping_mul(29).wrapping_add(101));
-        let same = (0..1000u32).filter(|n| hash(&n.to_le_bytes(), &secret()).position == hash(&n.to_le_bytes(), &other).position).count();
+        let same = (0..1000u32)
+            .filter(|n| hash(&n.to_le_bytes(), &secret()).position == hash(&n.to_le_bytes(), &other).position)
+            .count();
         assert_eq!(same, 0);
     }
 
@@ -207,7 +211,8 @@ mod tests {
     fn bytes_that_are_zero_or_repeated_tell_lengths_apart() {
         let secret = secret();
         for byte in [0u8, b'a', 0xff] {
-            let hashes: std::collections::HashSet<(u64, u64)> = (0..=SHORT_MAX).map(|len| short(&vec![byte; len], &secret)).collect();
+            let hashes: std::collections::HashSet<(u64, u64)> =
+                (0..=SHORT_MAX).map(|len| short(&vec![byte; len], &secret)).collect();
             assert_eq!(hashes.len(), SHORT_MAX + 1);
         }
     }

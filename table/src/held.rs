@@ -101,7 +101,12 @@ impl Expired {
     }
 
     /// What of the fields of `value` has expired, if `first_ms` is their earliest expiry.
-    pub(crate) fn fields(nodes: &dyn Nodes, value: &Value<'_>, first_ms: Option<u64>, now_ms: impl Fn() -> u64) -> Option<Expired> {
+    pub(crate) fn fields(
+        nodes: &dyn Nodes,
+        value: &Value<'_>,
+        first_ms: Option<u64>,
+        now_ms: impl Fn() -> u64,
+    ) -> Option<Expired> {
         first_ms.filter(|first_ms| *first_ms <= now_ms())?;
         let hash = HashValue::of(value);
         // A damaged hash exists: the command that reads its fields reports the damage.

@@ -52,7 +52,14 @@ impl Txn<'_> {
     }
 
     /// As [`Txn::hold`], of a key whose home bucket is locked and has this shadow.
-    pub(crate) fn hold_at(&self, db: Db, key: &[u8], hash: Hash, extent: Extent, home: usize) -> Result<usize, Stop> {
+    pub(crate) fn hold_at(
+        &self,
+        db: Db,
+        key: &[u8],
+        hash: Hash,
+        extent: Extent,
+        home: usize,
+    ) -> Result<usize, Stop> {
         if !self.is_root(db, extent.root) || !extent.is_current(self.segment()) {
             // The database was swapped or flushed: its new directory is another lock order.
             return Err(Stop::Retry);
@@ -64,7 +71,19 @@ impl Txn<'_> {
         }
         let at = self.buffers.keep_key(key);
         let mut held = self.buffers.held.borrow_mut();
-        held.push(Held { db, key: at, hash, extent, home, spot, pending: None, retires: None, fresh: false, passed: false, untold: 0 });
+        held.push(Held {
+            db,
+            key: at,
+            hash,
+            extent,
+            home,
+            spot,
+            pending: None,
+            retires: None,
+            fresh: false,
+            passed: false,
+            untold: 0,
+        });
         Ok(held.len() - 1)
     }
 
@@ -118,7 +137,13 @@ impl Txn<'_> {
     }
 
     /// Locks bucket `index` of an extent, unless it is locked already. Returns its shadow, or `None` when it is dead.
-    pub(crate) fn lock_bucket(&self, db: Db, extent: &Extent, index: u64, key: &[u8]) -> Result<Option<usize>, Stop> {
+    pub(crate) fn lock_bucket(
+        &self,
+        db: Db,
+        extent: &Extent,
+        index: u64,
+        key: &[u8],
+    ) -> Result<Option<usize>, Stop> {
         let damaged = Fault::Damaged { what: "an extent" };
         let bucket = extent.bucket(self.segment(), index).ok_or(damaged)?;
         if let Some(shadow) = self.buffers.shadow_of(bucket) {
@@ -126,17 +151,24 @@ impl Txn<'_> {
         }
         let order = extent.order(index);
         // T2: a lock that is out of order is only tried, also for a key that is declared during the transaction.
-        let locked =
-            if order > self.buffers.highest.get() { self.lock_patiently(bucket.line)? } else { self.seat.lock_now(bucket.line)? };
+        let locked = if order > self.buffers.highest.get() {
+            self.lock_patiently(bucket.line)?
+        } else {
+            self.seat.lock_now(bucket.line)?
+        };
         match locked {
             Locked::Ours(_) => {
                 self.buffers.highest.set(self.buffers.highest.get().max(order));
                 Ok(Some(self.buffers.push_shadow(bucket, self.seat.journal_len() - 1)))
             }
             // By the time a bucket dies, the slot names another extent: or else it is damaged (S5).
-            Locked::Dead if extent.is_current(self.segment()) => Err(Fault::Damaged { what: "a bucket" }.into()),
+            Locked::Dead if extent.is_current(self.segment()) => {
+                Err(Fault::Damaged { what: "a bucket" }.into())
+            }
             Locked::Dead => Ok(None),
-            Locked::Busy if self.deadline().is_some_and(|deadline| Instant::now() >= deadline) => Err(Stop::Busy),
+            Locked::Busy if self.deadline().is_some_and(|deadline| Instant::now() >= deadline) => {
+                Err(Stop::Busy)
+            }
             Locked::Busy => {
                 self.buffers.retry.wide.set(true);
                 self.buffers.retry.extra.borrow_mut().push((db, key.to_vec()));
@@ -147,7 +179,14 @@ impl Txn<'_> {
 
     /// Finds the entry of a key whose home is locked, locking the neighbour and the stash as far as entries of this home lie there. Nothing is
     /// placed before the commit, so that the bucket itself is what is there.
-    fn search(&self, db: Db, extent: &Extent, home: usize, hash: &Hash, key: &[u8]) -> Result<Option<Spot>, Stop> {
+    fn search(
+        &self,
+        db: Db,
+        extent: &Extent,
+        home: usize,
+        hash: &Hash,
+        key: &[u8],
+    ) -> Result<Option<Spot>, Stop> {
         let (next, stash) = match self.search_in(home, 0, hash, key)? {
             Ok(spot) => return Ok(Some(spot)),
             Err((0, 0)) => return Ok(None),
@@ -169,8 +208,15 @@ impl Txn<'_> {
 
     /// Looks into one bucket. If the key is not there, the inner error says how many entries whose home it is lie in the next bucket and in
     /// the stash.
-    fn search_in(&self, shadow: usize, hop: u8, hash: &Hash, key: &[u8]) -> Result<Result<Spot, (u8, u8)>, Stop> {
-        let live = lookup::Live { segment: self.segment(), bucket: self.buffers.shadows.borrow()[shadow].bucket };
+    fn search_in(
+        &self,
+        shadow: usize,
+        hop: u8,
+        hash: &Hash,
+        key: &[u8],
+    ) -> Result<Result<Spot, (u8, u8)>, Stop> {
+        let live =
+            lookup::Live { segment: self.segment(), bucket: self.buffers.shadows.borrow()[shadow].bucket };
         let tags = live.tag_words();
         let mut candidates = bucket::matches(&tags, hash.tag);
         while candidates != 0 {
@@ -178,7 +224,11 @@ impl Txn<'_> {
             candidates &= candidates - 1;
             let second = live.unit_word(unit * 2 + 1);
             let same = if second as u8 & entry::REFERENCE == 0 {
-                entry::inline_key_is(|number| live.unit_word((unit * 2 + number).min(UNITS * 2 - 1)), second, key)
+                entry::inline_key_is(
+                    |number| live.unit_word((unit * 2 + number).min(UNITS * 2 - 1)),
+                    second,
+                    key,
+                )
             } else if entry::extra_of(second) == hash.extra {
                 // The lock keeps the entry from changing, but the pin must reach to its record's birth.
                 while !self.seat.covers_now() {}

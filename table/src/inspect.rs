@@ -113,8 +113,12 @@ impl Txn<'_> {
             return Ok(None);
         }
         let home = found.home_of(hash.position);
-        for (index, displacement) in found.places(home).into_iter().zip(["home", "next bucket", "stash", "stash"]) {
-            let Some(bucket) = found.bucket(segment, index) else { return Err(Fault::Damaged { what: "an extent" }) };
+        for (index, displacement) in
+            found.places(home).into_iter().zip(["home", "next bucket", "stash", "stash"])
+        {
+            let Some(bucket) = found.bucket(segment, index) else {
+                return Err(Fault::Damaged { what: "an extent" });
+            };
             let word = segment.observe(bucket.line);
             let seen = self.inspect_bucket(bucket, &hash, key)?;
             segment.acquire_fence();
@@ -133,7 +137,12 @@ impl Txn<'_> {
     }
 
     /// Looks for the key in one bucket: its unit, its entry, and the time for header, entry and record.
-    fn inspect_bucket(&self, bucket: Bucket, hash: &Hash, key: &[u8]) -> Result<Option<(usize, Image, [u64; 3])>, Fault> {
+    fn inspect_bucket(
+        &self,
+        bucket: Bucket,
+        hash: &Hash,
+        key: &[u8],
+    ) -> Result<Option<(usize, Image, [u64; 3])>, Fault> {
         let live = Live { segment: self.segment(), bucket };
         let mut clock = Instant::now();
         let mut candidates = bucket::matches(&live.tag_words(), hash.tag);
@@ -143,7 +152,9 @@ impl Txn<'_> {
             candidates &= candidates - 1;
             let image = bucket::image_at(&live, unit);
             let entry_ns = lap(&mut clock);
-            if image.is_reference() && (entry::extra_of(image.words[1]) != hash.extra || !self.seat.covers_now()) {
+            if image.is_reference()
+                && (entry::extra_of(image.words[1]) != hash.extra || !self.seat.covers_now())
+            {
                 continue;
             }
             let (same, record_ns) = if image.is_reference() {
@@ -172,7 +183,8 @@ impl Txn<'_> {
             units: image.units,
             version: image.version(),
             clock: image.clock(),
-            kind: Kind::from_stored(image.meta() & 0x0f).map_or("none: the mark of a watched key, made by an older build", Kind::name),
+            kind: Kind::from_stored(image.meta() & 0x0f)
+                .map_or("none: the mark of a watched key, made by an older build", Kind::name),
             layout: "inline",
             ..Inspection::default()
         };
@@ -180,12 +192,14 @@ impl Txn<'_> {
         let size = |value: &Value<'_>| kind.map_or(Ok(0), |kind| polder_values::size(kind, self, value));
         if !image.is_reference() {
             let fields = entry::inline_fields(image.bytes()).ok_or(Fault::Damaged { what: "an entry" })?;
-            (inspection.key_bytes, inspection.size) = (fields.key.len() as u64, size(&Value::Packed(fields.value))?);
+            (inspection.key_bytes, inspection.size) =
+                (fields.key.len() as u64, size(&Value::Packed(fields.value))?);
             (inspection.expiry_ms, inspection.flags) = (fields.expiry_ms, fields.flags);
             return Ok(inspection);
         }
         let record = self.record(image.record())?;
-        (inspection.expiry_ms, inspection.inner_expiry_ms, inspection.flags) = (record.expiry_ms, record.inner_expiry_ms, record.flags);
+        (inspection.expiry_ms, inspection.inner_expiry_ms, inspection.flags) =
+            (record.expiry_ms, record.inner_expiry_ms, record.flags);
         self.count_node(image.record(), &mut inspection)?;
         inspection.key_bytes = match record.key {
             record::Key::Short(key) => key.len() as u64,
@@ -220,7 +234,10 @@ impl Txn<'_> {
             return Err(Fault::Damaged { what: "a tree" });
         }
         self.count_node(node, inspection)?;
-        raw::parts(self.segment(), node)?.0.iter().try_for_each(|named| self.count_tree(*named, depth_left - 1, inspection))
+        raw::parts(self.segment(), node)?
+            .0
+            .iter()
+            .try_for_each(|named| self.count_tree(*named, depth_left - 1, inspection))
     }
 }
 
@@ -239,7 +256,10 @@ impl Inspection {
             ("version", self.version.to_string()),
             ("clock", self.clock.to_string()),
             ("expiry_ms", self.expiry_ms.map_or("null".into(), |expiry_ms| expiry_ms.to_string())),
-            ("inner_expiry_ms", self.inner_expiry_ms.map_or("null".into(), |expiry_ms| expiry_ms.to_string())),
+            (
+                "inner_expiry_ms",
+                self.inner_expiry_ms.map_or("null".into(), |expiry_ms| expiry_ms.to_string()),
+            ),
             ("flags", self.flags.to_string()),
             ("position", self.position.to_string()),
             ("tag", self.tag.to_string()),
@@ -264,7 +284,8 @@ impl Inspection {
 
     /// The inspection as one JSON object.
     pub fn json(&self) -> String {
-        let fields: Vec<String> = self.fields().into_iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+        let fields: Vec<String> =
+            self.fields().into_iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
         format!("{{{}}}", fields.join(","))
     }
 }
@@ -275,7 +296,8 @@ fn offset_text(offset: u64) -> String {
 
 impl Display for Inspection {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        let lines = self.fields().into_iter().map(|(name, value)| format!("{name:<15} {}", value.trim_matches('"')));
+        let lines =
+            self.fields().into_iter().map(|(name, value)| format!("{name:<15} {}", value.trim_matches('"')));
         out.write_str(&lines.collect::<Vec<_>>().join("\n"))
     }
 }

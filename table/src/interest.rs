@@ -89,7 +89,8 @@ pub fn lose_interest(seat: &Seat, bits: u64) {
 
 /// Seats without an owner whose last owner listened to something. Their records are swept, and then [`forget_deaf`] clears their words.
 pub fn deaf(segment: &Segment) -> Vec<(u64, u64)> {
-    let words = (0..segment.seats_high()).map(|index| (index, segment.observe(segment.seat_at(index) + at::INTEREST)));
+    let words = (0..segment.seats_high())
+        .map(|index| (index, segment.observe(segment.seat_at(index) + at::INTEREST)));
     words.filter(|(index, word)| word & interest::ALL != 0 && !segment.lives(*index, word >> 8)).collect()
 }
 

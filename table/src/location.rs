@@ -89,7 +89,18 @@ impl Location {
         let (homes, pieces, depth) = directory::shape(segment, extent, level)?;
         let home = directory::home_of(hash.position, depth, homes);
         let bucket = directory::bucket(segment, extent, home)?;
-        Some(Location { db, hash, root, home, bucket, slot_at, slot, extent, homes, buckets: pieces * PIECE_BUCKETS })
+        Some(Location {
+            db,
+            hash,
+            root,
+            home,
+            bucket,
+            slot_at,
+            slot,
+            extent,
+            homes,
+            buckets: pieces * PIECE_BUCKETS,
+        })
     }
 
     /// Whether the extent is the one that the key belongs to, now.

@@ -34,7 +34,9 @@ const WRITER_BATCHES_MAX: u32 = 2;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LogError {
     /// What stood there is not kept any more, or belongs to a stream that has ended: begin with a copy of the data.
-    #[error("the change log is not kept from offset {0} on: begin with a copy of the data, and follow from its offset")]
+    #[error(
+        "the change log is not kept from offset {0} on: begin with a copy of the data, and follow from its offset"
+    )]
     Trimmed(u64),
     /// The log does not reach so far: the offset is another stream's.
     #[error("offset {0} is behind the end of the change log: it belongs to another stream")]
@@ -99,7 +101,12 @@ impl Log<'_> {
 
     /// What tells this stream from every other: 40 hexadecimal digits; zeros where there never was one.
     pub fn identity(&self) -> String {
-        self.table.segment().log_identity().map(|digit| if digit == 0 { '0' } else { digit.into() }).iter().collect()
+        self.table
+            .segment()
+            .log_identity()
+            .map(|digit| if digit == 0 { '0' } else { digit.into() })
+            .iter()
+            .collect()
     }
 
     /// The first offset that is kept, and the one behind the last byte.
@@ -243,7 +250,8 @@ impl Format for Resp {
     }
 
     fn record(&mut self, says: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
-        let (is_atomic, told) = read_record(says).ok_or(Fault::Damaged { what: "a record of the change log" })?;
+        let (is_atomic, told) =
+            read_record(says).ok_or(Fault::Damaged { what: "a record of the change log" })?;
         if let Some(first) = told.first() {
             self.select(first.db, out);
         }

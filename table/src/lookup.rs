@@ -120,7 +120,13 @@ const HASTY_MAX: u32 = 100;
 ///
 /// # Errors
 /// [`Fault::Damaged`]; [`Stop::Retry`] where the bucket, or the way to it, changes at each attempt.
-pub fn lookup(seat: &Seat, db: Db, hash: &Hash, key: &impl KeyTest, marks: &mut ReadSet) -> Result<Option<Hit>, Stop> {
+pub fn lookup(
+    seat: &Seat,
+    db: Db,
+    hash: &Hash,
+    key: &impl KeyTest,
+    marks: &mut ReadSet,
+) -> Result<Option<Hit>, Stop> {
     let segment = seat.segment();
     let before = marks.len();
     let (mut overtaken, mut astray) = (0, 0);
@@ -165,7 +171,13 @@ pub fn lookup(seat: &Seat, db: Db, hash: &Hash, key: &impl KeyTest, marks: &mut 
 }
 
 /// Looks into home, neighbour and stash; `None` means that something changed.
-fn lookup_in(seat: &Seat, extent: &Extent, hash: &Hash, key: &impl KeyTest, marks: &mut ReadSet) -> Result<Option<Option<Hit>>, Fault> {
+fn lookup_in(
+    seat: &Seat,
+    extent: &Extent,
+    hash: &Hash,
+    key: &impl KeyTest,
+    marks: &mut ReadSet,
+) -> Result<Option<Option<Hit>>, Fault> {
     let segment = seat.segment();
     let before = marks.len();
     let home = extent.home_of(hash.position);
@@ -197,7 +209,13 @@ fn lookup_in(seat: &Seat, extent: &Extent, hash: &Hash, key: &impl KeyTest, mark
     Ok(absent.then_some(None))
 }
 
-fn look(seat: &Seat, bucket: Bucket, hash: &Hash, key: &impl KeyTest, marks: &mut ReadSet) -> Result<Look, Fault> {
+fn look(
+    seat: &Seat,
+    bucket: Bucket,
+    hash: &Hash,
+    key: &impl KeyTest,
+    marks: &mut ReadSet,
+) -> Result<Look, Fault> {
     let segment = seat.segment();
     let word = segment.observe(bucket.line);
     if word & lock::DEAD != 0 {
@@ -332,7 +350,8 @@ pub fn view<R>(seat: &Seat, bucket: Bucket, read: impl Fn(&dyn Words) -> R) -> O
         _ => read(&Live { segment, bucket }),
     };
     segment.acquire_fence();
-    let steady = segment.load(bucket.line) == word && status_at.is_none_or(|status_at| segment.load(status_at) == status);
+    let steady = segment.load(bucket.line) == word
+        && status_at.is_none_or(|status_at| segment.load(status_at) == status);
     steady.then_some(seen)
 }
 
@@ -352,7 +371,11 @@ fn look_at(
         candidates &= candidates - 1;
         let second = words.word(LINE_WORDS + unit * 2 + 1);
         let same = if second as u8 & entry::REFERENCE == 0 {
-            entry::inline_key_is(|number| words.word(LINE_WORDS + (unit * 2 + number).min(UNITS * 2 - 1)), second, key.key())
+            entry::inline_key_is(
+                |number| words.word(LINE_WORDS + (unit * 2 + number).min(UNITS * 2 - 1)),
+                second,
+                key.key(),
+            )
         } else if entry::extra_of(second) == hash.extra {
             // The reference is followed only if the bucket held it (the word is steady), and only if the pin covers the present epoch.
             if !steady() || !seat.covers_now() {
@@ -363,7 +386,10 @@ fn look_at(
             false
         };
         if same {
-            return Ok(Look::Hit(Hit { image: bucket::image_at(words, unit), first_at: bucket.word_at(LINE_WORDS + unit * 2) }));
+            return Ok(Look::Hit(Hit {
+                image: bucket::image_at(words, unit),
+                first_at: bucket.word_at(LINE_WORDS + unit * 2),
+            }));
         }
     }
     let (next, stash) = bucket::displaced(tags[6]);

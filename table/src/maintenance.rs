@@ -28,7 +28,9 @@ use polder_values::{Kind, hash};
 use crate::api::*;
 use crate::bucket;
 use crate::clock;
-use crate::directory::{self, Extent, GARBAGE_AT, GARBAGE_SLOTS, MAP_LOCK, Named, SWEEP_LOCK, Slot, database, extent, map_at};
+use crate::directory::{
+    self, Extent, GARBAGE_AT, GARBAGE_SLOTS, MAP_LOCK, Named, SWEEP_LOCK, Slot, database, extent, map_at,
+};
 use crate::entry::{self, Image, is_key};
 use crate::lookup::{Live, view};
 use crate::recording;
@@ -77,7 +79,11 @@ impl Table {
         segment.publish(header::MAINTAINED, polder_base::time::now_ms());
         segment.recover_dead();
         // For half of the time at most, so that the tasks below get their time.
-        let mut due_ms = if segment.free_gone(Instant::now() + Duration::from_micros(budget_us / 2)) { 1 } else { ROUND_MS };
+        let mut due_ms = if segment.free_gone(Instant::now() + Duration::from_micros(budget_us / 2)) {
+            1
+        } else {
+            ROUND_MS
+        };
         let stands_still = self.stands_still();
         let limits = self.limits();
         if limits.active_expiry && !limits.importing && !stands_still {
@@ -187,7 +193,8 @@ impl Table {
     /// Removes what has expired in a database. Returns a lower bound of the expiries that are left. The seat is pinned.
     fn expire_database(&self, db: Db, now: u64, end: Instant, stalled: &[u64]) -> u64 {
         let mut extents = Vec::new();
-        let mut left = if self.each_extent(db, &mut |extent| extents.push(*extent)) { u64::MAX } else { UNKNOWN };
+        let mut left =
+            if self.each_extent(db, &mut |extent| extents.push(*extent)) { u64::MAX } else { UNKNOWN };
         for found in extents {
             let is_stalled = stalled.contains(&(found.at + extent::EXPIRY_MIN));
             let bound = if is_stalled { UNKNOWN } else { found.expiry_min(self.segment()) };
@@ -226,7 +233,13 @@ impl Table {
     }
 
     /// Holds a key, which removes it if it has expired, runs `more`, and commits. Returns what `more` returned.
-    fn collecting(&self, db: Db, root: u64, key: &[u8], more: impl Fn(&Txn<'_>) -> Result<bool, Stop>) -> Result<bool, Stop> {
+    fn collecting(
+        &self,
+        db: Db,
+        root: u64,
+        key: &[u8],
+        more: impl Fn(&Txn<'_>) -> Result<bool, Stop>,
+    ) -> Result<bool, Stop> {
         let txn = self.begin(Mode::Write)?;
         txn.limit_patience(PATIENCE);
         for _ in 0..COLLECT_ATTEMPTS {
@@ -332,7 +345,9 @@ impl Table {
     /// Bytes in use, without those that are retired already, are kept for a snapshot, or belong to the change log.
     pub fn claimed(&self) -> u64 {
         let segment = self.segment();
-        let passing = segment.sum_over_seats(at::RETIRED_BYTES).wrapping_add(segment.sum_over_seats(at::SNAPSHOT_LOG_BYTES));
+        let passing = segment
+            .sum_over_seats(at::RETIRED_BYTES)
+            .wrapping_add(segment.sum_over_seats(at::SNAPSHOT_LOG_BYTES));
         segment.used_bytes().saturating_sub(passing).saturating_sub(segment.log_bytes())
     }
 
@@ -507,7 +522,8 @@ impl Txn<'_> {
         }
         let mut draft = hash::Draft::of(&found.value, hash::Thresholds::NONE);
         let mark = self.mark();
-        let taken = draft.purge(self, || now, FIELDS_PER_COMMIT, &mut |field| self.tell(db, &[b"HDEL", key, field]))?;
+        let taken = draft
+            .purge(self, || now, FIELDS_PER_COMMIT, &mut |field| self.tell(db, &[b"HDEL", key, field]))?;
         self.note_change('h', "hexpired", db, key);
         self.count(Counter::ExpiredFields, taken);
         if draft.count()? == 0 {
@@ -555,7 +571,9 @@ impl Txn<'_> {
             };
             for image in images {
                 match (self.expiry_of(&image), self.bound_of(&image)) {
-                    (Ok(Some(expiry_ms)), _) if expiry_ms <= now => due.extend(self.key_of(&image).map(Due::Key)),
+                    (Ok(Some(expiry_ms)), _) if expiry_ms <= now => {
+                        due.extend(self.key_of(&image).map(Due::Key))
+                    }
                     (Ok(expiry_ms), Ok(Some(bound_ms))) if bound_ms <= now => {
                         due.extend(self.key_of(&image).map(Due::Fields));
                         // The bounds of its other fields are lowered when what is left is written.
@@ -575,8 +593,12 @@ impl Txn<'_> {
         Ok(match limits.policy {
             policy if policy.is_volatile() && !volatile => None,
             Policy::NoEviction => None,
-            Policy::AllkeysLru | Policy::VolatileLru => Some(u64::MAX - clock::idle_seconds(image.clock(), now)),
-            Policy::AllkeysLfu | Policy::VolatileLfu => Some(clock::frequency(image.clock(), now, limits.lfu_decay_minutes) as u64),
+            Policy::AllkeysLru | Policy::VolatileLru => {
+                Some(u64::MAX - clock::idle_seconds(image.clock(), now))
+            }
+            Policy::AllkeysLfu | Policy::VolatileLfu => {
+                Some(clock::frequency(image.clock(), now, limits.lfu_decay_minutes) as u64)
+            }
             Policy::AllkeysRandom | Policy::VolatileRandom => Some(self.table.draw() as u64),
             Policy::VolatileTtl => self.expiry_of(image)?,
         })
@@ -650,9 +672,12 @@ impl Txn<'_> {
             match directory::slot_of(segment, word) {
                 Slot::Empty => {}
                 Slot::Extent(at) => {
-                    let found = Extent::read(segment, &Named { extent: at, slot_at, slot: word, node, level })
-                        .filter(|found| found.first_slot() == slot_at && index + found.slots() <= directory::SLOTS)
-                        .ok_or(Fault::Damaged { what: "an extent" })?;
+                    let found =
+                        Extent::read(segment, &Named { extent: at, slot_at, slot: word, node, level })
+                            .filter(|found| {
+                                found.first_slot() == slot_at && index + found.slots() <= directory::SLOTS
+                            })
+                            .ok_or(Fault::Damaged { what: "an extent" })?;
                     return Ok(Some((found, slot_at)));
                 }
                 Slot::Node(below) => {
@@ -718,7 +743,8 @@ impl Txn<'_> {
         let segment = self.segment();
         let mut olds = 1;
         for index in 0..directory::SLOTS {
-            if let Slot::Node(below) = directory::slot_of(segment, segment.observe(directory::slot_at(node, index)))
+            if let Slot::Node(below) =
+                directory::slot_of(segment, segment.observe(directory::slot_at(node, index)))
                 && level < directory::LEVELS_MAX
             {
                 olds += self.retire_directory(below, level + 1)?;

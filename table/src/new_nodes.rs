@@ -67,7 +67,11 @@ impl NewNodes {
     fn grow(&mut self) {
         let size = (self.places.len() * 2).max(PLACES_MIN);
         let old = std::mem::replace(&mut self.places, vec![0; size]);
-        for node in std::mem::take(&mut self.taken).into_iter().map(|at| old[at as usize]).filter(|node| node & OUT == 0) {
+        for node in std::mem::take(&mut self.taken)
+            .into_iter()
+            .map(|at| old[at as usize])
+            .filter(|node| node & OUT == 0)
+        {
             self.insert(Ref(node));
         }
     }
@@ -95,13 +99,20 @@ mod tests {
             let nodes = || (0..1000 * round).map(|number| Ref(8 + number * 3 * round));
             assert!(nodes().all(|node| !made.contains(node)) && !made.contains(Ref::NONE));
             nodes().chain(nodes()).for_each(|node| made.insert(node));
-            assert!(nodes().all(|node| made.contains(node)) && !made.contains(Ref::NONE) && !made.contains(Ref(7)));
+            assert!(
+                nodes().all(|node| made.contains(node))
+                    && !made.contains(Ref::NONE)
+                    && !made.contains(Ref(7))
+            );
             assert_eq!(made.taken.len() as u64, 1000 * round);
             assert!(made.capacity() as u64 >= 1000 * round);
             nodes().step_by(2).for_each(|node| made.remove(node));
             assert!(nodes().enumerate().all(|(number, node)| made.contains(node) == (number % 2 == 1)));
             nodes().chain((0..4000).map(|number| Ref(1 << 40 | number))).for_each(|node| made.insert(node));
-            assert!(nodes().all(|node| made.contains(node)), "what was put in again is found, also in a larger table");
+            assert!(
+                nodes().all(|node| made.contains(node)),
+                "what was put in again is found, also in a larger table"
+            );
             made.clear();
             assert!(made.places.iter().all(|place| *place == 0));
         }

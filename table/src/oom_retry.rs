@@ -36,9 +36,11 @@ impl Table {
     /// Opens the window if other threads have swept since the last look, or the bytes that wait to be freed have become many more or fewer.
     fn watch_others(&self) {
         let (oom_retry, segment) = (&self.oom_retry, self.segment());
-        let garbage = self.garbage().fold(0u64, |sum, (cell, node)| sum.wrapping_mul(31).wrapping_add(cell ^ node));
+        let garbage =
+            self.garbage().fold(0u64, |sum, (cell, node)| sum.wrapping_mul(31).wrapping_add(cell ^ node));
         let retired = segment.sum_over_seats(at::RETIRED_BYTES);
-        let (old_garbage, old) = (oom_retry.garbage.swap(garbage, Ordering::Relaxed), oom_retry.retired.load(Ordering::Relaxed));
+        let (old_garbage, old) =
+            (oom_retry.garbage.swap(garbage, Ordering::Relaxed), oom_retry.retired.load(Ordering::Relaxed));
         let differs = retired.abs_diff(old) > segment.geometry().ceiling / PART;
         if differs {
             oom_retry.retired.store(retired, Ordering::Relaxed);

@@ -78,7 +78,8 @@ impl OomRetry {
     /// To be called while a pass of compaction goes on; it frees slabs for other sizes of nodes and ends by itself. The limit counts CPU time:
     /// on a busy machine, [`WINDOW_MS_MAX`] of wall time could end before the pass has moved anything.
     pub fn note_pass(&self, worked: Duration, lasts: Duration) {
-        if worked.as_millis() < WINDOW_MS_MAX.into() && lasts.as_millis() < (PASS_WAIT * WINDOW_MS_MAX).into() {
+        if worked.as_millis() < WINDOW_MS_MAX.into() && lasts.as_millis() < (PASS_WAIT * WINDOW_MS_MAX).into()
+        {
             self.others.open();
         } else {
             self.others.open_for_a_while();

@@ -48,7 +48,12 @@ impl Txn<'_> {
             (Some(Pending::Write(image)), spot) if !held.fresh => {
                 let before = spot.map_or(0, |spot| spot.image.units);
                 let units = image.units.saturating_sub(before);
-                Some(Want { db: held.db, position: held.hash.position, units, lacks: lacking.binary_search(&index).is_ok() })
+                Some(Want {
+                    db: held.db,
+                    position: held.hash.position,
+                    units,
+                    lacks: lacking.binary_search(&index).is_ok(),
+                })
             }
             _ => None,
         };
@@ -62,7 +67,11 @@ impl Txn<'_> {
         let all = self.buffers.held.borrow();
         let Held { spot, home, .. } = &all[index];
         let (home, tag, key_len) = (*home, all[index].hash.tag, all[index].key.1 - all[index].key.0);
-        self.tally(directory::tally_of(all[index].extent.root), spot.as_ref().map(|spot| &spot.image), &pending);
+        self.tally(
+            directory::tally_of(all[index].extent.root),
+            spot.as_ref().map(|spot| &spot.image),
+            &pending,
+        );
         if let (Some(spot), Some(whole)) = (spot, all[index].retires) {
             self.retire_record(&spot.image, whole, key_len)?;
             match spot.expired.filter(|_| is_key(&spot.image)) {
@@ -99,13 +108,17 @@ impl Txn<'_> {
         self.shadow_mut(spot.shadow, |words| {
             // By version, not by the whole first word: any thread may change the access clock in it.
             let is_it = |unit: usize| {
-                entry::version_of(words.unit_word(unit * 2)) == spot.image.version() && words.unit_word(unit * 2 + 1) == spot.image.words[1]
+                entry::version_of(words.unit_word(unit * 2)) == spot.image.version()
+                    && words.unit_word(unit * 2 + 1) == spot.image.words[1]
             };
             // Free units still hold what was moved away from them: only tags say where entries begin.
             if bucket::begins_at(words, spot.unit) && is_it(spot.unit) {
                 return spot.unit;
             }
-            bucket::entries(words).map(|(unit, _)| unit).find(|&unit| is_it(unit)).expect("T1: nobody else moves an entry we have locked")
+            bucket::entries(words)
+                .map(|(unit, _)| unit)
+                .find(|&unit| is_it(unit))
+                .expect("T1: nobody else moves an entry we have locked")
         })
     }
 
@@ -130,7 +143,8 @@ impl Txn<'_> {
             (held.db, held.extent, held.hash.position, self.buffers.key_of(held.key))
         };
         let lock = |there: u64| self.lock_bucket(db, &extent, there, &key)?.ok_or(Stop::Retry);
-        let put = |shadow: usize| self.shadow_mut(shadow, |words| bucket::insert(words, tag, image)).is_some();
+        let put =
+            |shadow: usize| self.shadow_mut(shadow, |words| bucket::insert(words, tag, image)).is_some();
         let [_, beside, one, other] = extent.places(extent.home_of(position));
         if put(lock(beside)?) {
             self.shadow_mut(home, |words| bucket::count_displaced(words, false, 1));
@@ -138,7 +152,9 @@ impl Txn<'_> {
         }
         // The emptier one of the two, which lets an extent be 95 % full where one bucket of the stash alone lets it be 90 % full.
         let stashes = [lock(one)?, lock(other)?];
-        let free = stashes.map(|shadow| self.shadow_mut(shadow, |words| bucket::matches(&words.tag_words(), FREE)).count_ones());
+        let free = stashes.map(|shadow| {
+            self.shadow_mut(shadow, |words| bucket::matches(&words.tag_words(), FREE)).count_ones()
+        });
         let done = put(stashes[(free[1] > free[0]) as usize]);
         if done {
             self.shadow_mut(home, |words| bucket::count_displaced(words, true, 1));
@@ -153,7 +169,8 @@ impl Txn<'_> {
             Pending::Remove => None,
         };
         let count = |image: Option<&Image>, test: fn(&Image) -> bool| image.is_some_and(test) as i64;
-        let counts = [is_key, has_expiry, has_inner_expiry].map(|test| count(after, test) - count(before, test));
+        let counts =
+            [is_key, has_expiry, has_inner_expiry].map(|test| count(after, test) - count(before, test));
         if counts != [0; 3] {
             self.buffers.tally(tally, counts);
         }
@@ -171,12 +188,20 @@ impl Txn<'_> {
         segment.lower(extent.at + extent::EXPIRY_MIN, expiry_ms);
         let map = segment.observe(MAP_LOCK);
         let node = segment.observe(map_at(db));
-        if !segment.check(node, 64) || segment.load(node + database::DIRECTORY) != directory::directory_of(extent.root) {
+        if !segment.check(node, 64)
+            || segment.load(node + database::DIRECTORY) != directory::directory_of(extent.root)
+        {
             // The map's two words of a database change together, under the map's lock. If they disagree although no thread has held that lock
             // meanwhile, they are damaged, and each retry would find them so.
-            let is_at_rest = lock::owner(map).is_none() && self.is_root(db, extent.root) && segment.observe(MAP_LOCK) == map;
+            let is_at_rest = lock::owner(map).is_none()
+                && self.is_root(db, extent.root)
+                && segment.observe(MAP_LOCK) == map;
             // Otherwise the database was swapped or flushed meanwhile, and this is not the bound to lower.
-            return Err(if is_at_rest { Fault::Damaged { what: "the map of databases" }.into() } else { Stop::Retry });
+            return Err(if is_at_rest {
+                Fault::Damaged { what: "the map of databases" }.into()
+            } else {
+                Stop::Retry
+            });
         }
         segment.lower(node + database::EXPIRY_MIN, expiry_ms);
         Ok(())

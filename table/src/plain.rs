@@ -67,7 +67,9 @@ impl Seen {
     #[inline(always)]
     fn find<const TO_WRITE: bool>(lens: RawView<'_>, db: Db, hash: Hash, key: &[u8]) -> Result<Seen, Missed> {
         let root = lens.observe(map_at(db) + 8);
-        let Some(near) = directory::nearly_home(lens, root, hash.position) else { return Err(Missed::Unclear) };
+        let Some(near) = directory::nearly_home(lens, root, hash.position) else {
+            return Err(Missed::Unclear);
+        };
         let Near { slot_at, slot, piece, mut number, .. } = near;
         let Bucket { mut line, units } = Bucket::of(piece, number);
         let preferred = units + bucket::preferred_unit(hash.tag) * UNIT_BYTES as u64;
@@ -91,7 +93,9 @@ impl Seen {
         }
         let units = Bucket::of(piece, number).units;
         match pick(lens, units, found, key) {
-            Some((at, first, second, value_len)) => Ok(Seen { root, slot_at, slot, line, word, at, first, second, value_len, units }),
+            Some((at, first, second, value_len)) => {
+                Ok(Seen { root, slot_at, slot, line, word, at, first, second, value_len, units })
+            }
             None => Err(Missed::NotHere),
         }
     }
@@ -108,7 +112,10 @@ impl Seen {
         segment.prefetch_to_write(units + found.trailing_zeros() as u64 * UNIT_BYTES as u64);
         if let Some((at, first, second, value_len)) = pick(lens, units, found, key) {
             let Location { root, slot_at, slot, .. } = *location;
-            return Some((Seen { root, slot_at, slot, line, word, at, first, second, value_len, units }, None));
+            return Some((
+                Seen { root, slot_at, slot, line, word, at, first, second, value_len, units },
+                None,
+            ));
         }
         // Most that are not at home are nowhere.
         if bucket::displaced(lens.load(location.bucket.word_at(7))) == (0, 0) {
@@ -136,9 +143,14 @@ impl Seen {
             if word & BUSY != 0 {
                 return None;
             }
-            if let Some((at, first, second, value_len)) = pick(lens, units, raw::units_tagged(lens, line, location.hash.tag), key) {
+            if let Some((at, first, second, value_len)) =
+                pick(lens, units, raw::units_tagged(lens, line, location.hash.tag), key)
+            {
                 let Location { root, slot_at, slot, .. } = *location;
-                return Some((Seen { root, slot_at, slot, line, word, at, first, second, value_len, units }, home));
+                return Some((
+                    Seen { root, slot_at, slot, line, word, at, first, second, value_len, units },
+                    home,
+                ));
             }
         }
         None
@@ -156,7 +168,9 @@ impl Seen {
     /// As `Location::is_current`.
     #[inline(always)]
     fn is_current(&self, lens: RawView<'_>, db: Db) -> bool {
-        lens.observe(self.slot_at) == self.slot && lens.observe(MAP_LOCK) & lock::OWNER == 0 && lens.observe(map_at(db) + 8) == self.root
+        lens.observe(self.slot_at) == self.slot
+            && lens.observe(MAP_LOCK) & lock::OWNER == 0
+            && lens.observe(map_at(db) + 8) == self.root
     }
 }
 
@@ -193,7 +207,8 @@ pub struct Foreseen {
 
 impl Foreseen {
     /// Room for one.
-    pub const NOTHING: Foreseen = Foreseen { hash: Hash { position: 0, tag: 0, extra: 0 }, home: NOWHERE, entry: 0 };
+    pub const NOTHING: Foreseen =
+        Foreseen { hash: Hash { position: 0, tag: 0, extra: 0 }, home: NOWHERE, entry: 0 };
 }
 
 const NOWHERE: Bucket = Bucket { line: 0, units: 0 };
@@ -209,7 +224,8 @@ pub(crate) const BUSY: u64 = lock::OWNER | lock::STARVING | lock::DEAD;
 fn plain_value_len(second: u64, key_len: usize) -> Option<usize> {
     // Kind and key's length are taken away; what is left of them, if they are others, becomes a length that cannot be.
     let plain = Kind::String as u32 | (key_len as u32) << 8;
-    let len = (second as u32 & (0xff_ffff & !(entry::RAW as u32))).wrapping_sub(plain).rotate_right(16) as usize;
+    let len =
+        (second as u32 & (0xff_ffff & !(entry::RAW as u32))).wrapping_sub(plain).rotate_right(16) as usize;
     (key_len <= INLINE_MAX && len <= INLINE_MAX - key_len).then_some(len)
 }
 
@@ -237,7 +253,8 @@ impl Table {
             *seen = Foreseen { hash, home, entry: 0 };
         }
         for seen in &mut *foreseen {
-            let found = if seen.home == NOWHERE { 0 } else { raw::units_tagged(lens, seen.home.line, seen.hash.tag) };
+            let found =
+                if seen.home == NOWHERE { 0 } else { raw::units_tagged(lens, seen.home.line, seen.hash.tag) };
             if found != 0 {
                 seen.entry = seen.home.units + found.trailing_zeros() as u64 * UNIT_BYTES as u64;
                 segment.prefetch(seen.entry);
@@ -285,7 +302,8 @@ impl Table {
         // Where accesses are counted the clock is another, whose bits are by chance the same once in 16 million reads: one that is not counted.
         let clock = self.next_clock(entry::clock_of(first), clock);
         if clock != entry::clock_of(first) {
-            let _ = self.segment().exchange(first_at, first, entry::first_word(entry::version_of(first), clock));
+            let _ =
+                self.segment().exchange(first_at, first, entry::first_word(entry::version_of(first), clock));
         }
     }
 
@@ -331,7 +349,9 @@ fn write(seat: &Seat, db: Db, hash: Hash, clock: Clock<'_>, (key, value): (&[u8]
     let segment = &**seat.segment();
     let seen = match Seen::find::<true>(segment.raw_view(), db, hash, key) {
         Ok(seen) => seen,
-        Err(Missed::NotHere) => return write_displaced(seat, &Location::at(segment, db, hash)?, clock, (key, value)),
+        Err(Missed::NotHere) => {
+            return write_displaced(seat, &Location::at(segment, db, hash)?, clock, (key, value));
+        }
         Err(Missed::Unclear) => return None,
     };
     if !seen.takes(key, value) || !may_lock(seat) || !seat.lock_as_seen(0, seen.line, seen.word) {
@@ -393,7 +413,12 @@ pub(crate) fn now() -> u32 {
 /// As [`write`], where the entry lies elsewhere.
 #[cold]
 #[inline(never)]
-fn write_displaced(seat: &Seat, location: &Location, clock: Clock<'_>, (key, value): (&[u8], &[u8])) -> Option<()> {
+fn write_displaced(
+    seat: &Seat,
+    location: &Location,
+    clock: Clock<'_>,
+    (key, value): (&[u8], &[u8]),
+) -> Option<()> {
     let (seen, home) = Seen::find_displaced(seat.segment(), location, key)?;
     if !seen.takes(key, value) || !may_lock(seat) || !lock_both(seat, &home, &seen) {
         return None;
@@ -421,7 +446,8 @@ pub(crate) fn write_all(seat: &Seat, db: Db, clock: Clock<'_>, pairs: &[[&[u8]; 
         }
         hashes.push(hash);
     }
-    let (mut all, mut homes) = (SmallVec::<[(Seen, usize); SEVERAL_MAX]>::new(), SmallVec::<[Home; SEVERAL_MAX]>::new());
+    let (mut all, mut homes) =
+        (SmallVec::<[(Seen, usize); SEVERAL_MAX]>::new(), SmallVec::<[Home; SEVERAL_MAX]>::new());
     for (number, ([key, value], hash)) in pairs.iter().zip(hashes).enumerate() {
         let seen = match Seen::find::<true>(lens, db, hash, key) {
             Ok(seen) => seen,
@@ -460,7 +486,8 @@ pub(crate) fn write_all(seat: &Seat, db: Db, clock: Clock<'_>, pairs: &[[&[u8]; 
     let mut notes = seat.stage();
     for ((seen, number), lock) in all.iter().zip(locks) {
         let [key, value] = pairs[*number];
-        let first = entry::first_word(seat.next_version(), clock.0.next_clock(entry::clock_of(seen.first), clock.1));
+        let first =
+            entry::first_word(seat.next_version(), clock.0.next_clock(entry::clock_of(seen.first), clock.1));
         note_value(&mut notes, seat, (seen, lock), first, key, value);
     }
     notes.commit();
@@ -490,14 +517,21 @@ fn lock_among(seat: &Seat, lines: &mut Lines, (line, word): (u64, u64)) -> Optio
 
 /// Writes another value into an entry whose bucket was locked by the journal's item `lock`.
 #[inline(always)]
-fn replace(seat: &Seat, db: Db, (seen, lock): (&Seen, u64), clock: Clock<'_>, (key, value): (&[u8], &[u8])) -> Option<()> {
+fn replace(
+    seat: &Seat,
+    db: Db,
+    (seen, lock): (&Seen, u64),
+    clock: Clock<'_>,
+    (key, value): (&[u8], &[u8]),
+) -> Option<()> {
     let segment = &**seat.segment();
     // The check for listeners must come under the lock, see `Table::interest`.
     if !seen.is_current(segment.raw_view(), db) || is_watched(segment) {
         return None;
     }
     let mut notes = seat.stage();
-    let first = entry::first_word(seat.next_version(), clock.0.next_clock(entry::clock_of(seen.first), clock.1));
+    let first =
+        entry::first_word(seat.next_version(), clock.0.next_clock(entry::clock_of(seen.first), clock.1));
     note_value(&mut notes, seat, (seen, lock), first, key, value);
     notes.commit();
     seat.add(at::COUNTERS + 8 * Counter::Changes as u64, 1);
@@ -506,7 +540,14 @@ fn replace(seat: &Seat, db: Db, (seen, lock): (&Seen, u64), clock: Clock<'_>, (k
 
 /// Notes the words of an entry with another value.
 #[inline(always)]
-fn note_value(notes: &mut StagedJournal<'_>, seat: &Seat, (seen, lock): (&Seen, u64), first: u64, key: &[u8], value: &[u8]) {
+fn note_value(
+    notes: &mut StagedJournal<'_>,
+    seat: &Seat,
+    (seen, lock): (&Seen, u64),
+    first: u64,
+    key: &[u8],
+    value: &[u8],
+) {
     let segment = &**seat.segment();
     notes.cover(lock, seen.line);
     notes.word(seen.at, first);
@@ -518,5 +559,7 @@ fn note_value(notes: &mut StagedJournal<'_>, seat: &Seat, (seen, lock): (&Seen, 
     let old = |number| if number == 1 { second } else { segment.load(seen.at + number as u64 * 8) };
     let value_at = INLINE_HEAD + key.len();
     let words = (value_at + value.len()).div_ceil(UNIT_BYTES) * 2;
-    entry::value_words(value, value_at, old, words, |number, word| notes.word(seen.at + number as u64 * 8, word));
+    entry::value_words(value, value_at, old, words, |number, word| {
+        notes.word(seen.at + number as u64 * 8, word)
+    });
 }

@@ -51,7 +51,11 @@ pub(crate) fn probe_bucket(live: &Live<'_>, hash: &Hash, key: &[u8]) -> BucketPr
             if entry::extra_of(second) == hash.extra {
                 return BucketProbe::Record(unit);
             }
-        } else if entry::inline_key_is(|number| live.unit_word((unit * 2 + number).min(UNITS * 2 - 1)), second, key) {
+        } else if entry::inline_key_is(
+            |number| live.unit_word((unit * 2 + number).min(UNITS * 2 - 1)),
+            second,
+            key,
+        ) {
             return BucketProbe::Here(unit);
         }
     }
@@ -99,43 +103,72 @@ impl Table {
 
     /// Reads a string that is packed: `read` gets its bytes, or nothing if there is no such key. `None`: take the slow path.
     #[inline(always)]
-    pub fn quick_get<R>(&self, location: &Location, key: &[u8], now_ms: u64, read: impl FnOnce(Option<&[u8]>) -> R) -> Option<R> {
+    pub fn quick_get<R>(
+        &self,
+        location: &Location,
+        key: &[u8],
+        now_ms: u64,
+        read: impl FnOnce(Option<&[u8]>) -> R,
+    ) -> Option<R> {
         let segment = &**self.segment();
         let reading = Reading::begin(segment, location.bucket)?;
         match probe_bucket(&Live { segment, bucket: location.bucket }, &location.hash, key) {
             BucketProbe::Here(unit) => self.read_at(location, &reading, unit, now_ms, read),
             BucketProbe::Miss(..) if is_told(segment, interest::MISSES) => None,
-            BucketProbe::Miss(0, 0) => (location.is_current(segment) && reading.holds(segment)).then(|| read(None)),
-            BucketProbe::Miss(next, stash) => match self.find_displaced(location, key, reading, next, stash)? {
-                Some((reading, BucketProbe::Here(unit))) => self.read_at(location, &reading, unit, now_ms, read),
-                Some((reading, BucketProbe::Record(unit))) => self.read_record(location, key, &reading, unit, now_ms, read),
-                Some(_) => None,
-                None => Some(read(None)),
-            },
+            BucketProbe::Miss(0, 0) => {
+                (location.is_current(segment) && reading.holds(segment)).then(|| read(None))
+            }
+            BucketProbe::Miss(next, stash) => {
+                match self.find_displaced(location, key, reading, next, stash)? {
+                    Some((reading, BucketProbe::Here(unit))) => {
+                        self.read_at(location, &reading, unit, now_ms, read)
+                    }
+                    Some((reading, BucketProbe::Record(unit))) => {
+                        self.read_record(location, key, &reading, unit, now_ms, read)
+                    }
+                    Some(_) => None,
+                    None => Some(read(None)),
+                }
+            }
             BucketProbe::Record(unit) => self.read_record(location, key, &reading, unit, now_ms, read),
         }
     }
 
     /// As [`Table::quick_get`], with all that is known of the key: `read` gets a packed string.
     #[inline(never)]
-    pub fn quick_item<R>(&self, location: &Location, key: &[u8], now_ms: u64, read: impl FnOnce(Option<Found<'_>>) -> R) -> Option<R> {
+    pub fn quick_item<R>(
+        &self,
+        location: &Location,
+        key: &[u8],
+        now_ms: u64,
+        read: impl FnOnce(Option<Found<'_>>) -> R,
+    ) -> Option<R> {
         let segment = &**self.segment();
         let home = Reading::begin(segment, location.bucket)?;
-        let (reading, found) = match probe_bucket(&Live { segment, bucket: location.bucket }, &location.hash, key) {
-            BucketProbe::Miss(..) if is_told(segment, interest::MISSES) => return None,
-            BucketProbe::Miss(0, 0) => return (location.is_current(segment) && home.holds(segment)).then(|| read(None)),
-            BucketProbe::Miss(next, stash) => match self.find_displaced(location, key, home, next, stash)? {
-                Some(found) => found,
-                None => return Some(read(None)),
-            },
-            found => (home, found),
-        };
+        let (reading, found) =
+            match probe_bucket(&Live { segment, bucket: location.bucket }, &location.hash, key) {
+                BucketProbe::Miss(..) if is_told(segment, interest::MISSES) => return None,
+                BucketProbe::Miss(0, 0) => {
+                    return (location.is_current(segment) && home.holds(segment)).then(|| read(None));
+                }
+                BucketProbe::Miss(next, stash) => {
+                    match self.find_displaced(location, key, home, next, stash)? {
+                        Some(found) => found,
+                        None => return Some(read(None)),
+                    }
+                }
+                found => (home, found),
+            };
         let (BucketProbe::Here(unit) | BucketProbe::Record(unit)) = found else { return None };
         // T3: as in `read_record`.
         let pinned = self.pinned().ok()?;
         let mut image = Image::EMPTY;
         bucket::read_image(&Live { segment, bucket: reading.bucket }, unit, &mut image);
-        if !pinned.covers_now() || image.meta() & 0x0f != PLAIN || !location.is_current(segment) || !reading.holds(segment) {
+        if !pinned.covers_now()
+            || image.meta() & 0x0f != PLAIN
+            || !location.is_current(segment)
+            || !reading.holds(segment)
+        {
             return None;
         }
         let found = if image.is_reference() {
@@ -148,7 +181,9 @@ impl Table {
         } else {
             record::found(segment, &image).ok()??
         };
-        if !matches!(found.value, Value::Packed(_)) || found.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms + CLOCK_LAG_MS) {
+        if !matches!(found.value, Value::Packed(_))
+            || found.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms + CLOCK_LAG_MS)
+        {
             return None;
         }
         self.note_fast_access(&image, reading.bucket.word_at(LINE_WORDS + unit * 2), now_ms);
@@ -179,7 +214,8 @@ impl Table {
             }
         }
         // An entry that grows or shrinks may move between the looks: only all of them together say that it is not there.
-        (location.is_current(segment) && readings.iter().all(|reading| reading.holds(segment))).then_some(None)
+        (location.is_current(segment) && readings.iter().all(|reading| reading.holds(segment)))
+            .then_some(None)
     }
 
     #[inline(always)]
@@ -243,7 +279,8 @@ impl Table {
     pub(crate) fn note_fast_access(&self, image: &Image, first_at: u64, now_ms: u64) {
         let clock = self.next_clock(image.clock(), clock::lru(now_ms));
         if clock != image.clock() {
-            let _ = self.segment().exchange(first_at, image.words[0], entry::first_word(image.version(), clock));
+            let _ =
+                self.segment().exchange(first_at, image.words[0], entry::first_word(image.version(), clock));
         }
     }
 }
@@ -302,7 +339,13 @@ impl WordsMut for Copied {
 
 /// The same if the free units do not lie in a row: the other entries move together. `tags` are the bucket's, without those that go.
 #[inline(never)]
-fn put_compacting(notes: &mut StagedJournal<'_>, live: &Live<'_>, tag: u8, image: &Image, tags: &[u64; 7]) -> Option<()> {
+fn put_compacting(
+    notes: &mut StagedJournal<'_>,
+    live: &Live<'_>,
+    tag: u8,
+    image: &Image,
+    tags: &[u64; 7],
+) -> Option<()> {
     let mut copied = Copied(std::array::from_fn(|index| live.word(index)));
     copied.0[1..LINE_WORDS].copy_from_slice(tags);
     bucket::insert(&mut copied, tag, image)?;
@@ -337,7 +380,13 @@ pub(crate) fn tags_of(unit: usize, units: usize) -> [u64; 7] {
 
 /// Finds free units and notes the entry there, with its tags; the bytes of `gone` are set for tags that are to be free.
 #[inline(always)]
-pub(crate) fn put(notes: &mut StagedJournal<'_>, live: &Live<'_>, tag: u8, image: &Image, gone: &[u64; 7]) -> Option<()> {
+pub(crate) fn put(
+    notes: &mut StagedJournal<'_>,
+    live: &Live<'_>,
+    tag: u8,
+    image: &Image,
+    gone: &[u64; 7],
+) -> Option<()> {
     let old = live.tag_words();
     let mut tags: [u64; 7] = std::array::from_fn(|word| old[word] & !gone[word]);
     let unit = match bucket::place_for(bucket::matches(&tags, FREE), image.units, tag) {
@@ -369,9 +418,15 @@ fn set_tags(tags: &mut [u64; 7], unit: usize, units: usize, tag: u8) {
 /// returns where the row of free units begins then. That writes three or four of a bucket's fourteen cache lines; moving all entries together
 /// would write all of them.
 #[inline(never)]
-fn make_way(notes: &mut StagedJournal<'_>, live: &Live<'_>, tags: &mut [u64; 7], (wanted, for_tag): (usize, u8)) -> Option<usize> {
+fn make_way(
+    notes: &mut StagedJournal<'_>,
+    live: &Live<'_>,
+    tags: &mut [u64; 7],
+    (wanted, for_tag): (usize, u8),
+) -> Option<usize> {
     let (free, continued) = (bucket::matches(tags, FREE), bucket::matches(tags, CONTINUED));
-    let (mut begins, row) = (bucket::beginnings(tags), |unit: usize, units: usize| ((1u64 << units) - 1) << unit);
+    let (mut begins, row) =
+        (bucket::beginnings(tags), |unit: usize, units: usize| ((1u64 << units) - 1) << unit);
     while begins != 0 {
         let from = begins.trailing_zeros() as usize;
         begins &= begins - 1;

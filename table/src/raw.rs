@@ -76,7 +76,9 @@ pub fn parts(segment: &Segment, node: Ref) -> Result<(&[Ref], &[u8]), Fault> {
 /// How many references a payload with references begins with.
 #[inline]
 pub fn refs_in(payload: &[u8]) -> Result<usize, Fault> {
-    let Some(count) = payload.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes)) else { return Err(DAMAGED) };
+    let Some(count) = payload.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes)) else {
+        return Err(DAMAGED);
+    };
     if count > (payload.len() as u64 - 8) / 8 {
         return Err(DAMAGED);
     }
@@ -134,7 +136,11 @@ pub fn fill_refs(segment: &Segment, node: Ref, refs: &[Ref], parts: &[&[u8]]) {
 }
 
 /// Lets `change` write references and data of a node that this transaction made. No other slice of it may be alive.
-pub fn edit(segment: &Segment, node: Ref, change: &mut dyn FnMut(&mut [Ref], &mut [u8])) -> Result<(), Fault> {
+pub fn edit(
+    segment: &Segment,
+    node: Ref,
+    change: &mut dyn FnMut(&mut [Ref], &mut [u8]),
+) -> Result<(), Fault> {
     let (header, kind) = header(segment, node)?;
     let address = segment.address(offset_of(node) + HEADER_BYTES);
     // SAFETY: S2, the node is unpublished and ours, and the caller has no other slice of it; S5, place and length were checked.
@@ -158,9 +164,17 @@ pub fn same_bytes(words: &[u64; 7], byte: u8) -> u64 {
     use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8};
     let part = |low: u64, high: u64| {
         // SAFETY: every x86-64 CPU has SSE2, and these instructions touch registers only.
-        unsafe { _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_set_epi64x(high as i64, low as i64), _mm_set1_epi8(byte as i8))) as u64 }
+        unsafe {
+            _mm_movemask_epi8(_mm_cmpeq_epi8(
+                _mm_set_epi64x(high as i64, low as i64),
+                _mm_set1_epi8(byte as i8),
+            )) as u64
+        }
     };
-    part(words[0], words[1]) | part(words[2], words[3]) << 16 | part(words[4], words[5]) << 32 | (part(words[6], 0) & 0xff) << 48
+    part(words[0], words[1])
+        | part(words[2], words[3]) << 16
+        | part(words[4], words[5]) << 32
+        | (part(words[6], 0) & 0xff) << 48
 }
 
 /// The same, on other CPUs.
@@ -192,11 +206,16 @@ pub(crate) fn same_bytes_portable(words: &[u64; 7], byte: u8) -> u64 {
 pub fn units_tagged(lens: RawView<'_>, line: u64, tag: u8) -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
-        if std::is_x86_feature_detected!("avx2") { wide::units_tagged(lens, line, tag) } else { narrow::units_tagged(lens, line, tag) }
+        if std::is_x86_feature_detected!("avx2") {
+            wide::units_tagged(lens, line, tag)
+        } else {
+            narrow::units_tagged(lens, line, tag)
+        }
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
-        same_bytes(&std::array::from_fn(|number| lens.load(line + 8 + number as u64 * 8)), tag) & ((1 << UNITS) - 1)
+        same_bytes(&std::array::from_fn(|number| lens.load(line + 8 + number as u64 * 8)), tag)
+            & ((1 << UNITS) - 1)
     }
 }
 
@@ -246,7 +265,9 @@ mod narrow {
             );
         }
         // SAFETY: every x86-64 CPU has SSE2, and these instructions touch registers only.
-        let part = |bytes| unsafe { _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(tag as i8))) as u32 as u64 };
+        let part = |bytes| unsafe {
+            _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(tag as i8))) as u32 as u64
+        };
         // The last two overlap, and agree.
         part(one) | part(two) << 16 | part(three) << 32 | part(four) << 38
     }
@@ -357,8 +378,11 @@ mod tests {
 
     #[test]
     fn what_is_read_in_one_piece_is_what_words_say() {
-        let name: SegmentName = format!("shm:polder-test-raw-{}", std::process::id()).parse().expect("a name");
-        let segment = Segment::create(&name, &SegmentOptions { ceiling: 64 << 20, ..SegmentOptions::default() }).expect("a segment");
+        let name: SegmentName =
+            format!("shm:polder-test-raw-{}", std::process::id()).parse().expect("a name");
+        let segment =
+            Segment::create(&name, &SegmentOptions { ceiling: 64 << 20, ..SegmentOptions::default() })
+                .expect("a segment");
         let mut word = 88_172_645_463_325_252u64;
         let lens = segment.raw_view();
         let begin = polder_shm::layout::header::LIMITS;
@@ -369,7 +393,8 @@ mod tests {
                 word ^= word << 17;
                 segment.store(begin + number * 8, word & 0x0301_0003_0100_0201);
             }
-            let bytes: Vec<u8> = (0..16).flat_map(|number| segment.load(begin + number * 8).to_le_bytes()).collect();
+            let bytes: Vec<u8> =
+                (0..16).flat_map(|number| segment.load(begin + number * 8).to_le_bytes()).collect();
             let line = std::array::from_fn(|number| segment.load(begin + 8 + number as u64 * 8));
             for tag in 0..4 {
                 assert_eq!(units_tagged(lens, begin, tag), bucket::matches(&line, tag));

@@ -71,7 +71,16 @@ pub fn read(kind: NodeKind, payload: &[u8]) -> Result<Record<'_>, Fault> {
         let (&key_len, tail) = rest.split_first().ok_or(DAMAGED)?;
         let (key, value) = tail.split_at_checked(key_len as usize).ok_or(DAMAGED)?;
         let (key, value) = (Key::Short(key), Value::Packed(value));
-        return Ok(Record { key, value, expiry_ms: None, inner_expiry_ms: None, flags: 0, raw: false, text: false, extras: &[] });
+        return Ok(Record {
+            key,
+            value,
+            expiry_ms: None,
+            inner_expiry_ms: None,
+            flags: 0,
+            raw: false,
+            text: false,
+            extras: &[],
+        });
     }
     let (of_value, of_key) = match kind {
         NodeKind::RecordRefs => roots(&mut rest)?,
@@ -103,7 +112,16 @@ pub fn read(kind: NodeKind, payload: &[u8]) -> Result<Record<'_>, Fault> {
         0 => Value::Packed(rest),
         _ => Value::Tree(of_value),
     };
-    Ok(Record { key, value, expiry_ms, inner_expiry_ms, flags, raw: options & RAW != 0, text: options & TEXT != 0, extras })
+    Ok(Record {
+        key,
+        value,
+        expiry_ms,
+        inner_expiry_ms,
+        flags,
+        raw: options & RAW != 0,
+        text: options & TEXT != 0,
+        extras,
+    })
 }
 
 /// The root of the value and that of the key, which a record with references begins with.
@@ -122,7 +140,10 @@ fn roots(rest: &mut &[u8]) -> Result<(Root, Root), Fault> {
 
 /// Where a record that can be read has the references of a value's root, and where its count and extra word.
 pub fn root_places(kind: NodeKind, payload: &[u8]) -> Option<[u64; 2]> {
-    let named = payload.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)).filter(|_| kind == NodeKind::RecordRefs)?;
+    let named = payload
+        .first_chunk()
+        .map(|bytes| u64::from_le_bytes(*bytes))
+        .filter(|_| kind == NodeKind::RecordRefs)?;
     Some([8, 8 + named * 8])
 }
 
@@ -140,7 +161,18 @@ pub fn found<'s>(segment: &'s Segment, image: &'s Image) -> Result<Option<Found<
     let fields = entry::inline_fields(image.bytes()).ok_or(Fault::Damaged { what: "an entry" })?;
     let (value, raw) = (Value::Packed(fields.value), fields.meta & entry::RAW != 0);
     let (expiry_ms, flags) = (fields.expiry_ms, fields.flags);
-    Ok(Some(Found { kind, value, expiry_ms, inner_expiry_ms: None, flags, raw, text: false, extras: &[], version, clock }))
+    Ok(Some(Found {
+        kind,
+        value,
+        expiry_ms,
+        inner_expiry_ms: None,
+        flags,
+        raw,
+        text: false,
+        extras: &[],
+        version,
+        clock,
+    }))
 }
 
 /// What an entry with a record says; `None` for a marker.
@@ -156,7 +188,10 @@ pub fn found_in<'a>(image: &Image, record: &Record<'a>) -> Option<Found<'a>> {
 /// [`Fault::Damaged`].
 pub fn key_of(nodes: &dyn Nodes, segment: &Segment, image: &Image) -> Result<Vec<u8>, Fault> {
     if !image.is_reference() {
-        return Ok(entry::inline_fields(image.bytes()).ok_or(Fault::Damaged { what: "an entry" })?.key.to_vec());
+        return Ok(entry::inline_fields(image.bytes())
+            .ok_or(Fault::Damaged { what: "an entry" })?
+            .key
+            .to_vec());
     }
     let (node, payload) = raw::payload(segment, image.record())?;
     match read(node, payload)?.key {
@@ -185,7 +220,12 @@ fn word(rest: &mut &[u8]) -> Result<u64, Fault> {
 #[inline]
 pub fn plain_head(key: &[u8], new: &New<'_>) -> Option<[u8; 1]> {
     let never = new.expiry_ms.is_none() && new.inner_expiry_ms.is_none();
-    let plain = matches!(new.value, Value::Packed(_)) && never && new.flags == 0 && !new.raw && !new.text && new.extras.is_empty();
+    let plain = matches!(new.value, Value::Packed(_))
+        && never
+        && new.flags == 0
+        && !new.raw
+        && !new.text
+        && new.extras.is_empty();
     u8::try_from(key.len()).ok().filter(|_| plain).map(|length| [length])
 }
 
@@ -204,7 +244,11 @@ impl Head {
             return None;
         }
         let plain = plain_head(key, new);
-        let mut head = Head { kind: if plain.is_some() { NodeKind::Plain } else { NodeKind::Record }, bytes: [0; HEAD_MAX], len: 0 };
+        let mut head = Head {
+            kind: if plain.is_some() { NodeKind::Plain } else { NodeKind::Record },
+            bytes: [0; HEAD_MAX],
+            len: 0,
+        };
         match plain {
             Some(plain) => head.put(&plain),
             None => head.put_options(key.len(), new, 0),
@@ -279,7 +323,8 @@ impl<'a> Draft<'a> {
             Value::Tree(root) => (Some(root), &[][..]),
         };
         let key = if long.is_some() { &[] } else { key };
-        let (root, mut head) = (tree.unwrap_or_default(), Head { kind: NodeKind::RecordRefs, bytes: [0; HEAD_MAX], len: 0 });
+        let (root, mut head) =
+            (tree.unwrap_or_default(), Head { kind: NodeKind::RecordRefs, bytes: [0; HEAD_MAX], len: 0 });
         head.put(&(2 + long.is_some() as u64).to_le_bytes());
         head.put(&root.refs[0].0.to_le_bytes());
         head.put(&root.refs[1].0.to_le_bytes());
@@ -292,7 +337,11 @@ impl<'a> Draft<'a> {
             head.put(&long.count.to_le_bytes());
             head.put(&long.extra.to_le_bytes());
         }
-        head.put_options(key.len(), new, if tree.is_some() { TREE } else { 0 } | if long.is_some() { LONG_KEY } else { 0 });
+        head.put_options(
+            key.len(),
+            new,
+            if tree.is_some() { TREE } else { 0 } | if long.is_some() { LONG_KEY } else { 0 },
+        );
         Ok(Draft { head, extras: new.extras, key, value })
     }
 

@@ -128,5 +128,6 @@ pub(crate) fn is_wanted(segment: &Segment, node: u64) -> bool {
     }
     let tally = segment.load(node + database::TALLY);
     let end = tally << (64 - TALLY_BITS) | u64::MAX >> TALLY_BITS;
-    NodeHeader(segment.load(node)).birth() <= segment.observe(header::SNAPSHOT_UPPER) && end >= segment.observe(header::SNAPSHOT_PASSED)
+    NodeHeader(segment.load(node)).birth() <= segment.observe(header::SNAPSHOT_UPPER)
+        && end >= segment.observe(header::SNAPSHOT_PASSED)
 }

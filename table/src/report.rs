@@ -72,7 +72,8 @@ impl Report {
     /// The report as one JSON object.
     pub fn json(&self) -> String {
         let counts = self.counts().map(|(name, count)| format!("\"{name}\":{count}")).join(",");
-        let shown: Vec<String> = self.findings.iter().take(SHOWN_MAX).map(|finding| quoted(finding)).collect();
+        let shown: Vec<String> =
+            self.findings.iter().take(SHOWN_MAX).map(|finding| quoted(finding)).collect();
         format!(
             "{{\"clean\":{},\"exact\":{},{counts},\"damages\":{},\"findings\":[{}]}}",
             self.is_clean(),
@@ -101,7 +102,11 @@ impl Display for Report {
         for (name, count) in self.counts() {
             writeln!(out, "{name:<12} {count:>14}")?;
         }
-        let seen = if self.exact { "everything was seen at one moment" } else { "others were at work: what moved meanwhile was left out" };
+        let seen = if self.exact {
+            "everything was seen at one moment"
+        } else {
+            "others were at work: what moved meanwhile was left out"
+        };
         writeln!(out, "{seen}")?;
         for finding in self.findings.iter().take(SHOWN_MAX) {
             writeln!(out, "DAMAGE {finding}")?;
@@ -121,8 +126,16 @@ mod tests {
     #[test]
     fn a_report_tells_the_same_to_people_and_programs() {
         let report = Report { keys: 7, findings: vec!["a \"b\"\n".into()], ..Report::default() };
-        assert!(report.json().starts_with("{\"clean\":false,\"exact\":false,\"databases\":0,\"keys\":7,"), "{}", report.json());
-        assert!(report.json().ends_with("\"damages\":1,\"findings\":[\"a \\\"b\\\"\\u000a\"]}"), "{}", report.json());
+        assert!(
+            report.json().starts_with("{\"clean\":false,\"exact\":false,\"databases\":0,\"keys\":7,"),
+            "{}",
+            report.json()
+        );
+        assert!(
+            report.json().ends_with("\"damages\":1,\"findings\":[\"a \\\"b\\\"\\u000a\"]}"),
+            "{}",
+            report.json()
+        );
         assert!(report.to_string().contains("DAMAGE a \"b\"") && report.to_string().ends_with("1 damages"));
         assert!(Report::default().to_string().ends_with("whole"));
     }

@@ -52,7 +52,9 @@ impl Txn<'_> {
         });
         let first = self.table.draw() as usize % extents.len().max(1);
         let mut taking = Taking::default();
-        for extent in extents[first..].iter().chain(&extents[..first]).filter(|extent| extent.is_current(segment)) {
+        for extent in
+            extents[first..].iter().chain(&extents[..first]).filter(|extent| extent.is_current(segment))
+        {
             self.sample_extent(extent, &mut taking);
             if taking.is_full() {
                 break;

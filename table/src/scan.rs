@@ -55,7 +55,11 @@ impl Attempts {
                 self.number = HASTY_MAX;
             }
         }
-        if self.number > ATTEMPTS_MAX || self.all > ATTEMPTS_IN_ALL { Err(Fault::Damaged { what: "a bucket" }) } else { Ok(()) }
+        if self.number > ATTEMPTS_MAX || self.all > ATTEMPTS_IN_ALL {
+            Err(Fault::Damaged { what: "a bucket" })
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -79,7 +83,13 @@ impl Txn<'_> {
     ///
     /// # Errors
     /// A fault.
-    pub fn scan(&self, db: Db, cursor: u64, count: usize, visit: &mut dyn FnMut(Scanned<'_>)) -> Result<u64, Stop> {
+    pub fn scan(
+        &self,
+        db: Db,
+        cursor: u64,
+        count: usize,
+        visit: &mut dyn FnMut(Scanned<'_>),
+    ) -> Result<u64, Stop> {
         self.escalate()?;
         let db = self.physical(db);
         let mut seen = 0;
@@ -159,7 +169,8 @@ impl Txn<'_> {
     fn add_bucket(&self, extent: &Extent, index: u64, images: &mut Vec<Image>) -> Option<(u8, u8)> {
         let bucket = extent.bucket(self.segment(), index)?;
         let (mut seen, displaced) = view(&self.seat, bucket, |words| {
-            let seen: Vec<Image> = bucket::entries(words).map(|(unit, _)| bucket::image_at(words, unit)).collect();
+            let seen: Vec<Image> =
+                bucket::entries(words).map(|(unit, _)| bucket::image_at(words, unit)).collect();
             (seen, bucket::displaced(words.word(7)))
         })?;
         images.append(&mut seen);
@@ -193,7 +204,11 @@ impl Txn<'_> {
                 _ => continue,
             };
             if let Some(kind) = Kind::from_stored(image.meta() & 0x0f) {
-                visit(Scanned { key: &self.buffers.key_of(held.key), kind, expiry_ms: self.expiry_of(&image)? });
+                visit(Scanned {
+                    key: &self.buffers.key_of(held.key),
+                    kind,
+                    expiry_ms: self.expiry_of(&image)?,
+                });
                 shown += 1;
             }
         }
@@ -235,7 +250,9 @@ impl Txn<'_> {
         let mut cursor = self.table.draw_wide() >> CURSOR_SHIFT;
         for _ in 0..2 {
             while found.is_none() {
-                cursor = self.scan(db, cursor, 1, &mut |scanned| found = found.take().or(Some(scanned.key.to_vec())))?;
+                cursor = self.scan(db, cursor, 1, &mut |scanned| {
+                    found = found.take().or(Some(scanned.key.to_vec()))
+                })?;
                 if cursor == 0 {
                     break;
                 }

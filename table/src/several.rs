@@ -63,7 +63,11 @@ impl Table {
         let segment = &**self.segment();
         let mut locations: SmallVec<[Location; SEVERAL_MAX]> = SmallVec::new();
         for (number, [key, _]) in pairs.iter().enumerate() {
-            let Some(location) = (if number == 0 { Some(*first) } else { Location::of(segment, first.db(), key) }) else { return false };
+            let Some(location) =
+                (if number == 0 { Some(*first) } else { Location::of(segment, first.db(), key) })
+            else {
+                return false;
+            };
             // One root for all: then each look whether it is current is about one map, however often that is swapped in between.
             if location.root != first.root {
                 return false;
@@ -163,11 +167,18 @@ impl Several<'_> {
 
     /// Finds a key's entry, and where the new one goes.
     #[inline]
-    fn plan(&mut self, location: &Location, home: usize, [key, value]: &[&[u8]; 2], now_ms: u64) -> Option<Plan> {
+    fn plan(
+        &mut self,
+        location: &Location,
+        home: usize,
+        [key, value]: &[&[u8]; 2],
+        now_ms: u64,
+    ) -> Option<Plan> {
         if entry::inline_bytes(key.len(), value.len(), false, false) > entry::INLINE_MAX {
             return None;
         }
-        let mut plan = Plan { held: home, unit: None, before: Image::EMPTY, after: Image::EMPTY, displaced: None };
+        let mut plan =
+            Plan { held: home, unit: None, before: Image::EMPTY, after: Image::EMPTY, displaced: None };
         match probe_bucket(&self.live(self.held[home].bucket), &location.hash, key) {
             BucketProbe::Here(unit) => plan.unit = Some(unit),
             BucketProbe::Miss(0, 0) => {}
@@ -190,7 +201,11 @@ impl Several<'_> {
             None => self.table.first_clock(now_ms),
         };
         let first = entry::first_word(self.seat.next_version(), clock);
-        entry::fill_inline(&mut plan.after, first, &Inline { meta: kind, expiry_ms: None, flags: 0, key, value });
+        entry::fill_inline(
+            &mut plan.after,
+            first,
+            &Inline { meta: kind, expiry_ms: None, flags: 0, key, value },
+        );
         let old = plan.unit.map(|unit| (unit, &plan.before));
         if !fits(&self.live(self.held[plan.held].bucket), old, Some(&plan.after)) {
             if plan.unit.is_some() {
@@ -232,7 +247,13 @@ impl Several<'_> {
     /// Finds an entry that does not lie at home, and locks the buckets where it may lie; `None`: it is not a plain string, or another thread
     /// holds one of the locks.
     #[inline(never)]
-    fn find_displaced(&mut self, location: &Location, key: &[u8], next: u8, stash: u8) -> Option<Option<(usize, usize)>> {
+    fn find_displaced(
+        &mut self,
+        location: &Location,
+        key: &[u8],
+        next: u8,
+        stash: u8,
+    ) -> Option<Option<(usize, usize)>> {
         for (index, in_stash) in location.others() {
             if (if in_stash { stash } else { next }) == 0 {
                 continue;
@@ -256,7 +277,8 @@ impl Several<'_> {
             return Some((held, false));
         }
         let stashes = [self.hold_other(location, one)?, self.hold_other(location, other)?];
-        let free = stashes.map(|held| bucket::matches(&self.live(self.held[held].bucket).tag_words(), FREE).count_ones());
+        let free = stashes
+            .map(|held| bucket::matches(&self.live(self.held[held].bucket).tag_words(), FREE).count_ones());
         let held = stashes[(free[1] > free[0]) as usize];
         has_room(&self.live(self.held[held].bucket), units).then_some((held, true))
     }

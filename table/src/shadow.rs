@@ -57,7 +57,11 @@ pub struct Editing<'a> {
 impl Words for Editing<'_> {
     #[inline]
     fn word(&self, index: usize) -> u64 {
-        if self.shadow.written >> index & 1 != 0 { self.shadow.words[index] } else { self.segment.load(self.shadow.bucket.word_at(index)) }
+        if self.shadow.written >> index & 1 != 0 {
+            self.shadow.words[index]
+        } else {
+            self.segment.load(self.shadow.bucket.word_at(index))
+        }
     }
 }
 

@@ -25,7 +25,8 @@ impl Table {
     /// Looks at the next extents; returns whether one has become smaller.
     pub(crate) fn shrink_extents(&self, end: Instant) -> bool {
         let segment = self.segment();
-        let (mut db, mut position) = (segment.load(DATABASE).min(DATABASES as u64) as Db, segment.load(POSITION));
+        let (mut db, mut position) =
+            (segment.load(DATABASE).min(DATABASES as u64) as Db, segment.load(POSITION));
         let mut found = false;
         for _ in 0..EXTENTS_PER_ROUND {
             while (db as usize) < DATABASES && segment.observe(map_at(db) + 8) == 0 {

@@ -31,7 +31,10 @@ impl<'t> Txn<'t> {
         let Some(location) = self.foreseen_location(db, key) else { return Ok(false) };
         let segment = self.segment();
         // T3: as in `quick.rs`, the pin reaches to the bucket before it is locked.
-        let may = !self.tells() && self.is_first_attempt() && self.seat.journal_len() == 0 && self.buffers.is_untouched();
+        let may = !self.tells()
+            && self.is_first_attempt()
+            && self.seat.journal_len() == 0
+            && self.buffers.is_untouched();
         if !may || !self.seat.covers_now() || !location.is_current(segment) {
             return Ok(false);
         }
@@ -89,8 +92,15 @@ impl<'t> Txn<'t> {
 
     /// As [`Txn::find`], of the only key; `None`: it is another one, or there is none.
     #[inline]
-    pub(crate) fn find_single(&self, db: Db, key: &[u8], access: bool) -> Result<Option<Option<Found<'_>>>, Stop> {
-        let (single, Some(location)) = (self.single.get(), self.single_location(db, key)) else { return Ok(None) };
+    pub(crate) fn find_single(
+        &self,
+        db: Db,
+        key: &[u8],
+        access: bool,
+    ) -> Result<Option<Option<Found<'_>>>, Stop> {
+        let (single, Some(location)) = (self.single.get(), self.single_location(db, key)) else {
+            return Ok(None);
+        };
         let image = match (single.pending, single.unit) {
             (Plan::Write, _) => self.buffers.single.after.borrow(),
             (Plan::Same, Some(_)) => self.buffers.single.before.borrow(),
@@ -99,15 +109,27 @@ impl<'t> Txn<'t> {
         let Some(found) = self.found(&image)? else { return Ok(Some(None)) };
         let Some(found) = self.if_it_exists(db, key, found, true) else { return Ok(Some(None)) };
         if let (true, Plan::Same, Some(unit)) = (access, single.pending, single.unit) {
-            self.note_access_at(location.bucket.word_at(LINE_WORDS + unit as usize * 2), image.words[0], &found);
+            self.note_access_at(
+                location.bucket.word_at(LINE_WORDS + unit as usize * 2),
+                image.words[0],
+                &found,
+            );
         }
         Ok(Some(Some(found)))
     }
 
     /// As [`Txn::write`], for the first write to the only key. Returns false, having done nothing, in other cases.
     #[inline]
-    pub(crate) fn write_single(&self, db: Db, key: &[u8], new: &New<'_>, replaces: Replaces) -> Result<bool, Stop> {
-        let (single @ SingleKeyTxn { pending: Plan::Same, .. }, Some(location)) = (self.single.get(), self.single_location(db, key)) else {
+    pub(crate) fn write_single(
+        &self,
+        db: Db,
+        key: &[u8],
+        new: &New<'_>,
+        replaces: Replaces,
+    ) -> Result<bool, Stop> {
+        let (single @ SingleKeyTxn { pending: Plan::Same, .. }, Some(location)) =
+            (self.single.get(), self.single_location(db, key))
+        else {
             return Ok(false);
         };
         if single.unit.is_none() {
@@ -123,7 +145,9 @@ impl<'t> Txn<'t> {
     /// As [`Txn::remove`], for the only key if nothing was written to it; `None` in other cases.
     #[inline]
     pub(crate) fn remove_single(&self, db: Db, key: &[u8], replaces: Replaces) -> Option<bool> {
-        let (single @ SingleKeyTxn { pending: Plan::Same, .. }, Some(_)) = (self.single.get(), self.single_location(db, key)) else {
+        let (single @ SingleKeyTxn { pending: Plan::Same, .. }, Some(_)) =
+            (self.single.get(), self.single_location(db, key))
+        else {
             return None;
         };
         if single.unit.is_none() {
@@ -148,11 +172,13 @@ impl<'t> Txn<'t> {
     fn escalate_now(&self) -> Result<(), Stop> {
         let (single, Some((key, location))) = (self.single.get(), self.foreseen) else { return Ok(()) };
         // An extent of which a bucket is locked stays; but its database may be another one by now, or none.
-        let extent = directory::walk(self.segment(), location.root, location.hash.position).ok_or(Stop::Retry)?;
+        let extent =
+            directory::walk(self.segment(), location.root, location.hash.position).ok_or(Stop::Retry)?;
         let home = self.buffers.push_shadow(location.bucket, 0);
         self.buffers.highest.set(extent.order(location.home));
         let image = *self.buffers.single.before.borrow();
-        let spot = single.unit.map(|unit| Spot { shadow: home, unit: unit.into(), image, hop: 0, expired: None });
+        let spot =
+            single.unit.map(|unit| Spot { shadow: home, unit: unit.into(), image, hop: 0, expired: None });
         let pending = match single.pending {
             Plan::Same => None,
             Plan::Write => Some(Pending::Write(*self.buffers.single.after.borrow())),
@@ -161,7 +187,19 @@ impl<'t> Txn<'t> {
         let (db, hash, retires) = (location.db(), location.hash, pending.is_some().then_some(single.whole));
         let key = self.buffers.keep_key(key);
         // While the log is on there is no only key: nothing of it is to be told.
-        let held = Held { db, key, hash, extent, home, spot, pending, retires, fresh: false, passed: false, untold: 0 };
+        let held = Held {
+            db,
+            key,
+            hash,
+            extent,
+            home,
+            spot,
+            pending,
+            retires,
+            fresh: false,
+            passed: false,
+            untold: 0,
+        };
         self.buffers.held.borrow_mut().push(held);
         self.forget_single();
         Ok(())

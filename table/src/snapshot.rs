@@ -103,8 +103,10 @@ fn read_saved(segment: &Segment, at: u64, room: u64) -> Result<Saved, Fault> {
     let hash = (position, (shape >> 24) as u8, (shape >> 32) as u16);
     let read_image = |from: u64| {
         let mut image = Image::EMPTY;
-        let count =
-            words.checked_sub(from).filter(|count| (2..=WORDS_MAX as u64).contains(count) && count.is_multiple_of(2)).ok_or(DAMAGED)?;
+        let count = words
+            .checked_sub(from)
+            .filter(|count| (2..=WORDS_MAX as u64).contains(count) && count.is_multiple_of(2))
+            .ok_or(DAMAGED)?;
         for number in 0..count {
             image.words[number as usize] = word(from + number)?;
         }
@@ -183,7 +185,11 @@ impl Table {
     ///
     /// # Errors
     /// As there; what the log says. A transaction that goes on for longer than [`CUT_PATIENCE`] prevents it, since the log waits meanwhile.
-    pub fn snapshot_in_log(&self, goes_on: &mut dyn FnMut() -> bool, cut: &mut dyn FnMut(u64, Option<Db>)) -> Result<Snapshot<'_>, Fault> {
+    pub fn snapshot_in_log(
+        &self,
+        goes_on: &mut dyn FnMut() -> bool,
+        cut: &mut dyn FnMut(u64, Option<Db>),
+    ) -> Result<Snapshot<'_>, Fault> {
         let seat = self.seat()?;
         if !seat.enter() {
             return Err(Fault::System("this thread has a transaction already: end it first".into()));
@@ -200,7 +206,9 @@ impl Table {
         // L8: what belongs to the snapshot is in outboxes by now, and what does not is held back. Dropping the snapshot ends that as well.
         while !self.log().merge_all()? {
             if !goes_on() {
-                return Err(Fault::System("no snapshot: another thread merges the change log, and may be stopped".into()));
+                return Err(Fault::System(
+                    "no snapshot: another thread merges the change log, and may be stopped".into(),
+                ));
             }
             std::thread::sleep(LOOK_AGAIN);
         }
@@ -210,7 +218,12 @@ impl Table {
         Ok(snapshot)
     }
 
-    fn begin_snapshot(&self, seat: &Rc<Seat>, goes_on: &mut dyn FnMut() -> bool, cuts: bool) -> Result<Snapshot<'_>, Fault> {
+    fn begin_snapshot(
+        &self,
+        seat: &Rc<Seat>,
+        goes_on: &mut dyn FnMut() -> bool,
+        cuts: bool,
+    ) -> Result<Snapshot<'_>, Fault> {
         let segment = self.segment();
         let number = loop {
             if let Some(number) = seat.begin_snapshot() {
@@ -243,11 +256,15 @@ impl Table {
             }
         };
         let Locked::Ours(_) = locked else {
-            return Err(Fault::System("the map of databases is held by a process that is stopped: let it go on or end it".into()));
+            return Err(Fault::System(
+                "the map of databases is held by a process that is stopped: let it go on or end it".into(),
+            ));
         };
         // N4.
-        let roots: Vec<(Db, u64)> =
-            (0..DATABASES as Db).map(|db| (db, segment.observe(map_at(db) + 8))).filter(|(_, root)| *root != 0).collect();
+        let roots: Vec<(Db, u64)> = (0..DATABASES as Db)
+            .map(|db| (db, segment.observe(map_at(db) + 8)))
+            .filter(|(_, root)| *root != 0)
+            .collect();
         if cuts {
             // L8: before any commit can be of this era.
             segment.publish(polder_shm::layout::log::CUT, number);
@@ -256,7 +273,9 @@ impl Table {
         snapshot.now_ms = polder_base::time::now_ms();
         seat.rollback();
         // N1.
-        segment.await_transactions(seat.index(), goes_on).map_err(|seat| waiting(segment, seat, "is in the midst of a transaction"))?;
+        segment
+            .await_transactions(seat.index(), goes_on)
+            .map_err(|seat| waiting(segment, seat, "is in the midst of a transaction"))?;
         snapshot.watermark = seat.settle_snapshot();
         snapshot.databases.extend(roots.into_iter().map(|(db, root)| {
             let (keys, expires) = self.keys(db);
@@ -323,7 +342,9 @@ impl Snapshot<'_> {
     /// # Errors
     /// As [`Snapshot::advance`].
     pub fn find(&mut self, db: Db, key: &[u8]) -> Result<Option<Item>, Stop> {
-        let Some(captured) = self.databases.iter().find(|captured| captured.db == db).copied() else { return Ok(None) };
+        let Some(captured) = self.databases.iter().find(|captured| captured.db == db).copied() else {
+            return Ok(None);
+        };
         let hash = crate::hash::hash(key, self.table.segment().secret());
         let (live, _) = self.live(&captured, hash.position, 0)?;
         let saved = self.saved(captured.root, hash.position, hash.position.checked_add(1))?;
@@ -340,7 +361,8 @@ impl Snapshot<'_> {
     pub fn found<'s>(&'s self, item: &'s Item) -> Result<Option<Found<'s>>, Fault> {
         let found = record::found(self.table.segment(), &item.image)?;
         let found = found.filter(|found| found.expiry_ms.is_none_or(|expiry_ms| expiry_ms > self.now_ms));
-        let fields = |found: &Found<'_>| Expired::fields(self, &found.value, found.inner_expiry_ms, || self.now_ms);
+        let fields =
+            |found: &Found<'_>| Expired::fields(self, &found.value, found.inner_expiry_ms, || self.now_ms);
         Ok(found.filter(|found| !fields(found).is_some_and(|expired| expired.is_gone())))
     }
 
@@ -359,20 +381,33 @@ impl Snapshot<'_> {
 
     fn item(&self, name: Name, image: Option<Image>) -> Result<Option<Item>, Fault> {
         let Some(image) = image.filter(|image| self.may_be(image)) else { return Ok(None) };
-        let key = if name.len == name.kept.len() { name.kept } else { record::key_of(self, self.table.segment(), &image)? };
+        let key = if name.len == name.kept.len() {
+            name.kept
+        } else {
+            record::key_of(self, self.table.segment(), &image)?
+        };
         Ok(Some(Item { key, image }))
     }
 
     /// What lies in the buckets from a position on, about `count` entries at least, and where the next position is.
     #[allow(clippy::type_complexity)]
-    fn live(&self, captured: &Captured, begin: u64, count: usize) -> Result<(Vec<(Hash, Vec<u8>, Image)>, Option<u64>), Stop> {
+    fn live(
+        &self,
+        captured: &Captured,
+        begin: u64,
+        count: usize,
+    ) -> Result<(Vec<(Hash, Vec<u8>, Image)>, Option<u64>), Stop> {
         let txn = self.table.begin(Mode::Read)?;
         let (mut live, mut next, mut attempts) = (Vec::new(), Some(begin), Attempts::default());
         while let Some(position) = next {
             let Some((entries, after)) = txn.bucket_from(captured.db, captured.root, position)? else {
                 let failed = attempts.count(|| txn.signs(captured.root, position));
                 if failed.is_err() || self.table.segment().is_broken(self.number) {
-                    return Err(self.broken().or(failed.err()).unwrap_or(Fault::Damaged { what: "a bucket" }).into());
+                    return Err(self
+                        .broken()
+                        .or(failed.err())
+                        .unwrap_or(Fault::Damaged { what: "a bucket" })
+                        .into());
                 }
                 continue;
             };
@@ -391,7 +426,12 @@ impl Snapshot<'_> {
     }
 
     /// What had been saved of the keys from a position up to before another one when this is called: the first of each.
-    fn saved(&mut self, root: u64, begin: u64, next: Option<u64>) -> Result<HashMap<Name, Option<Image>>, Fault> {
+    fn saved(
+        &mut self,
+        root: u64,
+        begin: u64,
+        next: Option<u64>,
+    ) -> Result<HashMap<Name, Option<Image>>, Fault> {
         // N2. SYNC: snapshot-serial. A thread that drew a lower serial has published the earlier records of the same key.
         let serial_end = self.table.segment().observe(header::SNAPSHOT_SERIAL);
         self.collect()?;

@@ -167,7 +167,11 @@ impl Table {
     /// Brings near what a call for each of these keys will look at, all keys' misses at once: first the header lines, then the
     /// entries whose tags match, then the records that these name. A hint: nothing is locked, nothing is believed. Adds to `locations`,
     /// for each key, where it belongs.
-    pub fn prefetch<'k>(&self, keys: impl IntoIterator<Item = (Db, &'k [u8])>, locations: &mut Vec<Option<Location>>) {
+    pub fn prefetch<'k>(
+        &self,
+        keys: impl IntoIterator<Item = (Db, &'k [u8])>,
+        locations: &mut Vec<Option<Location>>,
+    ) {
         let segment = &*self.segment;
         let first = locations.len();
         locations.extend(keys.into_iter().map(|(db, key)| {
@@ -260,7 +264,9 @@ impl Table {
         }
         Limits {
             memory_max: segment.load(MEMORY_MAX),
-            policy: POLICIES.get(segment.load(POLICY) as usize).map_or(Policy::NoEviction, |(policy, _)| *policy),
+            policy: POLICIES
+                .get(segment.load(POLICY) as usize)
+                .map_or(Policy::NoEviction, |(policy, _)| *policy),
             samples: segment.load(SAMPLES) as u32,
             lfu_log_factor: segment.load(LFU_LOG_FACTOR) as u32,
             lfu_decay_minutes: segment.load(LFU_DECAY) as u32,
@@ -309,7 +315,10 @@ impl Table {
             0 => (defaults.lfu_decay_minutes, defaults.lfu_log_factor),
             _ => (segment.load(LFU_DECAY) as u32, segment.load(LFU_LOG_FACTOR) as u32),
         };
-        clock::lfu(clock::incremented(clock::frequency(old, now_ms, decay_minutes), log_factor, self.draw()), now_ms)
+        clock::lfu(
+            clock::incremented(clock::frequency(old, now_ms, decay_minutes), log_factor, self.draw()),
+            now_ms,
+        )
     }
 
     /// Sets the limits, for all processes.
@@ -320,7 +329,10 @@ impl Table {
         segment.publish(SAMPLES, limits.samples as u64);
         segment.publish(LFU_LOG_FACTOR, limits.lfu_log_factor as u64);
         segment.publish(LFU_DECAY, limits.lfu_decay_minutes as u64);
-        segment.publish(PASSIVE, if limits.active_expiry { 0 } else { LAZY } | if limits.importing { IMPORTING } else { 0 });
+        segment.publish(
+            PASSIVE,
+            if limits.active_expiry { 0 } else { LAZY } | if limits.importing { IMPORTING } else { 0 },
+        );
         segment.publish(LIMITED, 1);
     }
 
@@ -330,7 +342,9 @@ impl Table {
         let used = segment.used_bytes();
         let peak = segment.word(header::USED_PEAK).fetch_max(used, Ordering::Relaxed).max(used);
         Usage {
-            ceiling: segment.geometry().ceiling - polder_shm::layout::SEATS_AT - polder_shm::layout::SEATS_MAX * at::BYTES,
+            ceiling: segment.geometry().ceiling
+                - polder_shm::layout::SEATS_AT
+                - polder_shm::layout::SEATS_MAX * at::BYTES,
             committed: segment.committed_bytes(),
             used,
             used_peak: peak,
@@ -338,7 +352,9 @@ impl Table {
             table: self.table_bytes(),
             retired: segment.sum_over_seats(at::RETIRED_BYTES),
             page_bytes: segment.mapping().pages().page_bytes as u64,
-            seats_used: (0..segment.seats_high()).filter(|seat| segment.load(segment.seat_at(*seat) + at::OWNER) != 0).count() as u32,
+            seats_used: (0..segment.seats_high())
+                .filter(|seat| segment.load(segment.seat_at(*seat) + at::OWNER) != 0)
+                .count() as u32,
             seats_max: polder_shm::layout::SEATS_MAX as u32,
         }
     }
@@ -418,7 +434,8 @@ impl Table {
             // A node that names another tally is damaged, or is used for something else by now (S5).
             let known = segment.check(node, 64) && segment.load(node + database::TALLY) == tally;
             let base = if known { segment.load(node + database::KEYS_BASE + word * 8) } else { 0 };
-            keys = segment.sum_over_seats(at::TALLIES + tally * at::TALLY_BYTES + word * 8).wrapping_sub(base);
+            keys =
+                segment.sum_over_seats(at::TALLIES + tally * at::TALLY_BYTES + word * 8).wrapping_sub(base);
             if lookup::map_words(&seat, db) == (node, root) {
                 break;
             }

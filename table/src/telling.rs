@@ -45,7 +45,9 @@ pub(crate) fn read_record(says: &[u8]) -> Option<(bool, Vec<Told<'_>>)> {
     for _ in 0..number(&head[4..]) {
         let head = take(8)?;
         let db = Db::from_le_bytes(head[..2].try_into().expect("two bytes"));
-        let words = (0..number(&head[4..])).map(|_| take(4).map(number).and_then(|bytes| take(bytes as usize))).collect::<Option<_>>()?;
+        let words = (0..number(&head[4..]))
+            .map(|_| take(4).map(number).and_then(|bytes| take(bytes as usize)))
+            .collect::<Option<_>>()?;
         told.push(Told { db, words });
     }
     Some((number(head) & ATOMIC != 0, told))

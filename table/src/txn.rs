@@ -129,8 +129,16 @@ impl<'t> Txn<'t> {
     /// Runs `work` as a writer with a limit of its own for waiting. Afterwards mode, limit and what the next attempt is to declare are as
     /// before.
     pub(crate) fn as_maintenance<R>(&self, patience: Duration, work: impl FnOnce() -> R) -> R {
-        let before = (self.mode.replace(Mode::Write), self.waiting.patience.replace(Some(patience)), self.waiting.until.take());
-        let (wide, extra, trouble) = (self.buffers.retry.wide.take(), self.buffers.retry.extra.take(), self.buffers.retry.trouble.take());
+        let before = (
+            self.mode.replace(Mode::Write),
+            self.waiting.patience.replace(Some(patience)),
+            self.waiting.until.take(),
+        );
+        let (wide, extra, trouble) = (
+            self.buffers.retry.wide.take(),
+            self.buffers.retry.extra.take(),
+            self.buffers.retry.trouble.take(),
+        );
         let done = work();
         self.mode.set(before.0);
         self.waiting.patience.set(before.1);
@@ -173,7 +181,9 @@ impl<'t> Txn<'t> {
     /// Where a key belongs, if that was foreseen.
     #[inline]
     pub(crate) fn foreseen_location(&self, db: Db, key: &[u8]) -> Option<&'t Location> {
-        self.foreseen.filter(|(seen, location)| std::ptr::eq(*seen, key) && location.db() == db).map(|(_, location)| location)
+        self.foreseen
+            .filter(|(seen, location)| std::ptr::eq(*seen, key) && location.db() == db)
+            .map(|(_, location)| location)
     }
 
     pub(crate) fn locks(&self) -> bool {
@@ -245,16 +255,24 @@ impl<'t> Txn<'t> {
             };
             // What this very transaction wrote may have been born expired (SET with a time in the past).
             let found = self.found(&image)?.and_then(|found| self.if_it_exists(db, key, found, true));
-            if let (true, None, Some(spot), Some(found)) = (access, held[index].pending, held[index].spot, &found) {
+            if let (true, None, Some(spot), Some(found)) =
+                (access, held[index].pending, held[index].spot, &found)
+            {
                 let bucket = self.buffers.shadows.borrow()[spot.shadow].bucket;
-                self.note_access(&lookup::Hit { image, first_at: bucket.word_at(bucket::LINE_WORDS + spot.unit * 2) }, found);
+                self.note_access(
+                    &lookup::Hit { image, first_at: bucket.word_at(bucket::LINE_WORDS + spot.unit * 2) },
+                    found,
+                );
             }
             return Ok(found);
         }
         let is_shared = self.shared.key == Some((db, key));
         let again = if is_shared { self.shared.hit.get() } else { None };
         let met = match again {
-            Some(hit) => hit.map(|hit| Ok::<_, Fault>(self.found(&hit.image)?.map(|found| (hit, found)))).transpose()?.flatten(),
+            Some(hit) => hit
+                .map(|hit| Ok::<_, Fault>(self.found(&hit.image)?.map(|found| (hit, found))))
+                .transpose()?
+                .flatten(),
             None => self.look_up(db, key)?,
         };
         is_shared.then(|| self.shared.hit.set(Some(met.map(|(hit, _)| hit))));
@@ -269,7 +287,8 @@ impl<'t> Txn<'t> {
     fn look_up(&self, db: Db, key: &[u8]) -> Result<Option<Met<'_>>, Stop> {
         self.attempt.lookups.set(self.attempt.lookups.get() + 1);
         let first = self.attempt.lookups.get() + self.attempt.number.get() == 1;
-        if let Some((seen, location)) = self.foreseen.filter(|(seen, location)| first && std::ptr::eq(*seen, key) && location.db() == db)
+        if let Some((seen, location)) =
+            self.foreseen.filter(|(seen, location)| first && std::ptr::eq(*seen, key) && location.db() == db)
             && let Some(met) = self.find_located(location, seen)?
         {
             self.attempt.unmarked.set(true);
@@ -292,7 +311,11 @@ impl<'t> Txn<'t> {
     #[inline]
     pub(crate) fn note_access_at(&self, first_at: u64, first: u64, found: &Found<'_>) {
         let now = self.coarse_ms();
-        let clock = if self.table.counts_frequency() { self.table.next_frequency(found.clock, now) } else { clock::lru(now) };
+        let clock = if self.table.counts_frequency() {
+            self.table.next_frequency(found.clock, now)
+        } else {
+            clock::lru(now)
+        };
         if clock != found.clock {
             let _ = self.segment().exchange(first_at, first, entry::first_word(found.version, clock));
         }
@@ -347,12 +370,18 @@ impl<'t> Txn<'t> {
             if is_new {
                 self.note_change('n', "new", db, key);
             }
-            if let (Some(Pending::Write(image)), Value::Tree(_), Replaces::Edited) = (&held.pending, new.value, replaces)
+            if let (Some(Pending::Write(image)), Value::Tree(_), Replaces::Edited) =
+                (&held.pending, new.value, replaces)
                 && self.rewrite(image, key, new)?
             {
                 None
             } else {
-                Some(self.image(key, &held.hash, new, self.new_clock(held.spot.as_ref().map(|spot| &spot.image)))?)
+                Some(self.image(
+                    key,
+                    &held.hash,
+                    new,
+                    self.new_clock(held.spot.as_ref().map(|spot| &spot.image)),
+                )?)
             }
         };
         if let Some(image) = image {
@@ -453,10 +482,14 @@ impl<'t> Txn<'t> {
             && !new.text
             && new.extras.is_empty()
             && new.inner_expiry_ms.is_none()
-            && entry::inline_bytes(key.len(), value.len(), new.expiry_ms.is_some(), new.flags != 0) <= entry::INLINE_MAX
+            && entry::inline_bytes(key.len(), value.len(), new.expiry_ms.is_some(), new.flags != 0)
+                <= entry::INLINE_MAX
         {
             let meta = new.kind as u8 | if new.raw { entry::RAW } else { 0 };
-            return Ok(entry::inline(first, &entry::Inline { meta, expiry_ms: new.expiry_ms, flags: new.flags, key, value }));
+            return Ok(entry::inline(
+                first,
+                &entry::Inline { meta, expiry_ms: new.expiry_ms, flags: new.flags, key, value },
+            ));
         }
         let node = match (new.value, record::plain_head(key, new)) {
             (Value::Packed(value), Some(head)) => self.make_record(NodeKind::Plain, &[&head, key, value])?,
@@ -496,7 +529,9 @@ impl<'t> Txn<'t> {
         };
         match (held.pending, held.spot) {
             (Some(Pending::Write(image)), _) => held.pending = Some(Pending::Write(with_clock(image))),
-            (None, Some(spot)) if spot.expired.is_none() => held.pending = Some(Pending::Write(with_clock(spot.image))),
+            (None, Some(spot)) if spot.expired.is_none() => {
+                held.pending = Some(Pending::Write(with_clock(spot.image)))
+            }
             _ => {}
         }
         Ok(())
@@ -512,7 +547,10 @@ impl<'t> Txn<'t> {
             // One lookup is one state already. Several lookups, or one and a message, must have been true at the same time. They are validated
             // with the inboxes locked: a transaction that changes what was read here and posts about it then posts behind these messages.
             let moments = self.attempt.lookups.get() + u32::from(self.has_posts());
-            if moments > 1 && (self.attempt.unmarked.get() || !lookup::validate(self.segment(), &self.buffers.reads.marks.borrow())) {
+            if moments > 1
+                && (self.attempt.unmarked.get()
+                    || !lookup::validate(self.segment(), &self.buffers.reads.marks.borrow()))
+            {
                 return Err(Stop::Retry);
             }
             return self.commit_posts();
@@ -555,8 +593,13 @@ impl<'t> Txn<'t> {
 
     /// Notes what differs in the shadows, and commits.
     fn publish(&self) -> Result<(), Stop> {
-        let mapped = !self.buffers.map.flushes.borrow().is_empty() || !self.buffers.map.swaps.borrow().is_empty();
-        if !self.buffers.note_changes(&self.seat, self.segment())? && self.buffers.nodes.olds.get() == 0 && !mapped && !self.has_posts() {
+        let mapped =
+            !self.buffers.map.flushes.borrow().is_empty() || !self.buffers.map.swaps.borrow().is_empty();
+        if !self.buffers.note_changes(&self.seat, self.segment())?
+            && self.buffers.nodes.olds.get() == 0
+            && !mapped
+            && !self.has_posts()
+        {
             self.seat.rollback();
             return Ok(());
         }
@@ -568,7 +611,10 @@ impl<'t> Txn<'t> {
         self.seat.commit(self.buffers.nodes.olds.get() + olds)?;
         // What is kept about clients and settings is no change of the data, nor is an entry that says the same as before.
         let held = self.buffers.held.borrow();
-        let changes = held.iter().filter(|held| held.pending.is_some() && held.retires.is_some() && held.db != SYSTEM).count();
+        let changes = held
+            .iter()
+            .filter(|held| held.pending.is_some() && held.retires.is_some() && held.db != SYSTEM)
+            .count();
         self.count(Counter::Changes, changes as u64);
         Ok(())
     }
@@ -584,7 +630,13 @@ impl<'t> Txn<'t> {
                 None => continue,
             };
             let before = held.spot.as_ref().map(|spot| &spot.image);
-            record(Changed { root: held.extent.root, hash: &held.hash, key: &self.buffers.key_of(held.key), before, after });
+            record(Changed {
+                root: held.extent.root,
+                hash: &held.hash,
+                key: &self.buffers.key_of(held.key),
+                before,
+                after,
+            });
         }
     }
 

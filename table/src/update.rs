@@ -100,9 +100,20 @@ impl<'v, 'n> From<Removed<'v, 'n>> for Mutation<'v, 'n> {
 impl Table {
     /// Gives a key a string, as [`Table::quick_edit`] does, one that may take a record, too. `calls` is added to the count of calls.
     #[inline(always)]
-    pub fn quick_set(&self, location: &Location, key: &[u8], value: &[u8], now_ms: u64, calls: u64) -> Option<()> {
+    pub fn quick_set(
+        &self,
+        location: &Location,
+        key: &[u8],
+        value: &[u8],
+        now_ms: u64,
+        calls: u64,
+    ) -> Option<()> {
         let is_short = entry::inline_bytes(key.len(), value.len(), false, false) <= entry::INLINE_MAX;
-        let edited = if is_short { self.edit_plain(location, key, now_ms, calls, |_| Some((value, ()))) } else { None };
+        let edited = if is_short {
+            self.edit_plain(location, key, now_ms, calls, |_| Some((value, ())))
+        } else {
+            None
+        };
         edited.or_else(|| self.quick_set_with(location, key, value, Attributes::NONE, (now_ms, calls)))
     }
 
@@ -121,8 +132,11 @@ impl Table {
             return None;
         }
         // As it will be stored: the bounds of extent and database are lowered to this.
-        let attributes = Attributes { expiry_ms: expiry_ms.map(|expiry_ms| expiry_ms.min(entry::EXPIRY_MAX_MS)), flags };
-        self.update_counted(location, key, Some(Kind::String), (now_ms, calls), |_| Some((Mutation::String(value, attributes), ())))
+        let attributes =
+            Attributes { expiry_ms: expiry_ms.map(|expiry_ms| expiry_ms.min(entry::EXPIRY_MAX_MS)), flags };
+        self.update_counted(location, key, Some(Kind::String), (now_ms, calls), |_| {
+            Some((Mutation::String(value, attributes), ()))
+        })
     }
 
     /// Changes a packed value of `kind`, or of any kind: `change` gets the old state (nothing if there is no such key) and returns the mutation and a
@@ -153,7 +167,8 @@ impl Table {
     ) -> Option<R> {
         self.update_counted(location, key, Some(Kind::String), (now_ms, calls), |old| {
             let (value, answer) = edit(old.map(|old| old.value));
-            let mutation = value.map_or(Mutation::Same, |added| Mutation::Text { kept: &[], added, form: Form::Plain });
+            let mutation =
+                value.map_or(Mutation::Same, |added| Mutation::Text { kept: &[], added, form: Form::Plain });
             Some((mutation, answer))
         })
     }
@@ -219,21 +234,24 @@ struct KeyUpdate<'e> {
 
 impl<'e> KeyUpdate<'e> {
     #[inline]
-    fn run<'n, R>(&self, now_ms: u64, change: impl for<'v> FnOnce(Option<Old<'v>>) -> Option<(Mutation<'v, 'n>, R)>) -> Option<R> {
+    fn run<'n, R>(
+        &self,
+        now_ms: u64,
+        change: impl for<'v> FnOnce(Option<Old<'v>>) -> Option<(Mutation<'v, 'n>, R)>,
+    ) -> Option<R> {
         let (seat, location) = (self.seat, self.location);
         let segment = &**seat.segment();
         let mut before = Image::EMPTY;
         let seen = self.look(&mut before)?;
-        let (unit, bucket) = (seen.unit, seen.displaced.map_or(location.bucket, |displaced| displaced.bucket));
+        let (unit, bucket) =
+            (seen.unit, seen.displaced.map_or(location.bucket, |displaced| displaced.bucket));
         let mut extras = Extras::default();
         let old = if unit.is_some() { Some(self.value_of(&before, now_ms, &mut extras)?) } else { None };
         if before.is_reference() {
             // Before the lock: it may reclaim.
             seat.reserve_retired(1).ok()?;
         }
-        if !self.lock(&seen) {
-            return None;
-        }
+        self.lock(&seen).then_some(())?;
         // Under the lock: see `Table::interest`.
         if !location.is_current(segment) || is_told(segment, listeners(self.kind)) {
             return None;
@@ -267,7 +285,11 @@ impl<'e> KeyUpdate<'e> {
             && old.units == new.units
             && (old.words[1] ^ new.words[1]) as u8 & entry::EXPIRY == 0
         {
-            self.replace(Covered { item: seen.item(), line: bucket.line, at: bucket.word_at(LINE_WORDS + unit * 2) }, old, new)?;
+            self.replace(
+                Covered { item: seen.item(), line: bucket.line, at: bucket.word_at(LINE_WORDS + unit * 2) },
+                old,
+                new,
+            )?;
             self.count();
             return Some(answer);
         }
@@ -277,17 +299,23 @@ impl<'e> KeyUpdate<'e> {
             self.count();
             return Some(answer);
         }
-        let mut olds = 0;
-        if let Some((_, image)) = before.filter(|(_, image)| image.is_reference()) {
-            seat.note_old(image.record(), false).ok()?;
-            olds = 1;
-        }
-        match seen.displaced {
-            None => publish(seat, location, self.key, (before, after), olds).ok()?.then_some(())?,
-            Some(displaced) => self.publish_displaced(displaced, (before, after), olds)?,
-        }
+        self.publish_over(seen.displaced, (before, after))?;
         self.count();
         Some(answer)
+    }
+
+    /// Publishes an entry in the place of another one, in its bucket, and retires the record of that one.
+    #[inline(always)]
+    fn publish_over(&self, displaced: Option<Displaced>, (before, after): Turn<'_>) -> Option<()> {
+        let mut olds = 0;
+        if let Some((_, image)) = before.filter(|(_, image)| image.is_reference()) {
+            self.seat.note_old(image.record(), false).ok()?;
+            olds = 1;
+        }
+        match displaced {
+            None => publish(self.seat, self.location, self.key, (before, after), olds).ok()?.then_some(()),
+            Some(displaced) => self.publish_displaced(displaced, (before, after), olds),
+        }
     }
 
     /// Makes the new entry; returns its expiry. `None`: the slow path does that.
@@ -306,12 +334,22 @@ impl<'e> KeyUpdate<'e> {
                 self.make(kind, edit.bytes(), |place| edit.write(place), clock, after)?;
                 Some(None)
             }
-            Mutation::Edited(edit) => self.make_with(kind, extras, edit.bytes(), &|place| edit.write(place), clock, after),
-            Mutation::String(bytes, Attributes { expiry_ms, flags }) => {
-                self.make_whole(kind, &Extras { expiry_ms, flags, ..Extras::default() }, before, bytes, clock, after)
+            Mutation::Edited(edit) => {
+                self.make_with(kind, extras, edit.bytes(), &|place| edit.write(place), clock, after)
             }
+            Mutation::String(bytes, Attributes { expiry_ms, flags }) => self.make_whole(
+                kind,
+                &Extras { expiry_ms, flags, ..Extras::default() },
+                before,
+                bytes,
+                clock,
+                after,
+            ),
             Mutation::Text { kept, added, form } => {
-                let (extras, bytes) = (Extras { raw: form == Form::Raw, text: form == Form::Text, ..*extras }, kept.len() + added.len());
+                let (extras, bytes) = (
+                    Extras { raw: form == Form::Raw, text: form == Form::Text, ..*extras },
+                    kept.len() + added.len(),
+                );
                 if kept.is_empty() && bytes <= PACKED_MAX {
                     return self.make_whole(kind, &extras, before, added, clock, after);
                 }
@@ -320,7 +358,11 @@ impl<'e> KeyUpdate<'e> {
                     head.copy_from_slice(kept);
                     tail.copy_from_slice(added);
                 };
-                if bytes > PACKED_MAX { None } else { self.make_with(kind, &extras, bytes, &write, clock, after) }
+                if bytes > PACKED_MAX {
+                    None
+                } else {
+                    self.make_with(kind, &extras, bytes, &write, clock, after)
+                }
             }
             Mutation::Expiring(until) => {
                 let (value, expiry_ms) = (old?.value, until.map(|until| until.min(entry::EXPIRY_MAX_MS)));
@@ -347,7 +389,8 @@ impl<'e> KeyUpdate<'e> {
             BucketProbe::Miss(0, 0) => {}
             BucketProbe::Miss(next, stash) => {
                 if let Some((unit, displaced)) = self.find_displaced(next, stash)? {
-                    (seen.unit, seen.displaced, live.bucket) = (Some(unit), Some(displaced), displaced.bucket);
+                    (seen.unit, seen.displaced, live.bucket) =
+                        (Some(unit), Some(displaced), displaced.bucket);
                 }
             }
         }
@@ -356,8 +399,13 @@ impl<'e> KeyUpdate<'e> {
         }
         // T3: as in `quick.rs`, the pin reaches to the bucket before it is locked, and to the record.
         segment.acquire_fence();
-        let is_whole = seen.displaced.is_none_or(|displaced| segment.load(displaced.bucket.line) == displaced.word);
-        if !seat.covers_now() || segment.load(location.bucket.line) != word || !is_whole || !location.is_current(segment) {
+        let is_whole =
+            seen.displaced.is_none_or(|displaced| segment.load(displaced.bucket.line) == displaced.word);
+        if !seat.covers_now()
+            || segment.load(location.bucket.line) != word
+            || !is_whole
+            || !location.is_current(segment)
+        {
             return None;
         }
         Some(seen)
@@ -379,7 +427,9 @@ impl<'e> KeyUpdate<'e> {
                 return None;
             }
             match probe_bucket(&Live { segment, bucket }, &self.location.hash, self.key) {
-                BucketProbe::Here(unit) | BucketProbe::Record(unit) => return Some(Some((unit, Displaced { bucket, word, in_stash }))),
+                BucketProbe::Here(unit) | BucketProbe::Record(unit) => {
+                    return Some(Some((unit, Displaced { bucket, word, in_stash })));
+                }
                 BucketProbe::Miss(..) => {}
             }
             segment.acquire_fence();
@@ -395,7 +445,8 @@ impl<'e> KeyUpdate<'e> {
     fn lock(&self, seen: &Seen) -> bool {
         let seat = self.seat;
         let displaced = |Displaced { bucket, word, .. }: Displaced| seat.lock_as_seen(1, bucket.line, word);
-        let locked = seat.lock_as_seen(0, self.location.bucket.line, seen.word) && seen.displaced.is_none_or(displaced);
+        let locked = seat.lock_as_seen(0, self.location.bucket.line, seen.word)
+            && seen.displaced.is_none_or(displaced);
         if !locked {
             // The slow path meets the same lock, and counts it.
             seat.forget_collision();
@@ -406,7 +457,12 @@ impl<'e> KeyUpdate<'e> {
     /// As [`publish`], of an entry that lies in another bucket than its home: that one is covered by the second lock.
     #[cold]
     #[inline(never)]
-    fn publish_displaced(&self, Displaced { bucket, in_stash, .. }: Displaced, turn: Turn<'_>, olds: u64) -> Option<()> {
+    fn publish_displaced(
+        &self,
+        Displaced { bucket, in_stash, .. }: Displaced,
+        turn: Turn<'_>,
+        olds: u64,
+    ) -> Option<()> {
         let (seat, location) = (self.seat, self.location);
         let live = Live { segment: seat.segment(), bucket };
         let (before, after) = (turn.0.map(|(_, image)| image), turn.1);
@@ -436,7 +492,13 @@ impl<'e> KeyUpdate<'e> {
         self.publish_notes(notes, None, Some(image), 0)
     }
 
-    fn publish_notes(&self, mut notes: StagedJournal<'_>, before: Option<&Image>, after: Option<&Image>, olds: u64) -> Option<()> {
+    fn publish_notes(
+        &self,
+        mut notes: StagedJournal<'_>,
+        before: Option<&Image>,
+        after: Option<&Image>,
+        olds: u64,
+    ) -> Option<()> {
         let (seat, location) = (self.seat, self.location);
         note_tallies(&mut notes, seat, location, before, after);
         let change = Changed { root: location.root, hash: &location.hash, key: self.key, before, after };
@@ -465,7 +527,9 @@ impl<'e> KeyUpdate<'e> {
         let (seat, bucket) = (self.seat, self.location.bucket(self.seat.segment(), index)?);
         let len = seat.journal_len();
         // The smallest extents name one bucket twice.
-        if let Some(item) = (0..len).find(|item| matches!(seat.item(*item), Some((Tag::Lock, offset, _)) if offset == bucket.line)) {
+        if let Some(item) = (0..len)
+            .find(|item| matches!(seat.item(*item), Some((Tag::Lock, offset, _)) if offset == bucket.line))
+        {
             return Some((bucket, item));
         }
         matches!(seat.lock_now(bucket.line), Ok(Locked::Ours(_))).then_some((bucket, len))
@@ -475,7 +539,13 @@ impl<'e> KeyUpdate<'e> {
     #[inline]
     fn replace(&self, covered: Covered, old: &Image, new: &Image) -> Option<()> {
         let (seat, location) = (self.seat, self.location);
-        let change = Changed { root: location.root, hash: &location.hash, key: self.key, before: Some(old), after: Some(new) };
+        let change = Changed {
+            root: location.root,
+            hash: &location.hash,
+            key: self.key,
+            before: Some(old),
+            after: Some(new),
+        };
         if !recording::before_commit(seat, |record| record(change)) {
             return None;
         }
@@ -531,8 +601,16 @@ impl<'e> KeyUpdate<'e> {
             if node == NodeKind::RecordRefs {
                 return None;
             }
-            let Record { key, value, expiry_ms, inner_expiry_ms: None, flags, raw, text, extras: item_extras } =
-                record::read(node, payload).ok()?
+            let Record {
+                key,
+                value,
+                expiry_ms,
+                inner_expiry_ms: None,
+                flags,
+                raw,
+                text,
+                extras: item_extras,
+            } = record::read(node, payload).ok()?
             else {
                 return None;
             };
@@ -552,18 +630,33 @@ impl<'e> KeyUpdate<'e> {
             entry::inline_value(image)?
         };
         let expiry_ms = extras.expiry_ms;
-        expiry_ms.is_none_or(|expiry_ms| expiry_ms > now_ms + CLOCK_LAG_MS).then_some(Old { kind, value, expiry_ms })
+        expiry_ms.is_none_or(|expiry_ms| expiry_ms > now_ms + CLOCK_LAG_MS).then_some(Old {
+            kind,
+            value,
+            expiry_ms,
+        })
     }
 
     /// Makes the entry with the new value of `length` bytes: inline if it fits, else with a record.
     #[inline]
-    fn make(&self, kind: Kind, length: usize, write: impl Fn(&mut [u8]), clock: u32, image: &mut Image) -> Option<()> {
+    fn make(
+        &self,
+        kind: Kind,
+        length: usize,
+        write: impl Fn(&mut [u8]),
+        clock: u32,
+        image: &mut Image,
+    ) -> Option<()> {
         let (seat, key) = (self.seat, self.key);
         let first = entry::first_word(seat.next_version(), clock);
         if entry::inline_bytes(key.len(), length, false, false) <= entry::INLINE_MAX {
             let mut value = [0; entry::INLINE_MAX];
             write(&mut value[..length]);
-            entry::fill_inline(image, first, &Inline { meta: kind as u8, expiry_ms: None, flags: 0, key, value: &value[..length] });
+            entry::fill_inline(
+                image,
+                first,
+                &Inline { meta: kind as u8, expiry_ms: None, flags: 0, key, value: &value[..length] },
+            );
             return Some(());
         }
         let node = self.make_record(NodeKind::Plain, &[u8::try_from(key.len()).ok()?], length, write)?;
@@ -584,31 +677,62 @@ impl<'e> KeyUpdate<'e> {
     ) -> Option<Option<u64>> {
         let (seat, key, Extras { expiry_ms, flags, raw, text }) = (self.seat, self.key, *extras);
         let first = entry::first_word(seat.next_version(), clock);
-        if !text && entry::inline_bytes(key.len(), length, expiry_ms.is_some(), flags != 0) <= entry::INLINE_MAX {
+        if !text
+            && entry::inline_bytes(key.len(), length, expiry_ms.is_some(), flags != 0) <= entry::INLINE_MAX
+        {
             let mut value = [0; entry::INLINE_MAX];
             write(&mut value[..length]);
             let meta = kind as u8 | if raw { entry::RAW } else { 0 };
-            entry::fill_inline(image, first, &Inline { meta, expiry_ms, flags, key, value: &value[..length] });
+            entry::fill_inline(
+                image,
+                first,
+                &Inline { meta, expiry_ms, flags, key, value: &value[..length] },
+            );
             return Some(expiry_ms);
         }
-        let head = record::Head::of(key, &New { expiry_ms, flags, raw, text, ..New::of(kind, Value::Packed(&[])) })?;
+        let head =
+            record::Head::of(key, &New { expiry_ms, flags, raw, text, ..New::of(kind, Value::Packed(&[])) })?;
         let node = self.make_record(head.kind(), head.bytes(), length, write)?;
-        *image = entry::with_reference(first, kind as u8, (expiry_ms.is_some(), false), self.location.hash.extra, node);
+        *image = entry::with_reference(
+            first,
+            kind as u8,
+            (expiry_ms.is_some(), false),
+            self.location.hash.extra,
+            node,
+        );
         Some(expiry_ms)
     }
 
     /// The same of a value that lies in one piece: mostly where an entry like it is, that is `before`.
     #[inline]
-    fn make_whole(&self, kind: Kind, extras: &Extras, before: &Image, value: &[u8], clock: u32, image: &mut Image) -> Option<Option<u64>> {
+    fn make_whole(
+        &self,
+        kind: Kind,
+        extras: &Extras,
+        before: &Image,
+        value: &[u8],
+        clock: u32,
+        image: &mut Image,
+    ) -> Option<Option<u64>> {
         let (seat, key, Extras { expiry_ms, flags, raw, text }) = (self.seat, self.key, *extras);
         let bytes = entry::inline_bytes(key.len(), value.len(), expiry_ms.is_some(), flags != 0);
         if text || bytes > entry::INLINE_MAX {
-            return self.make_with(kind, extras, value.len(), &|place| place.copy_from_slice(value), clock, image);
+            return self.make_with(
+                kind,
+                extras,
+                value.len(),
+                &|place| place.copy_from_slice(value),
+                clock,
+                image,
+            );
         }
         let first = entry::first_word(seat.next_version(), clock);
         let meta = kind as u8 | if raw { entry::RAW } else { 0 };
-        let options = if expiry_ms.is_some() { entry::EXPIRY } else { 0 } | if flags != 0 { entry::FLAGS } else { 0 };
-        if before.meta() == meta | options && (entry::INLINE_HEAD + bytes).div_ceil(UNIT_BYTES) == before.units {
+        let options =
+            if expiry_ms.is_some() { entry::EXPIRY } else { 0 } | if flags != 0 { entry::FLAGS } else { 0 };
+        if before.meta() == meta | options
+            && (entry::INLINE_HEAD + bytes).div_ceil(UNIT_BYTES) == before.units
+        {
             entry::refill_inline(image, before, first, Attributes { expiry_ms, flags }, value);
         } else {
             entry::fill_inline(image, first, &Inline { meta, expiry_ms, flags, key, value });
@@ -617,7 +741,13 @@ impl<'e> KeyUpdate<'e> {
     }
 
     #[inline]
-    fn make_record(&self, kind: NodeKind, head: &[u8], length: usize, write: impl Fn(&mut [u8])) -> Option<Ref> {
+    fn make_record(
+        &self,
+        kind: NodeKind,
+        head: &[u8],
+        length: usize,
+        write: impl Fn(&mut [u8]),
+    ) -> Option<Ref> {
         let (seat, key) = (self.seat, self.key);
         let value_at = head.len() + key.len();
         let node = seat.make(kind, value_at + length).ok()?;
@@ -653,7 +783,8 @@ impl Extras {
 pub(crate) fn lower_bounds(segment: &Segment, location: &Location, expiry_ms: u64) -> bool {
     segment.lower(location.extent() + directory::extent::EXPIRY_MIN, expiry_ms);
     let node = segment.observe(directory::map_at(location.db()));
-    let is_its = segment.check(node, 64) && segment.load(node + database::DIRECTORY) == directory::directory_of(location.root);
+    let is_its = segment.check(node, 64)
+        && segment.load(node + database::DIRECTORY) == directory::directory_of(location.root);
     if is_its {
         segment.lower(node + database::EXPIRY_MIN, expiry_ms);
     }
@@ -666,7 +797,8 @@ pub(crate) type Turn<'i> = (Option<(usize, &'i Image)>, Option<&'i Image>);
 /// Whether an entry can become what it is going to be where it lies.
 #[inline]
 pub(crate) fn fits(live: &Live<'_>, before: Option<(usize, &Image)>, after: Option<&Image>) -> bool {
-    let (old_units, new_units) = (before.map_or(0, |(_, image)| image.units), after.map_or(0, |image| image.units));
+    let (old_units, new_units) =
+        (before.map_or(0, |(_, image)| image.units), after.map_or(0, |image| image.units));
     new_units <= old_units || has_room(live, new_units - old_units)
 }
 
@@ -676,13 +808,25 @@ pub(crate) fn fits(live: &Live<'_>, before: Option<(usize, &Image)>, after: Opti
 /// # Errors
 /// [`Fault::Full`], [`Fault::Damaged`]: nothing has happened then.
 #[inline]
-pub(crate) fn publish(seat: &Seat, location: &Location, key: &[u8], (before, after): Turn<'_>, olds: u64) -> Result<bool, Fault> {
+pub(crate) fn publish(
+    seat: &Seat,
+    location: &Location,
+    key: &[u8],
+    (before, after): Turn<'_>,
+    olds: u64,
+) -> Result<bool, Fault> {
     let live = Live { segment: seat.segment(), bucket: location.bucket };
     let mut notes = seat.stage();
     notes.cover(0, location.bucket.line);
     note_turn(&mut notes, &live, location.hash.tag, (before, after))?;
     note_tallies(&mut notes, seat, location, before.map(|(_, image)| image), after);
-    let change = Changed { root: location.root, hash: &location.hash, key, before: before.map(|(_, image)| image), after };
+    let change = Changed {
+        root: location.root,
+        hash: &location.hash,
+        key,
+        before: before.map(|(_, image)| image),
+        after,
+    };
     if !recording::before_commit(seat, |record| record(change)) {
         return Ok(false);
     }
@@ -691,7 +835,13 @@ pub(crate) fn publish(seat: &Seat, location: &Location, key: &[u8], (before, aft
 
 /// Notes what becomes of the numbers of keys, of keys with an expiry, and of keys with fields that have one.
 #[inline(always)]
-fn note_tallies(notes: &mut StagedJournal<'_>, seat: &Seat, location: &Location, before: Option<&Image>, after: Option<&Image>) {
+fn note_tallies(
+    notes: &mut StagedJournal<'_>,
+    seat: &Seat,
+    location: &Location,
+    before: Option<&Image>,
+    after: Option<&Image>,
+) {
     let may_expire = |image: Option<&Image>| image.is_some_and(Image::may_expire);
     if may_expire(before) || may_expire(after) {
         return note_all_tallies(notes, seat, location, before, after);
@@ -705,7 +855,13 @@ fn note_tallies(notes: &mut StagedJournal<'_>, seat: &Seat, location: &Location,
 }
 
 #[inline(never)]
-fn note_all_tallies(notes: &mut StagedJournal<'_>, seat: &Seat, location: &Location, before: Option<&Image>, after: Option<&Image>) {
+fn note_all_tallies(
+    notes: &mut StagedJournal<'_>,
+    seat: &Seat,
+    location: &Location,
+    before: Option<&Image>,
+    after: Option<&Image>,
+) {
     let count = |image: Option<&Image>, test: fn(&Image) -> bool| i64::from(image.is_some_and(test));
     let counts = [is_key, has_expiry, has_inner_expiry].map(|test| count(after, test) - count(before, test));
     let tally = at::TALLIES + directory::tally_of(location.root) * at::TALLY_BYTES;
@@ -717,7 +873,12 @@ fn note_all_tallies(notes: &mut StagedJournal<'_>, seat: &Seat, location: &Locat
 
 /// Notes the words of an entry's turn, and of its tags; their lock has been named.
 #[inline]
-pub(crate) fn note_turn(notes: &mut StagedJournal<'_>, live: &Live<'_>, tag: u8, (before, after): Turn<'_>) -> Result<(), Fault> {
+pub(crate) fn note_turn(
+    notes: &mut StagedJournal<'_>,
+    live: &Live<'_>,
+    tag: u8,
+    (before, after): Turn<'_>,
+) -> Result<(), Fault> {
     let gone = || before.map(|(unit, image)| tags_of(unit, image.units)).unwrap_or_default();
     match (before, after) {
         (Some((unit, old)), Some(image)) if old.units == image.units => note_words(notes, live, unit, image),
@@ -727,7 +888,9 @@ pub(crate) fn note_turn(notes: &mut StagedJournal<'_>, live: &Live<'_>, tag: u8,
         }
         (_, None) => {
             let gone = gone();
-            for (number, old) in live.tag_words().into_iter().enumerate().filter(|(number, _)| gone[*number] != 0) {
+            for (number, old) in
+                live.tag_words().into_iter().enumerate().filter(|(number, _)| gone[*number] != 0)
+            {
                 notes.word(live.bucket.word_at(1 + number), old & !gone[number]);
             }
         }

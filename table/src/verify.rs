@@ -25,7 +25,8 @@ use polder_values::{Kind, Value};
 use crate::api::{DATABASES, Db, Mode, SYSTEM};
 use crate::bucket::{self, PIECE_BUCKETS, UNITS, WORDS, Words};
 use crate::directory::{
-    self, Extent, GARBAGE_AT, GARBAGE_SLOTS, LEVEL_BITS, LEVELS_MAX, MAP_LOCK, Named, SLOTS, SWEEP_LOCK, Slot, database, extent, map_at,
+    self, Extent, GARBAGE_AT, GARBAGE_SLOTS, LEVEL_BITS, LEVELS_MAX, MAP_LOCK, Named, SLOTS, SWEEP_LOCK,
+    Slot, database, extent, map_at,
 };
 use crate::entry::{self, Image};
 use crate::entry::{has_expiry, has_inner_expiry, is_key};
@@ -93,7 +94,8 @@ impl Seen {
         if self.always.is_none() || self.sums.is_none() && exact {
             self.order = findings.to_vec();
         }
-        let of = |sum: bool| findings.iter().filter(|finding| finding.sum == sum).cloned().collect::<HashSet<_>>();
+        let of =
+            |sum: bool| findings.iter().filter(|finding| finding.sum == sum).cloned().collect::<HashSet<_>>();
         let both = |old: &mut Option<HashSet<Finding>>, new: HashSet<Finding>| match old {
             Some(old) => old.retain(|finding| new.contains(finding)),
             None => *old = Some(new),
@@ -114,7 +116,11 @@ impl Seen {
     fn believed(self, alone: bool) -> Vec<String> {
         let sums = self.sums.filter(|_| alone || self.exact >= EXACT_PASSES).unwrap_or_default();
         let always = self.always.unwrap_or_default();
-        self.order.into_iter().filter(|finding| always.contains(finding) || sums.contains(finding)).map(|finding| finding.text).collect()
+        self.order
+            .into_iter()
+            .filter(|finding| always.contains(finding) || sums.contains(finding))
+            .map(|finding| finding.text)
+            .collect()
     }
 }
 
@@ -198,7 +204,9 @@ impl<'t> Pass<'t> {
             let (node, root) = (segment.observe(map_at(db)), segment.observe(map_at(db) + 8));
             match (node, root) {
                 (0, 0) => {}
-                (0, _) | (_, 0) => self.audit.find(format!("the map of database {db} is half there: {node:#x}, {root:#x}")),
+                (0, _) | (_, 0) => {
+                    self.audit.find(format!("the map of database {db} is half there: {node:#x}, {root:#x}"))
+                }
                 _ => self.database(format!("database {db}"), node, Some(root))?,
             }
         }
@@ -219,8 +227,11 @@ impl<'t> Pass<'t> {
         }
         let own = name == own_name();
         self.counts.databases += (root.is_some() && !own) as u64;
-        let (directory, tally) = (segment.load(node + database::DIRECTORY), segment.load(node + database::TALLY));
-        if root.is_some_and(|root| directory::directory_of(root) != directory || directory::tally_of(root) != tally) {
+        let (directory, tally) =
+            (segment.load(node + database::DIRECTORY), segment.load(node + database::TALLY));
+        if root.is_some_and(|root| {
+            directory::directory_of(root) != directory || directory::tally_of(root) != tally
+        }) {
             self.audit.find(format!("{name}: its node and its root word disagree"));
         }
         if tally >= at::TALLY_SLOTS {
@@ -228,7 +239,15 @@ impl<'t> Pass<'t> {
         } else if let Some(other) = self.tallies.insert(tally, name.clone()) {
             self.audit.find(format!("{name} and {other} are counted in one tally"));
         }
-        let mut walked = Walked { name, own, garbage: root.is_none(), keys: 0, expires: 0, inner: 0, expiry_min: u64::MAX };
+        let mut walked = Walked {
+            name,
+            own,
+            garbage: root.is_none(),
+            keys: 0,
+            expires: 0,
+            inner: 0,
+            expiry_min: u64::MAX,
+        };
         for found in self.extents(directory, &walked)? {
             self.extent(&found, &mut walked)?;
         }
@@ -241,19 +260,27 @@ impl<'t> Pass<'t> {
     /// Compares what was counted with the tallies, and the earliest expiry with its bound.
     fn sums(&mut self, node: u64, tally: u64, walked: &Walked) {
         let segment = self.segment();
-        for (word, what, there) in
-            [(0, "keys", walked.keys), (1, "keys with an expiry", walked.expires), (2, "keys with fields that expire", walked.inner)]
-        {
+        for (word, what, there) in [
+            (0, "keys", walked.keys),
+            (1, "keys with an expiry", walked.expires),
+            (2, "keys with fields that expire", walked.inner),
+        ] {
             let base = segment.load(node + database::KEYS_BASE + word * 8);
-            let told = segment.sum_over_seats(at::TALLIES + tally * at::TALLY_BYTES + word * 8).wrapping_sub(base);
+            let told =
+                segment.sum_over_seats(at::TALLIES + tally * at::TALLY_BYTES + word * 8).wrapping_sub(base);
             if told != there {
-                self.audit.find_sum(format!("{}: {there} {what} are there, and {} are told", walked.name, told as i64));
+                self.audit.find_sum(format!(
+                    "{}: {there} {what} are there, and {} are told",
+                    walked.name, told as i64
+                ));
             }
         }
         let bound = segment.observe(node + database::EXPIRY_MIN);
         if bound > walked.expiry_min {
-            self.audit
-                .find(format!("{}: a key expires at {}, and nothing is told to expire before {bound}", walked.name, walked.expiry_min));
+            self.audit.find(format!(
+                "{}: a key expires at {}, and nothing is told to expire before {bound}",
+                walked.name, walked.expiry_min
+            ));
         }
         if !walked.own {
             self.counts.keys += walked.keys;
@@ -282,7 +309,14 @@ impl<'t> Pass<'t> {
     }
 
     /// Walks a directory node that stands for the positions from `prefix` on, at `level`.
-    fn directory(&mut self, seat: &Seat, node: u64, (level, prefix): (u32, u64), walked: &Walked, extents: &mut Vec<Extent>) {
+    fn directory(
+        &mut self,
+        seat: &Seat,
+        node: u64,
+        (level, prefix): (u32, u64),
+        walked: &Walked,
+        extents: &mut Vec<Extent>,
+    ) {
         let segment = self.segment();
         if level >= LEVELS_MAX {
             return self.audit.find(format!("{}: its directory is deeper than any", walked.name));
@@ -299,24 +333,41 @@ impl<'t> Pass<'t> {
             let mut slots = 1;
             match directory::slot_of(segment, word) {
                 Slot::Empty if walked.garbage => {}
-                Slot::Empty => self.audit.find(format!("{}: nothing is told of the positions from {position:#x} on", walked.name)),
+                Slot::Empty => self
+                    .audit
+                    .find(format!("{}: nothing is told of the positions from {position:#x} on", walked.name)),
                 Slot::Node(below) => self.directory(seat, below, (level + 1, position), walked, extents),
-                Slot::Extent(place) => match Extent::read(segment, &Named { extent: place, slot_at, slot: word, node, level }) {
-                    Some(found) => slots = self.slots(&found, position, index, walked, extents),
-                    None => self.audit.find(format!("{}: the extent at {place:#x} has no shape", walked.name)),
-                },
+                Slot::Extent(place) => {
+                    match Extent::read(segment, &Named { extent: place, slot_at, slot: word, node, level }) {
+                        Some(found) => slots = self.slots(&found, position, index, walked, extents),
+                        None => {
+                            self.audit.find(format!("{}: the extent at {place:#x} has no shape", walked.name))
+                        }
+                    }
+                }
             }
             index += slots;
         }
     }
 
     /// Takes in an extent if all the slots that it should have name it; returns their number.
-    fn slots(&mut self, found: &Extent, position: u64, index: u64, walked: &Walked, extents: &mut Vec<Extent>) -> u64 {
+    fn slots(
+        &mut self,
+        found: &Extent,
+        position: u64,
+        index: u64,
+        walked: &Walked,
+        extents: &mut Vec<Extent>,
+    ) -> u64 {
         let segment = self.segment();
-        let fits = found.depth <= (found.level + 1) * LEVEL_BITS && found.prefix == position && found.slots() + index <= SLOTS;
+        let fits = found.depth <= (found.level + 1) * LEVEL_BITS
+            && found.prefix == position
+            && found.slots() + index <= SLOTS;
         if !fits || found.homes != found.pieces * PIECE_BUCKETS - stash_buckets(found.pieces) {
-            self.audit
-                .find(format!("{}: the extent at {:#x} is not the one for the positions from {position:#x} on", walked.name, found.at));
+            self.audit.find(format!(
+                "{}: the extent at {:#x} is not the one for the positions from {position:#x} on",
+                walked.name, found.at
+            ));
             return 1;
         }
         let same = (0..found.slots()).all(|slot| segment.observe(found.slot_at + slot * 8) == found.slot);
@@ -348,7 +399,12 @@ impl<'t> Pass<'t> {
         }
         self.counts.extents += 1;
         let many = found.buckets() as usize;
-        let mut homes = Homes { there: vec![(0, 0); many], told: vec![(0, 0); many], keys: HashSet::new(), expiry_min: u64::MAX };
+        let mut homes = Homes {
+            there: vec![(0, 0); many],
+            told: vec![(0, 0); many],
+            keys: HashSet::new(),
+            expiry_min: u64::MAX,
+        };
         for index in 0..found.buckets() {
             self.bucket(&txn, found, index, &mut homes, walked);
         }
@@ -361,7 +417,10 @@ impl<'t> Pass<'t> {
         // If a thread searched the database for expired keys while it was flushed, it has raised the bound but removed no key.
         if !walked.garbage && found.expiry_min(segment) > homes.expiry_min {
             let bound = found.expiry_min(segment);
-            self.audit.find(format!("{place}: a key expires at {}, and nothing is told to expire before {bound}", homes.expiry_min));
+            self.audit.find(format!(
+                "{place}: a key expires at {}, and nothing is told to expire before {bound}",
+                homes.expiry_min
+            ));
         }
         walked.expiry_min = walked.expiry_min.min(homes.expiry_min);
         Ok(())
@@ -374,7 +433,8 @@ impl<'t> Pass<'t> {
         let word = segment.observe(bucket.line);
         self.audit.lock(word, &place);
         self.counts.buckets += 1;
-        let copy = (0..VIEWS_MAX).find_map(|_| view(&txn.seat, bucket, |words| Copy(std::array::from_fn(|at| words.word(at)))));
+        let copy = (0..VIEWS_MAX)
+            .find_map(|_| view(&txn.seat, bucket, |words| Copy(std::array::from_fn(|at| words.word(at)))));
         let Some(copy) = copy else {
             self.torn = true;
             if word & lock::DEAD != 0 && found.is_current(segment) {
@@ -399,7 +459,10 @@ impl<'t> Pass<'t> {
                     let units = bucket::units_at(&tags, unit);
                     let whole = image.is_reference() || entry::inline_fields(image.bytes()).is_some();
                     if units != image.units || !whole {
-                        self.audit.find(format!("{place}: the entry in unit {unit} has {units} units and tells of {}", image.units));
+                        self.audit.find(format!(
+                            "{place}: the entry in unit {unit} has {units} units and tells of {}",
+                            image.units
+                        ));
                     } else if let Err(wrong) = self.entry(txn, found, index, tag, &image, homes, walked) {
                         self.audit.find(format!("{place}: the entry in unit {unit} {wrong}"));
                     }
@@ -410,7 +473,10 @@ impl<'t> Pass<'t> {
     }
 
     /// Checks one entry; the error says what is wrong with it.
-    #[allow(clippy::too_many_arguments, reason = "an entry is judged by where it lies and by what lies around it")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "an entry is judged by where it lies and by what lies around it"
+    )]
     fn entry(
         &mut self,
         txn: &Txn<'_>,
@@ -465,7 +531,8 @@ impl<'t> Pass<'t> {
             return Err(format!("names record {:#x}, which cannot be its own", offset_of(node)));
         }
         self.counts.records += 1;
-        let unreadable = |fault: Fault| format!("has a record at {:#x} that cannot be read: {fault}", offset_of(node));
+        let unreadable =
+            |fault: Fault| format!("has a record at {:#x} that cannot be read: {fault}", offset_of(node));
         let (kind, payload) = raw::payload(segment, node).map_err(unreadable)?;
         let record = record::read(kind, payload).map_err(unreadable)?;
         if record.expiry_ms.is_some() != (image.meta() & entry::EXPIRY != 0) {
@@ -491,7 +558,8 @@ impl<'t> Pass<'t> {
             }
         }
         if let Key::Long(root) = record.key
-            && (root.count > KEY_BYTES_MAX || !root.refs[0].is_none() && self.audit.claim_tree(root.refs[0], &"a long key").is_none())
+            && (root.count > KEY_BYTES_MAX
+                || !root.refs[0].is_none() && self.audit.claim_tree(root.refs[0], &"a long key").is_none())
         {
             return Err(format!("has a key of {} bytes that is none", root.count));
         }
@@ -499,7 +567,10 @@ impl<'t> Pass<'t> {
         if kind_of(image) == Some(Kind::Hash) && whole {
             let first = Hash::of(&record.value).first_expiry(txn).map_err(unreadable)?;
             if first != record.inner_expiry_ms {
-                return Err(format!("says that its first field expires at {:?}, and that does at {first:?}", record.inner_expiry_ms));
+                return Err(format!(
+                    "says that its first field expires at {:?}, and that does at {first:?}",
+                    record.inner_expiry_ms
+                ));
             }
         }
         Ok(record.expiry_ms.into_iter().chain(record.inner_expiry_ms).min())

@@ -75,13 +75,14 @@ impl Txn<'_> {
             self.attempt.lookups.set(self.attempt.lookups.get() + 1);
             let hash = self.hash_of(&watch.key);
             let root = self.root_now(watch.db);
-            let entry = match lookup::lookup(&self.seat, watch.db, &hash, &(self, &watch.key[..]), &mut marks)? {
-                Some(hit) => {
-                    let expired = self.gone(&hit.image)?;
-                    Some((hit.image, expired.is_some()))
-                }
-                None => None,
-            };
+            let entry =
+                match lookup::lookup(&self.seat, watch.db, &hash, &(self, &watch.key[..]), &mut marks)? {
+                    Some(hit) => {
+                        let expired = self.gone(&hit.image)?;
+                        Some((hit.image, expired.is_some()))
+                    }
+                    None => None,
+                };
             (root, entry, lookup::absence(&marks[before..]))
         };
         let is_other_root = root != watch.root;
@@ -89,10 +90,14 @@ impl Txn<'_> {
         Ok(match (watch.seen, entry) {
             (Seen::Key(version), Some((image, expired))) => image.version() == version && !expired,
             (Seen::Key(_), None) => false,
-            (Seen::Expired(version), Some((image, expired))) => expired && (image.version() == version || is_other_root),
+            (Seen::Expired(version), Some((image, expired))) => {
+                expired && (image.version() == version || is_other_root)
+            }
             (Seen::Expired(_), None) => true,
             (Seen::Absent(_), Some((_, expired))) => expired && is_other_root,
-            (Seen::Absent(seen), None) => is_other_root || absence.is_some_and(|now| now.moves_since(&seen) <= MOVES_MAX),
+            (Seen::Absent(seen), None) => {
+                is_other_root || absence.is_some_and(|now| now.moves_since(&seen) <= MOVES_MAX)
+            }
         })
     }
 

@@ -72,7 +72,9 @@ fn a_scan_shows_every_key_once() {
     let mut cursor = 0;
     loop {
         let txn = place.table.begin(Mode::Read).expect("a seat");
-        cursor = txn.scan(3, cursor, 10, &mut |scanned| *seen.entry(scanned.key.to_vec()).or_insert(0) += 1).expect("readable");
+        cursor = txn
+            .scan(3, cursor, 10, &mut |scanned| *seen.entry(scanned.key.to_vec()).or_insert(0) += 1)
+            .expect("readable");
         if cursor == 0 {
             break;
         }
@@ -155,7 +157,8 @@ fn the_short_way_writes_every_byte() {
                 let location = place.table.location(0, &key).expect("the database has keys");
                 if place.table.quick_edit(&location, &key, now_ms, 0, |_| (Some(&value[..]), ())).is_some() {
                     assert_eq!(place.get(0, &key), Some(value.clone()));
-                    let same = place.table.quick_get(&location, &key, now_ms, |found| found == Some(&value[..]));
+                    let same =
+                        place.table.quick_get(&location, &key, now_ms, |found| found == Some(&value[..]));
                     assert_ne!(same, Some(false));
                 }
             }
@@ -207,21 +210,28 @@ fn the_shortest_way_leads_to_displaced_entries_too() {
         assert_eq!(place.table.read_plain(0, hash, &key, <[u8]>::to_vec), Some(value.to_vec()));
         assert_eq!(place.get(0, &key), Some(value.to_vec()));
         let location = place.table.location(0, &key).expect("the database has keys");
-        let edited =
-            place.table.edit_plain(&location, &key, polder_base::time::now_ms(), 1, |old| (old == value).then_some((&[2; 15][..], ())));
+        let edited = place.table.edit_plain(&location, &key, polder_base::time::now_ms(), 1, |old| {
+            (old == value).then_some((&[2; 15][..], ()))
+        });
         assert_eq!((edited, place.get(0, &key)), (Some(()), Some(vec![2; 15])), "key {number}");
-        *displaced.entry(place.table.inspect(0, &key).expect("readable").expect("there").displacement).or_insert(0) += 1;
+        *displaced
+            .entry(place.table.inspect(0, &key).expect("readable").expect("there").displacement)
+            .or_insert(0) += 1;
     }
     assert!(displaced.len() == 3 && displaced.values().all(|count| *count > 50), "{displaced:?}");
     // Another thread holds the home's lock, as a writer of the key would.
-    let stray = (0..KEYS)
-        .map(key)
-        .find(|key| place.table.inspect(0, key).is_ok_and(|shown| shown.is_some_and(|shown| shown.displacement == "stash")));
+    let stray = (0..KEYS).map(key).find(|key| {
+        place
+            .table
+            .inspect(0, key)
+            .is_ok_and(|shown| shown.is_some_and(|shown| shown.displacement == "stash"))
+    });
     let stray = stray.expect("there are some");
     let txn = place.table.begin(Mode::Write).expect("a transaction");
     txn.declare(&[(0, &stray)]).expect("nobody holds it");
     std::thread::scope(|scope| {
-        let other = scope.spawn(|| place.table.write_plain(0, place.table.hash(&stray), &stray, b"fourteen bytes"));
+        let other =
+            scope.spawn(|| place.table.write_plain(0, place.table.hash(&stray), &stray, b"fourteen bytes"));
         assert!(!other.join().expect("it ends"));
     });
     drop(txn);
@@ -235,11 +245,21 @@ fn a_database_may_be_filled_anew_by_one_transaction_however_large() {
     place.set(0, b"old", b"1", None);
     place.run(|txn| {
         txn.flush(Some(0))?;
-        (0..KEYS).try_for_each(|number| txn.write(0, &number.to_le_bytes(), &New::of(Kind::String, Value::Packed(b"new")), Replaces::Whole))
+        (0..KEYS).try_for_each(|number| {
+            txn.write(
+                0,
+                &number.to_le_bytes(),
+                &New::of(Kind::String, Value::Packed(b"new")),
+                Replaces::Whole,
+            )
+        })
     });
     // Its directory has two levels from birth.
     assert_eq!(place.keys(0), KEYS as u64);
-    assert!(place.get(0, b"old").is_none() && (0..KEYS).all(|number| place.get(0, &number.to_le_bytes()).is_some()));
+    assert!(
+        place.get(0, b"old").is_none()
+            && (0..KEYS).all(|number| place.get(0, &number.to_le_bytes()).is_some())
+    );
 }
 
 #[test]
@@ -254,7 +274,10 @@ fn an_old_location_is_right_or_of_no_use() {
         for number in 0..keys {
             place.set(0, &name(number), &round.to_le_bytes(), None);
             if number % 97 == 0 {
-                locations.extend((0..8).filter_map(|far| Some((name(far * 31), place.table.location(0, &name(far * 31))?))));
+                locations.extend(
+                    (0..8)
+                        .filter_map(|far| Some((name(far * 31), place.table.location(0, &name(far * 31))?))),
+                );
             }
         }
         for (key, location) in &locations {
@@ -367,14 +390,19 @@ fn a_transaction_without_declared_keys_waits_for_a_key_met_out_of_order() {
 fn values_change_their_size_by_the_short_way_and_nothing_else_does() {
     let (place, mut draw) = (Place::new(), Draw(88_172_645_463_325_252));
     let key = |number: u64| format!("key:{number}").into_bytes();
-    let mut model: Vec<Vec<u8>> = (0..3_000u64).map(|number| vec![number as u8; number as usize % 40]).collect();
+    let mut model: Vec<Vec<u8>> =
+        (0..3_000u64).map(|number| vec![number as u8; number as usize % 40]).collect();
     model.iter().enumerate().for_each(|(number, value)| place.set(0, &key(number as u64), value, None));
     let mut quick = 0;
     for _ in 0..60_000 {
         let (number, value) = (draw.below(3_000), vec![draw.below(256) as u8; draw.below(44) as usize]);
         let key = key(number);
         let location = place.table.location(0, &key).expect("the database has keys");
-        if place.table.quick_edit(&location, &key, polder_base::time::now_ms(), 1, |_| (Some(&value), ())).is_some() {
+        if place
+            .table
+            .quick_edit(&location, &key, polder_base::time::now_ms(), 1, |_| (Some(&value), ()))
+            .is_some()
+        {
             quick += 1;
             model[number as usize] = value;
         }
@@ -392,7 +420,12 @@ fn several_keys_get_their_values_by_the_short_way_or_none_does() {
     let (mut model, mut quick) = (std::collections::BTreeMap::from([(b"key:1".to_vec(), b"1".to_vec())]), 0);
     for _ in 0..20_000 {
         let pairs: Vec<(Vec<u8>, Vec<u8>)> = (0..1 + draw.below(12))
-            .map(|_| (format!("key:{}", draw.below(400)).into_bytes(), vec![draw.below(256) as u8; draw.below(44) as usize]))
+            .map(|_| {
+                (
+                    format!("key:{}", draw.below(400)).into_bytes(),
+                    vec![draw.below(256) as u8; draw.below(44) as usize],
+                )
+            })
             .collect();
         let location = place.table.location(0, &pairs[0].0).expect("the database has keys");
         let words: Vec<&[u8]> = pairs.iter().flat_map(|(key, value)| [&key[..], value]).collect();
@@ -417,20 +450,26 @@ fn several_keys_are_written_by_the_short_way_wherever_they_lie() {
     (0..100).for_each(|number| place.set(0, format!("key:{number}").as_bytes(), &[1; 16], None));
     let (mut model, mut quick, mut displaced) = (std::collections::BTreeMap::new(), 0, 0);
     for _ in 0..20_000 {
-        let pairs: Vec<(Vec<u8>, Vec<u8>)> =
-            (0..10).map(|_| (format!("key:{}", draw.below(50_000)).into_bytes(), vec![draw.below(256) as u8; 16])).collect();
+        let pairs: Vec<(Vec<u8>, Vec<u8>)> = (0..10)
+            .map(|_| (format!("key:{}", draw.below(50_000)).into_bytes(), vec![draw.below(256) as u8; 16]))
+            .collect();
         let location = place.table.location(0, &pairs[0].0).expect("the database has keys");
         let words: Vec<&[u8]> = pairs.iter().flat_map(|(key, value)| [&key[..], value]).collect();
         if place.table.quick_set_all(&location, &words, polder_base::time::now_ms()) {
             quick += 1;
-            let is_displaced = |key: &[u8]| place.table.inspect(0, key).expect("readable").expect("there").displacement != "home";
+            let is_displaced = |key: &[u8]| {
+                place.table.inspect(0, key).expect("readable").expect("there").displacement != "home"
+            };
             displaced += pairs.iter().filter(|(key, _)| is_displaced(key)).count();
         } else {
             pairs.iter().for_each(|(key, value)| place.set(0, key, value, None));
         }
         model.extend(pairs);
     }
-    assert!(quick > 18_000 && displaced > 5_000, "the short way was not often taken: {quick}, {displaced} displaced");
+    assert!(
+        quick > 18_000 && displaced > 5_000,
+        "the short way was not often taken: {quick}, {displaced} displaced"
+    );
     model.iter().for_each(|(key, value)| assert_eq!(place.get(0, key).as_ref(), Some(value)));
 }
 
@@ -441,11 +480,17 @@ fn of_a_key_that_comes_several_times_the_last_value_counts_by_the_short_way_too(
     keys.iter().for_each(|key| place.set(0, key, &[1; 8], None));
     for _ in 0..2_000 {
         // Lengths that take two units all.
-        let pairs: Vec<(&[u8], Vec<u8>)> =
-            (0..10).map(|_| (&keys[draw.below(3) as usize][..], vec![draw.below(256) as u8; 4 + draw.below(12) as usize])).collect();
+        let pairs: Vec<(&[u8], Vec<u8>)> = (0..10)
+            .map(|_| {
+                (&keys[draw.below(3) as usize][..], vec![draw.below(256) as u8; 4 + draw.below(12) as usize])
+            })
+            .collect();
         let location = place.table.location(0, pairs[0].0).expect("the database has keys");
         let words: Vec<&[u8]> = pairs.iter().flat_map(|(key, value)| [*key, &value[..]]).collect();
-        assert!(place.table.quick_set_all(&location, &words, polder_base::time::now_ms()), "nothing is in the way");
+        assert!(
+            place.table.quick_set_all(&location, &words, polder_base::time::now_ms()),
+            "nothing is in the way"
+        );
         let last: std::collections::BTreeMap<_, _> = pairs.iter().map(|(key, value)| (*key, value)).collect();
         last.into_iter().for_each(|(key, value)| assert_eq!(place.get(0, key).as_ref(), Some(value)));
     }
@@ -486,10 +531,15 @@ fn strings_are_set_with_and_without_expiry_and_flags_by_the_short_way() {
         let longest = [20, 60, 300][draw.below(3) as usize];
         let value = vec![draw.below(256) as u8; draw.below(longest) as usize];
         // Some are beyond what can be stored.
-        let expiry_ms = (draw.below(2) == 0).then(|| now_ms + 1_000_000 + draw.below(1_000) + if draw.below(8) == 0 { 1 << 50 } else { 0 });
+        let expiry_ms = (draw.below(2) == 0)
+            .then(|| now_ms + 1_000_000 + draw.below(1_000) + if draw.below(8) == 0 { 1 << 50 } else { 0 });
         let flags = [0, 0, 5, u32::MAX][draw.below(4) as usize];
         let location = place.table.location(0, &key).expect("the database has keys");
-        if place.table.quick_set_with(&location, &key, &value, Attributes { expiry_ms, flags }, (now_ms, 1)).is_some() {
+        if place
+            .table
+            .quick_set_with(&location, &key, &value, Attributes { expiry_ms, flags }, (now_ms, 1))
+            .is_some()
+        {
             quick += 1;
         } else if draw.below(2) == 0 {
             let new = New { expiry_ms, flags, ..New::of(Kind::String, Value::Packed(&value)) };
@@ -516,7 +566,13 @@ fn what_was_set_with_an_expiry_by_the_short_way_is_collected() {
     place.set(0, b"other", b"1", None);
     let set = |key: &[u8], expiry_ms: u64| {
         let location = place.table.location(0, key).expect("the database has keys");
-        place.table.quick_set_with(&location, key, b"value", Attributes::expiring(Some(expiry_ms)), (now_ms, 1))
+        place.table.quick_set_with(
+            &location,
+            key,
+            b"value",
+            Attributes::expiring(Some(expiry_ms)),
+            (now_ms, 1),
+        )
     };
     set(b"later", now_ms + 1_000_000).expect("nothing is in the way");
     set(b"soon", now_ms + 60).expect("nothing is in the way");
@@ -547,7 +603,8 @@ fn a_subscriber_that_comes_during_a_transaction_hears_of_all_of_it() {
     let seat = place.table.seat().expect("a seat");
     let txn = place.table.begin(Mode::Write).expect("a seat");
     let work = || {
-        txn.write(0, b"key", &New::of(Kind::String, Value::Packed(b"value")), Replaces::Whole).expect("noted");
+        txn.write(0, b"key", &New::of(Kind::String, Value::Packed(b"value")), Replaces::Whole)
+            .expect("noted");
         txn.note_change('$', "set", 0, b"key");
         txn.changes_noted()
     };
@@ -579,7 +636,8 @@ fn events_that_no_seat_hears_leave_the_short_ways_as_they_are() {
 #[test]
 fn accesses_by_the_short_ways_are_counted_where_frequencies_are() {
     let place = Place::new();
-    let limits = Limits { policy: Policy::AllkeysLfu, memory_max: 1 << 29, lfu_log_factor: 0, ..Limits::default() };
+    let limits =
+        Limits { policy: Policy::AllkeysLfu, memory_max: 1 << 29, lfu_log_factor: 0, ..Limits::default() };
     place.table.set_limits(limits);
     let key = b"key";
     place.set(0, key, b"0123456789abcdef", None);
@@ -593,7 +651,10 @@ fn accesses_by_the_short_ways_are_counted_where_frequencies_are() {
     assert!(place.table.quick_get(&location, key, now_ms, |_| ()).is_some());
     assert!(place.table.quick_edit(&location, key, now_ms, 1, |_| (Some(b"1"), ())).is_some());
     assert!(place.table.quick_set_with(&location, key, &[1; 100], Attributes::NONE, (now_ms, 1)).is_some());
-    assert!(place.table.quick_set_all(&location, &[key, b"2"], now_ms) || place.table.quick_set(&location, key, b"2", now_ms, 1).is_some());
+    assert!(
+        place.table.quick_set_all(&location, &[key, b"2"], now_ms)
+            || place.table.quick_set(&location, key, b"2", now_ms, 1).is_some()
+    );
     assert_eq!(frequency(), first + 6, "with a factor of 0 each access counts");
 }
 
@@ -622,9 +683,17 @@ fn strings_keep_expiry_and_flags_through_updates_that_do_not_change_them() {
             continue;
         }
         quick += 1;
-        let expected = if appends { ([&value[..], b"more"].concat(), expiry_ms, flags, true) } else { (value, until, flags, raw) };
-        let found = place.run(|txn| Ok(txn.find(0, &key)?.map(|found| (found.expiry_ms, found.flags, found.raw))));
-        assert_eq!((place.get(0, &key), found), (Some(expected.0), Some((expected.1, expected.2, expected.3))));
+        let expected = if appends {
+            ([&value[..], b"more"].concat(), expiry_ms, flags, true)
+        } else {
+            (value, until, flags, raw)
+        };
+        let found =
+            place.run(|txn| Ok(txn.find(0, &key)?.map(|found| (found.expiry_ms, found.flags, found.raw))));
+        assert_eq!(
+            (place.get(0, &key), found),
+            (Some(expected.0), Some((expected.1, expected.2, expected.3)))
+        );
     }
     assert!(quick > 5_000, "the short way was hardly ever taken: {quick}");
 }
@@ -638,7 +707,8 @@ fn small_lists_are_pushed_to_and_popped_from_by_the_short_way() {
         let number = draw.below(300) as usize;
         let key = format!("list:{number}").into_bytes();
         let location = place.table.location(0, &key).expect("the database has keys");
-        let (pushes, at_end, element) = (draw.below(5) < 3, draw.below(2) == 0, vec![draw.below(256) as u8; draw.below(30) as usize]);
+        let (pushes, at_end, element) =
+            (draw.below(5) < 3, draw.below(2) == 0, vec![draw.below(256) as u8; draw.below(30) as usize]);
         let parts = [&element[..]];
         let done = place.table.update(&location, &key, Kind::List, polder_base::time::now_ms(), |old| {
             if pushes {

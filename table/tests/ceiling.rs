@@ -26,20 +26,25 @@ fn fill_wholly(place: &Place) {
 fn fill(place: &Place, bytes: usize, name: impl Fn(u32) -> Vec<u8>) -> u32 {
     let outcome = |number: &u32| try_to_set(place, &name(*number), &vec![1; bytes]);
     // Twice: what the first attempt retired, when the table grew, is free for the next.
-    let failed = (0..u32::MAX).find(|number| outcome(number).is_err() && outcome(number).is_err()).expect("no memory is so large");
+    let failed = (0..u32::MAX)
+        .find(|number| outcome(number).is_err() && outcome(number).is_err())
+        .expect("no memory is so large");
     assert!(matches!(outcome(&failed), Err(Stop::Fault(Fault::Full(_)))));
     failed
 }
 
 fn try_to_set(place: &Place, key: &[u8], value: &[u8]) -> Result<(), Stop> {
-    try_run_as(&place.table, Mode::Write, |txn| txn.write(0, key, &New::of(Kind::String, Value::Packed(value)), Replaces::Whole))
+    try_run_as(&place.table, Mode::Write, |txn| {
+        txn.write(0, key, &New::of(Kind::String, Value::Packed(value)), Replaces::Whole)
+    })
 }
 
 /// Has `work` succeed while another thread holds the lock of every slab for a moment.
 fn while_slabs_are_locked(place: &Place, work: impl Fn() -> Result<(), Stop>) {
     for _ in 0..20 {
         let begun = Instant::now();
-        let answer = while_slabs_are_locked_until(|_| std::thread::sleep(Duration::from_millis(3)), place, &work);
+        let answer =
+            while_slabs_are_locked_until(|_| std::thread::sleep(Duration::from_millis(3)), place, &work);
         if answer.is_ok() {
             return;
         }
@@ -51,9 +56,14 @@ fn while_slabs_are_locked(place: &Place, work: impl Fn() -> Result<(), Stop>) {
 }
 
 /// Runs `work` while another thread holds the lock of every slab until `rest` ends, which is told when `work` is done.
-fn while_slabs_are_locked_until<R>(rest: impl FnOnce(mpsc::Receiver<()>) + Send, place: &Place, work: impl FnOnce() -> R) -> R {
+fn while_slabs_are_locked_until<R>(
+    rest: impl FnOnce(mpsc::Receiver<()>) + Send,
+    place: &Place,
+    work: impl FnOnce() -> R,
+) -> R {
     let segment = place.table.segment();
-    let locks: Vec<u64> = (0..segment.observe(header::SLABS_READY)).map(|slab| segment.slab_lock_at(slab)).collect();
+    let locks: Vec<u64> =
+        (0..segment.observe(header::SLABS_READY)).map(|slab| segment.slab_lock_at(slab)).collect();
     let ((held, is_held), (done, is_done)) = (mpsc::channel(), mpsc::channel());
     std::thread::scope(|scope| {
         let locks = &locks;
@@ -122,7 +132,8 @@ fn keys_are_deleted_from_a_full_memory_though_a_stopped_reader_holds_them_back()
     fill_wholly(place);
     beside_a_stopped_reader(place, || {
         let removed = (0..SMALL).take_while(|number| {
-            try_run_as(&place.table, Mode::Write, |txn| txn.remove(0, &number.to_le_bytes(), Replaces::Whole)).is_ok()
+            try_run_as(&place.table, Mode::Write, |txn| txn.remove(0, &number.to_le_bytes(), Replaces::Whole))
+                .is_ok()
         });
         assert_eq!(removed.count() as u32, SMALL);
     });
@@ -186,7 +197,9 @@ fn a_full_memory_is_flushed_and_swept() {
 fn a_full_memory_names_the_ceiling_that_was_asked_for() {
     let place = &Place::with_ceiling(4 << 20);
     fill(place, 2_000, |number| number.to_le_bytes().to_vec());
-    let Err(Stop::Fault(Fault::Full(text))) = try_to_set(place, b"key", &[1; 2_000]) else { panic!("it is full") };
+    let Err(Stop::Fault(Fault::Full(text))) = try_to_set(place, b"key", &[1; 2_000]) else {
+        panic!("it is full")
+    };
     assert!(text.contains(" 4194304 bytes"), "{text}");
     assert_eq!(place.table.usage().ceiling, 4 << 20);
 }
@@ -213,7 +226,8 @@ fn nothing_waits_for_a_stopped_thread_that_holds_slabs() {
         for _ in 0..3 {
             let txn = place.table.begin(Mode::Write).expect("a seat");
             for name in names() {
-                txn.write(0, &name, &New::of(Kind::String, Value::Packed(&[2; 100])), Replaces::Whole).expect("there is room");
+                txn.write(0, &name, &New::of(Kind::String, Value::Packed(&[2; 100])), Replaces::Whole)
+                    .expect("there is room");
             }
         }
         place.table.seat().expect("a seat").empty_caches();

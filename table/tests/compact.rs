@@ -99,8 +99,10 @@ fn add_fields(place: &Place, key: &[u8], round: u32) -> Option<()> {
     let names: Vec<[u8; 4]> = (round * 10..round * 10 + 10).map(u32::to_le_bytes).collect();
     let add = || {
         let found = txn.find(0, key)?;
-        let mut draft =
-            found.map_or_else(|| hash::Draft::empty(hash::Thresholds::NONE), |found| hash::Draft::of(&found.value, hash::Thresholds::NONE));
+        let mut draft = found.map_or_else(
+            || hash::Draft::empty(hash::Thresholds::NONE),
+            |found| hash::Draft::of(&found.value, hash::Thresholds::NONE),
+        );
         for name in &names {
             let spot = draft.find(&txn, name, || 0)?;
             draft.put(&txn, &spot, name, &content("value", 60), hash::Expiry::None)?;
@@ -138,7 +140,9 @@ fn nodes_of_large_values_move_too() {
     let place = &Place::with_ceiling(24 << 20);
     // In turns, so that the nodes of each lie in all slabs.
     let names: Vec<String> = (0..HASHES).map(|number| format!("hash:{number}")).collect();
-    let rounds = (0..).take_while(|round| names.iter().all(|name| add_fields(place, name.as_bytes(), *round).is_some())).count() as u64;
+    let rounds = (0..)
+        .take_while(|round| names.iter().all(|name| add_fields(place, name.as_bytes(), *round).is_some()))
+        .count() as u64;
     let before: Vec<u64> = names.iter().map(|name| fields_of(place, name.as_bytes())).collect();
     assert!(rounds > 500 && before.iter().all(|count| *count >= rounds * 10), "{rounds} rounds");
     names.iter().skip(2).for_each(|name| assert!(place.remove(0, name.as_bytes())));
@@ -154,7 +158,9 @@ fn nodes_of_large_values_move_too() {
 fn a_pass_ends_though_several_values_of_one_extent_are_large() {
     let place = &Place::with_ceiling(96 << 20);
     let names: Vec<String> = (0..6).map(|number| format!("hash:{number}")).collect();
-    (0..).take_while(|round| names.iter().all(|name| add_fields(place, name.as_bytes(), *round).is_some())).count();
+    (0..)
+        .take_while(|round| names.iter().all(|name| add_fields(place, name.as_bytes(), *round).is_some()))
+        .count();
     let before: Vec<u64> = names.iter().map(|name| fields_of(place, name.as_bytes())).collect();
     names.iter().skip(3).for_each(|name| assert!(place.remove(0, name.as_bytes())));
     while place.table.reclaim() {}
@@ -213,7 +219,10 @@ fn a_full_memory_stays_full_and_says_so_soon() {
             scope.spawn(move || {
                 for number in 0..50 {
                     let key = format!("more:{thread}:{number}");
-                    assert!(matches!(try_to_set(place, key.as_bytes(), &[1; 5_000], None), Err(Stop::Fault(Fault::Full(_)))));
+                    assert!(matches!(
+                        try_to_set(place, key.as_bytes(), &[1; 5_000], None),
+                        Err(Stop::Fault(Fault::Full(_)))
+                    ));
                 }
             });
         }
@@ -248,7 +257,11 @@ fn a_write_waits_for_a_reader_that_holds_retired_nodes_but_not_for_ever() {
         begins.wait();
         let begun = Instant::now();
         let refused = (0..200).find(|number| overwrite(*number).is_err());
-        assert!(refused.is_some() && begun.elapsed() < Duration::from_secs(4), "{refused:?} after {:?}", begun.elapsed());
+        assert!(
+            refused.is_some() && begun.elapsed() < Duration::from_secs(4),
+            "{refused:?} after {:?}",
+            begun.elapsed()
+        );
     });
     (0..200).for_each(|number| overwrite(number).expect("room again"));
 }

@@ -136,7 +136,9 @@ fn a_tally_that_there_is_not_is_not_counted_in() {
     let place = with_a_key();
     let segment = segment(&place);
     segment.store(ROOT_AT, segment.load(ROOT_AT) | 0xffff);
-    let beyond = segment.seat_at(place.table.seat().expect("a seat").index()) + seat::TALLIES + 0xffff * seat::TALLY_BYTES;
+    let beyond = segment.seat_at(place.table.seat().expect("a seat").index())
+        + seat::TALLIES
+        + 0xffff * seat::TALLY_BYTES;
     let before = segment.load(beyond);
     assert!(try_to_set(&place, b"another").is_ok());
     assert_eq!(segment.load(beyond), before, "what is no tally is not written");
@@ -162,7 +164,8 @@ fn an_extent_of_another_depth_is_damage_and_a_scan_of_it_ends() {
 
 /// The nodes of a kind that are in use or have been.
 fn nodes_of(segment: &Segment, kind: NodeKind) -> Vec<u64> {
-    let states = (0..segment.observe(header::SLABS_READY)).map(|slab| (slab, segment.load(segment.slab_state_at(slab)) & 0xff));
+    let states = (0..segment.observe(header::SLABS_READY))
+        .map(|slab| (slab, segment.load(segment.slab_state_at(slab)) & 0xff));
     let filled = states.filter(|(_, class)| (1..=CLASSES as u64).contains(class));
     let nodes = filled.flat_map(|(slab, class)| {
         let (bytes, count) = (SIZES[class as usize - 1] as u64, per_slab(class as usize - 1) as u64);
@@ -197,10 +200,12 @@ fn a_retired_tree_that_names_itself_comes_to_an_end() {
 #[test]
 fn a_damaged_owner_of_the_snapshot_does_not_prevent_snapshots() {
     let place = with_a_key();
-    let left = std::thread::scope(|scope| scope.spawn(|| place.table.seat().expect("a seat").index()).join()).expect("no panic");
+    let left = std::thread::scope(|scope| scope.spawn(|| place.table.seat().expect("a seat").index()).join())
+        .expect("no panic");
     for word in [u64::MAX, 1 << 40, 1_025, 700, left + 1, left + 1] {
         segment(&place).store(header::SNAPSHOT_OWNER, word);
-        let mut snapshot = place.table.snapshot(&mut || false).unwrap_or_else(|fault| panic!("{word:#x}: {fault}"));
+        let mut snapshot =
+            place.table.snapshot(&mut || false).unwrap_or_else(|fault| panic!("{word:#x}: {fault}"));
         assert!(snapshot.advance().expect("whole").is_some());
         drop(snapshot);
         assert_eq!(segment(&place).load(header::SNAPSHOT_OWNER), 0);

@@ -34,10 +34,15 @@ fn main() {
     let mut failures = Vec::new();
     for case in kill_cases::cases().into_iter().filter(|case| case.name.contains(&wanted)) {
         let began = Instant::now();
-        let outcome = std::panic::catch_unwind(|| matrix(&case, all)).unwrap_or_else(|_| Err("panicked".into()));
+        let outcome =
+            std::panic::catch_unwind(|| matrix(&case, all)).unwrap_or_else(|_| Err("panicked".into()));
         match outcome {
             Ok((stores, deaths, second)) => {
-                println!("{:<28} {stores:>6} stores, {deaths:>5} deaths, {second:>5} of recoverers, {:?}", case.name, began.elapsed());
+                println!(
+                    "{:<28} {stores:>6} stores, {deaths:>5} deaths, {second:>5} of recoverers, {:?}",
+                    case.name,
+                    began.elapsed()
+                );
             }
             Err(failure) => {
                 println!("{:<28} FAILED: {failure}", case.name);
@@ -71,12 +76,25 @@ fn damaged_records() {
         })
         .wait();
         // The words that say how much there is and where, and what is cached; not the items of a journal, which say what to write.
-        let control = [at::JOURNAL_LEN, at::JOURNAL_NEXT, at::RETIRE_BASE, at::PENDING, at::MEMORY_LOCK, at::LIFTED];
-        let retired =
-            [at::RETIRED_FIRST, at::RETIRED_HEAD, at::RETIRED_TAIL, at::EXPANDING, at::EXPANDED_TAIL, at::RECLAIMING, at::RETIRED_CURSOR];
-        let words: Vec<u64> = control.into_iter().chain(retired).chain((at::CACHE_COUNTS..at::MEMORY_JOURNAL).step_by(8)).collect();
+        let control =
+            [at::JOURNAL_LEN, at::JOURNAL_NEXT, at::RETIRE_BASE, at::PENDING, at::MEMORY_LOCK, at::LIFTED];
+        let retired = [
+            at::RETIRED_FIRST,
+            at::RETIRED_HEAD,
+            at::RETIRED_TAIL,
+            at::EXPANDING,
+            at::EXPANDED_TAIL,
+            at::RECLAIMING,
+            at::RETIRED_CURSOR,
+        ];
+        let words: Vec<u64> = control
+            .into_iter()
+            .chain(retired)
+            .chain((at::CACHE_COUNTS..at::MEMORY_JOURNAL).step_by(8))
+            .collect();
         let word = words[if round % 2 == 0 { draw(11) } else { draw(words.len() as u64) } as usize];
-        let value = [draw(u64::MAX >> 9), draw(2_000), segment.slab_at(0) + draw(1 << 17) * 8, u64::MAX][draw(4) as usize];
+        let value = [draw(u64::MAX >> 9), draw(2_000), segment.slab_at(0) + draw(1 << 17) * 8, u64::MAX]
+            [draw(4) as usize];
         segment.store(segment.seat_at(1) + word, value);
         let end = Child::of(|| {
             segment.recover_dead();
@@ -106,7 +124,8 @@ fn matrix(case: &Case, all: bool) -> Result<(u64, u64, u64), String> {
     let step = if all { 1 } else { stores.div_ceil(DEATHS_MAX) };
     for n in (1..=stores).step_by(step as usize) {
         deaths += 1;
-        trial(case, n, None, &old, &new).map_err(|wrong| format!("dead at store {n} of {stores}: {wrong}"))?;
+        trial(case, n, None, &old, &new)
+            .map_err(|wrong| format!("dead at store {n} of {stores}: {wrong}"))?;
     }
     // The recoverer's deaths: at its first stores and at strided later ones, after strided deaths of the first.
     let (firsts, dense, stride) = if all { (120, 300, 7) } else { (SECOND_DEATHS_MAX / 4, 12, 5) };
@@ -114,8 +133,9 @@ fn matrix(case: &Case, all: bool) -> Result<(u64, u64, u64), String> {
         let later = (dense + 1..dense * 8).filter(|m| (m + phase as u64).is_multiple_of(stride));
         for m in (1..=dense).chain(later) {
             second += 1;
-            let ended = trial(case, n, Some(m), &old, &new)
-                .map_err(|wrong| format!("dead at store {n} of {stores}, its recoverer at store {m}: {wrong}"))?;
+            let ended = trial(case, n, Some(m), &old, &new).map_err(|wrong| {
+                format!("dead at store {n} of {stores}, its recoverer at store {m}: {wrong}")
+            })?;
             if ended == End::Done {
                 break;
             }
@@ -186,7 +206,9 @@ fn trial(case: &Case, n: u64, m: Option<u64>, old: &Location, new: &Location) ->
         return Err(format!("recovery changed what was read before: {}", difference(&found, &expected)));
     }
     // What came back is used again: a node that is in two places shows now.
-    (0..40u32).for_each(|number| place.set(0, format!("later:{number}").as_bytes(), &vec![3; number as usize * 9], None));
+    (0..40u32).for_each(|number| {
+        place.set(0, format!("later:{number}").as_bytes(), &vec![3; number as usize * 9], None)
+    });
     place.run(|txn| txn.flush(None));
     kill_cases::do_maintenance(table, 20);
     check(table)?;
@@ -205,7 +227,11 @@ fn heard(case: &Case, table: &Table, told: bool) -> Result<(), String> {
         lengths.push(letter.len() - 1);
     }
     let expected: &[usize] = if told { case.letters } else { &[] };
-    if lengths == expected { Ok(()) } else { Err(format!("letters of {lengths:?} bytes came, not of {expected:?}")) }
+    if lengths == expected {
+        Ok(())
+    } else {
+        Err(format!("letters of {lengths:?} bytes came, not of {expected:?}"))
+    }
 }
 
 /// The child's seat, unless taking it is what is tested.
@@ -234,15 +260,28 @@ fn judge(case: &Case, found: &Location, old: &Location, new: &Location) -> Resul
         }
         Whole::Gone => found.iter().all(|(key, value)| old.get(key) == Some(value)),
     };
-    if fits { Ok(()) } else { Err(format!("neither old ({}) nor new ({})", difference(found, old), difference(found, new))) }
+    if fits {
+        Ok(())
+    } else {
+        Err(format!("neither old ({}) nor new ({})", difference(found, old), difference(found, new)))
+    }
 }
 
 fn difference(found: &Location, wanted: &Location) -> String {
     let keys: std::collections::BTreeSet<_> = found.keys().chain(wanted.keys()).collect();
-    let shown = |value: Option<&Vec<u8>>| value.map_or("none".into(), |value| format!("{} bytes", value.len()));
+    let shown =
+        |value: Option<&Vec<u8>>| value.map_or("none".into(), |value| format!("{} bytes", value.len()));
     let different = keys.into_iter().filter(|key| found.get(key) != wanted.get(key));
     let all: Vec<String> = different
-        .map(|key| format!("{}:{} {} not {}", key.0, String::from_utf8_lossy(&key.1), shown(found.get(key)), shown(wanted.get(key))))
+        .map(|key| {
+            format!(
+                "{}:{} {} not {}",
+                key.0,
+                String::from_utf8_lossy(&key.1),
+                shown(found.get(key)),
+                shown(wanted.get(key))
+            )
+        })
         .collect();
     format!("{} keys differ: {}", all.len(), all[..all.len().min(4)].join(", "))
 }
@@ -254,7 +293,9 @@ fn location(table: &Table) -> Location {
         let mut cursor = 0;
         loop {
             let txn = table.begin(Mode::Read).expect("a seat");
-            cursor = txn.scan(db, cursor, 1000, &mut |scanned| keys.push((db, scanned.key.to_vec()))).expect("readable");
+            cursor = txn
+                .scan(db, cursor, 1000, &mut |scanned| keys.push((db, scanned.key.to_vec())))
+                .expect("readable");
             if cursor == 0 {
                 break;
             }

@@ -35,7 +35,9 @@ fn what_goes_to_many_comes_to_each() {
     let seat = place.table.seat().expect("a seat");
     seat.open_inbox(1 << 20).expect("room");
     let txn = place.table.begin(Mode::Read).expect("a seat");
-    for parts in [&[b"one".as_slice(), b"two"][..], &[b"onetwo"], &[b"onetw"], &[b"onetwo", b"o"], &[], &[b""]] {
+    for parts in
+        [&[b"one".as_slice(), b"two"][..], &[b"onetwo"], &[b"onetw"], &[b"onetwo", b"o"], &[], &[b""]]
+    {
         txn.post(seat.index(), seat.life(), parts);
     }
     txn.commit().expect("nobody is in the way");

@@ -48,7 +48,8 @@ fn a_call_accounts_for_what_it_has_written_and_for_nothing_before() {
         txn.remove(0, b"a", Replaces::Whole)?;
         told_put(txn, b"b", b"2")
     });
-    let expected = "*2|$6|SELECT|$1|0|*3|$3|SET|$1|a|$1|1|*1|$5|MULTI|*3|$3|SET|$1|b|$1|2|*2|$3|DEL|$1|a|*1|$4|EXEC|";
+    let expected =
+        "*2|$6|SELECT|$1|0|*3|$3|SET|$1|a|$1|1|*1|$5|MULTI|*3|$3|SET|$1|b|$1|2|*2|$3|DEL|$1|a|*1|$4|EXEC|";
     assert_eq!(stream(&place), expected);
     assert_eq!(place.table.counter(Counter::Whole), 1);
 }
@@ -60,7 +61,12 @@ fn what_had_expired_is_no_effect_of_the_call_that_meets_it() {
     place.run(|txn| {
         told_put(txn, b"a", b"1")?;
         let mark = txn.mark();
-        txn.write(0, b"gone", &New { expiry_ms: Some(soon), ..New::of(Kind::String, Value::Packed(b"2")) }, Replaces::Whole)?;
+        txn.write(
+            0,
+            b"gone",
+            &New { expiry_ms: Some(soon), ..New::of(Kind::String, Value::Packed(b"2")) },
+            Replaces::Whole,
+        )?;
         txn.tell(0, &[b"SET", b"gone", b"2"]);
         txn.account(mark);
         Ok(())

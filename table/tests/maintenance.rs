@@ -131,7 +131,8 @@ fn set_fields(place: &Place, db: u16, key: &[u8], fields: u32, expiry: impl Fn(u
     place.run(|txn| {
         let mut draft = hash::Draft::empty(hash::Thresholds::NONE);
         for field in 0..fields {
-            let (name, expiry) = (field.to_le_bytes(), expiry(field).map_or(hash::Expiry::None, hash::Expiry::At));
+            let (name, expiry) =
+                (field.to_le_bytes(), expiry(field).map_or(hash::Expiry::None, hash::Expiry::At));
             let spot = draft.find(txn, &name, || 0)?;
             draft.put(txn, &spot, &name, b"value", expiry)?;
         }
@@ -163,7 +164,10 @@ fn a_hash_without_a_living_field_is_no_key_and_is_freed_whole() {
             });
         }
         assert!(!place.remove(0, &key));
-        assert_eq!((place.keys(0), place.table.counter(Counter::ExpiredFields) - counted), (0, u64::from(fields)));
+        assert_eq!(
+            (place.keys(0), place.table.counter(Counter::ExpiredFields) - counted),
+            (0, u64::from(fields))
+        );
     }
     assert_eq!(place.table.counter(Counter::Expired), 0);
 }
@@ -301,7 +305,9 @@ fn a_free_lock_that_dead_waiters_left_starving_is_taken_within_a_short_limit() {
     let place = Place::new();
     let (segment, seat) = (place.table.segment(), place.table.seat().expect("a seat"));
     segment.publish(SWEEP_LOCK, polder_shm::lock::STARVING);
-    let locked = seat.lock(SWEEP_LOCK, Some(Instant::now() + Duration::from_micros(100))).expect("room in the journal");
+    let locked = seat
+        .lock(SWEEP_LOCK, Some(Instant::now() + Duration::from_micros(100)))
+        .expect("room in the journal");
     assert!(matches!(locked, polder_shm::Locked::Ours(_)), "{locked:?}");
     seat.rollback();
     assert_eq!(segment.load(SWEEP_LOCK) & (polder_shm::lock::STARVING | polder_shm::lock::OWNER), 0);
@@ -319,18 +325,23 @@ fn what_deleted_keys_took_of_the_table_is_given_back() {
         used()
     };
     let empty = used();
-    (0..KEYS).for_each(|number| place.set(number as u16 % 2, key(number).as_bytes(), b"0123456789abcdef", None));
+    (0..KEYS)
+        .for_each(|number| place.set(number as u16 % 2, key(number).as_bytes(), b"0123456789abcdef", None));
     let full = settle() - empty;
     // Nothing is taken from a table that is as it grew.
     assert_eq!(used() - empty, full);
-    (0..KEYS).filter(|number| number % 4 > 1).for_each(|number| assert!(place.remove(number as u16 % 2, key(number).as_bytes())));
+    (0..KEYS)
+        .filter(|number| number % 4 > 1)
+        .for_each(|number| assert!(place.remove(number as u16 % 2, key(number).as_bytes())));
     let half = settle() - empty;
     assert!(half < full * 2 / 3, "{half} bytes of {full} for half of the keys");
     for number in 0..KEYS {
         let found = place.get(number as u16 % 2, key(number).as_bytes());
         assert_eq!(found.is_some(), number % 4 < 2, "{number}");
     }
-    (0..KEYS).filter(|number| number % 4 < 2).for_each(|number| assert!(place.remove(number as u16 % 2, key(number).as_bytes())));
+    (0..KEYS)
+        .filter(|number| number % 4 < 2)
+        .for_each(|number| assert!(place.remove(number as u16 % 2, key(number).as_bytes())));
     let none = settle() - empty;
     assert!(none < full / 6, "{none} bytes of {full} for no keys");
     assert!(place.table.verify().is_ok());
@@ -362,7 +373,11 @@ fn a_thread_that_is_stopped_while_it_expires_keys_does_not_stop_expiry() {
                 maintain(place);
                 std::thread::sleep(Duration::from_millis(5));
             }
-            assert_eq!(place.keys(0), keys - 1, "what has expired is collected beside a thread that is stopped");
+            assert_eq!(
+                place.keys(0),
+                keys - 1,
+                "what has expired is collected beside a thread that is stopped"
+            );
             place.set(0, b"second", b"1", Some(polder_base::time::now_ms() + 20));
             place.set(0, b"third", b"1", None);
         }
@@ -382,13 +397,16 @@ fn a_transaction_of_many_new_keys_keeps_the_room_that_it_has_made() {
             }
         });
         for turn in 0..3u32 {
-            let names: Vec<Vec<u8>> = (0..30_000u32).map(|number| format!("name:{turn}:{number}").into_bytes()).collect();
+            let names: Vec<Vec<u8>> =
+                (0..30_000u32).map(|number| format!("name:{turn}:{number}").into_bytes()).collect();
             let declared: Vec<(u16, &[u8])> = names.iter().map(|name| (0, &name[..])).collect();
             let attempts = std::cell::Cell::new(0);
             place.run(|txn| {
                 attempts.set(attempts.get() + 1);
                 txn.declare(&declared)?;
-                names.iter().try_for_each(|name| txn.write(0, name, &New::of(Kind::String, Value::Packed(b"value")), Replaces::Whole))
+                names.iter().try_for_each(|name| {
+                    txn.write(0, name, &New::of(Kind::String, Value::Packed(b"value")), Replaces::Whole)
+                })
             });
             // One that finds no room, one that has it, and some for what maintenance holds.
             assert!(attempts.get() <= 10, "{} attempts in turn {turn}", attempts.get());

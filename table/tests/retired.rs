@@ -28,7 +28,12 @@ fn large_transactions_leave_no_more_behind_than_a_few_of_them_retire() {
     for round in 0..30u8 {
         place.run(|txn| {
             (0..KEYS).try_for_each(|number| {
-                txn.write(0, &number.to_le_bytes(), &New::of(Kind::String, Value::Packed(&[round; 100])), Replaces::Whole)
+                txn.write(
+                    0,
+                    &number.to_le_bytes(),
+                    &New::of(Kind::String, Value::Packed(&[round; 100])),
+                    Replaces::Whole,
+                )
             })
         });
         assert!(retired(&place) < 4 * KEYS as u64 * RECORD, "{} bytes after {round} rounds", retired(&place));
@@ -74,12 +79,19 @@ fn what_a_reader_holds_of_a_gone_thread_does_not_keep_the_rest() {
             (0..1_000u32).for_each(|_| place.set(0, b"other", &[3; 100], None));
             (0..1_000u32).for_each(|number| place.set(0, &number.to_le_bytes(), &[3; 100], None));
             (0..80u32).for_each(|number| place.set(1, &number.to_le_bytes(), &[3; 4_000], None));
-            place.run(|txn| (0..1_000u32).try_for_each(|number| txn.remove(0, &number.to_le_bytes(), Replaces::Whole).map(|_| ())));
+            place.run(|txn| {
+                (0..1_000u32)
+                    .try_for_each(|number| txn.remove(0, &number.to_le_bytes(), Replaces::Whole).map(|_| ()))
+            });
             // Too few to make another reclamation due.
             (0..80u32).for_each(|number| assert!(place.remove(1, &number.to_le_bytes())));
         });
         leaving.join().expect("no panic");
-        assert!(retired(place) > 800 * 100, "the thread left {} bytes behind, so this test shows nothing", retired(place));
+        assert!(
+            retired(place) > 800 * 100,
+            "the thread left {} bytes behind, so this test shows nothing",
+            retired(place)
+        );
         for _ in 0..3 {
             place.table.segment().free_gone(soon());
         }
@@ -97,7 +109,8 @@ fn what_gone_threads_have_left_is_freed_step_by_step_and_seat_by_seat() {
     const RECORDS: u64 = 300;
     let place = &Place::new();
     let set_all = |thread: u64, value: u8| {
-        (0..RECORDS).for_each(|number| place.set(0, &(thread * RECORDS + number).to_le_bytes(), &[value; 100], None));
+        (0..RECORDS)
+            .for_each(|number| place.set(0, &(thread * RECORDS + number).to_le_bytes(), &[value; 100], None));
     };
     (0..THREADS).for_each(|thread| set_all(thread, 1));
     let snapshot = place.table.snapshot(&mut || true).expect("nobody is in the way");
@@ -123,7 +136,11 @@ fn what_gone_threads_have_left_is_freed_step_by_step_and_seat_by_seat() {
     for _ in 0..4 * THREADS {
         let before = retired(place);
         place.table.segment().free_gone(Instant::now());
-        assert!(before - retired(place) <= 2 * RECORDS * RECORD, "{} bytes in one step", before - retired(place));
+        assert!(
+            before - retired(place) <= 2 * RECORDS * RECORD,
+            "{} bytes in one step",
+            before - retired(place)
+        );
     }
     assert!(retired(place) < RECORDS * 100, "{} of {left} bytes are left", retired(place));
 }

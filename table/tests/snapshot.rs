@@ -65,7 +65,8 @@ fn write(txn: &Txn<'_>, db: Db, key: &[u8], value: &[u8]) -> Result<(), Stop> {
 fn account(draw: &mut Draw) -> (Db, Vec<u8>) {
     let number = draw.below(ACCOUNTS);
     // A few with keys that are trees.
-    let name = if number < 4 { vec![b'a' + number as u8; 5_000] } else { format!("account:{number}").into_bytes() };
+    let name =
+        if number < 4 { vec![b'a' + number as u8; 5_000] } else { format!("account:{number}").into_bytes() };
     (draw.below(3) as Db, name)
 }
 
@@ -204,7 +205,8 @@ fn judge(all: &HashMap<(Db, Vec<u8>), Vec<u8>>) {
     }
     assert_eq!(in_db(4).count() as i64, value(5, b"grown").unwrap_or(0), "keys that were counted");
     for seed in 0..8 {
-        let [first, second] = ["first", "second"].map(|which| value(6, format!("{which}:{seed}").as_bytes()).unwrap_or(0));
+        let [first, second] =
+            ["first", "second"].map(|which| value(6, format!("{which}:{seed}").as_bytes()).unwrap_or(0));
         assert!((0..=1).contains(&(first - second)), "counters {first} and {second}");
     }
 }
@@ -214,7 +216,9 @@ fn a_snapshot_is_of_one_instant_whatever_is_done_meanwhile() {
     let place = &Place::new();
     let limits = Limits { memory_max: 200 << 20, policy: Policy::VolatileRandom, ..Limits::default() };
     place.table.set_limits(limits);
-    (0..ACCOUNTS).for_each(|number| place.set((number % 3) as Db, format!("account:{number}").as_bytes(), b"1000", None));
+    (0..ACCOUNTS).for_each(|number| {
+        place.set((number % 3) as Db, format!("account:{number}").as_bytes(), b"1000", None)
+    });
     let (ends, taken) = (&AtomicBool::new(false), &AtomicU64::new(0));
     let seconds: u64 = std::env::var("SNAPSHOT_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
     std::thread::scope(|scope| {
@@ -320,16 +324,21 @@ fn a_stopped_holder_of_a_lock_is_named() {
 #[test]
 fn without_memory_to_save_in_the_snapshot_breaks_and_the_writer_goes_on() {
     let place = Place::with_ceiling(24 << 20);
-    (0..20_000u32).for_each(|number| place.set(0, &number.to_le_bytes(), b"0123456789012345678901234567890123456789", None));
+    (0..20_000u32).for_each(|number| {
+        place.set(0, &number.to_le_bytes(), b"0123456789012345678901234567890123456789", None)
+    });
     let mut snapshot = take(&place.table);
     // All memory that is left is filled with other values.
     let mut number = 0u32;
-    while try_run_as(&place.table, Mode::Write, |txn| write(txn, 1, &number.to_be_bytes(), &[1; 9_000])).is_ok() {
+    while try_run_as(&place.table, Mode::Write, |txn| write(txn, 1, &number.to_be_bytes(), &[1; 9_000]))
+        .is_ok()
+    {
         number += 1;
     }
     for number in 0..20_000u32 {
-        let written =
-            try_run_as(&place.table, Mode::Write, |txn| write(txn, 0, &number.to_le_bytes(), b"9876543210012345678901234567890123456789"));
+        let written = try_run_as(&place.table, Mode::Write, |txn| {
+            write(txn, 0, &number.to_le_bytes(), b"9876543210012345678901234567890123456789")
+        });
         written.expect("an entry in place of another of its size needs no memory");
     }
     let failed = loop {

@@ -48,7 +48,12 @@ fn what_a_call_has_found_stays_until_its_end() {
         txn.end_call()?;
         let found = txn.find(0, b"key")?.expect("it was written");
         for number in 2..40u8 {
-            txn.write(0, b"key", &New::of(Kind::String, string::make(txn, &[number; 10_000])?), Replaces::Whole)?;
+            txn.write(
+                0,
+                b"key",
+                &New::of(Kind::String, string::make(txn, &[number; 10_000])?),
+                Replaces::Whole,
+            )?;
         }
         assert!(string::contiguous(txn, &found.value)?.iter().all(|byte| *byte == 1));
         txn.end_call()
@@ -82,7 +87,12 @@ fn renaming_and_flushing_within_a_transaction_lose_no_node() {
     let place = Place::new();
     run(&place.table, |txn| {
         for number in 0..30u8 {
-            txn.write(0, b"a", &New::of(Kind::String, string::make(txn, &vec![number; 50_000])?), Replaces::Whole)?;
+            txn.write(
+                0,
+                b"a",
+                &New::of(Kind::String, string::make(txn, &vec![number; 50_000])?),
+                Replaces::Whole,
+            )?;
             txn.end_call()?;
             let found = txn.find(0, b"a")?.expect("it was written");
             let new = New::from(found);
@@ -92,7 +102,12 @@ fn renaming_and_flushing_within_a_transaction_lose_no_node() {
         }
         txn.flush(None)?;
         for number in 0..30u8 {
-            txn.write(0, b"b", &New::of(Kind::String, string::make(txn, &vec![number; 60_000])?), Replaces::Whole)?;
+            txn.write(
+                0,
+                b"b",
+                &New::of(Kind::String, string::make(txn, &vec![number; 60_000])?),
+                Replaces::Whole,
+            )?;
             if number % 3 == 0 {
                 txn.flush(Some(0))?;
             }

@@ -76,8 +76,11 @@ fn no_increment_is_lost() {
             });
         }
     });
-    let sum: u64 =
-        (0..3).map(|number| run_as(&place.table, Mode::Read, |txn| number_of(txn, format!("counter:{number}").as_bytes()))).sum();
+    let sum: u64 = (0..3)
+        .map(|number| {
+            run_as(&place.table, Mode::Read, |txn| number_of(txn, format!("counter:{number}").as_bytes()))
+        })
+        .sum();
     assert_eq!(sum, THREADS * EACH);
     assert_eq!(place.keys(0), 3);
 }
@@ -101,7 +104,10 @@ fn a_declaration_within_a_transaction_waits_for_no_lock_out_of_order() {
             });
             threads.map(|thread| thread.join().expect("it has ended"))
         });
-        assert!(!outcomes.iter().any(|outcome| matches!(outcome, Err(Stop::Busy))), "{outcomes:?}: they waited for one another");
+        assert!(
+            !outcomes.iter().any(|outcome| matches!(outcome, Err(Stop::Busy))),
+            "{outcomes:?}: they waited for one another"
+        );
         assert!(outcomes.iter().any(|outcome| matches!(outcome, Err(Stop::Retry))), "{outcomes:?}");
     }
 }
@@ -146,7 +152,8 @@ fn readers_of_many_keys_see_one_moment() {
             let some = if rounds % 2 == 0 { &keys[..] } else { &keys[..2] };
             let sum = run_as(&place.table, Mode::Read, |txn| {
                 txn.declare(some)?;
-                some.iter().try_fold(0u64, |sum, (_, key)| Ok::<_, Stop>(sum.wrapping_add(number_of(txn, key)?)))
+                some.iter()
+                    .try_fold(0u64, |sum, (_, key)| Ok::<_, Stop>(sum.wrapping_add(number_of(txn, key)?)))
             });
             if some.len() == ACCOUNTS {
                 assert_eq!(sum, ACCOUNTS as u64 * START, "after {} moves", moves.load(Ordering::Relaxed));
@@ -188,7 +195,9 @@ fn keys_that_are_there_are_found_while_the_table_grows_and_values_change_size() 
             let there = known.load(Ordering::Acquire);
             for _ in 0..50.min(there) {
                 let number = draws.below(there as usize) as u64;
-                let found = place.get(0, &name(number)).unwrap_or_else(|| panic!("key:{number} of {there} is not found"));
+                let found = place
+                    .get(0, &name(number))
+                    .unwrap_or_else(|| panic!("key:{number} of {there} is not found"));
                 assert_eq!(found[..8], number.to_le_bytes());
             }
         }
@@ -226,7 +235,11 @@ fn a_record_that_is_read_the_short_way_is_whole_however_often_it_is_replaced() {
                         let Some(location) = place.table.location(0, &key) else { continue };
                         let now_ms = polder_base::time::now_ms();
                         let whole = place.table.quick_get(&location, &key, now_ms, |found| {
-                            found.is_none_or(|value| value.len() >= 20 && value.len() != 700 && value.iter().all(|byte| *byte == value[0]))
+                            found.is_none_or(|value| {
+                                value.len() >= 20
+                                    && value.len() != 700
+                                    && value.iter().all(|byte| *byte == value[0])
+                            })
                         });
                         assert_ne!(whole, Some(false));
                         quick += u64::from(whole.is_some());
@@ -281,25 +294,30 @@ fn plain_values_are_whole_on_every_path_that_writes_them() {
         });
     });
     let (read, written) = (read.load(Ordering::Relaxed), written.load(Ordering::Relaxed));
-    assert!(read > 1_000 && written > 1_000, "the shortest way was hardly ever taken: {read} reads, {written} writes");
+    assert!(
+        read > 1_000 && written > 1_000,
+        "the shortest way was hardly ever taken: {read} reads, {written} writes"
+    );
 }
 
 /// Adds one to numbers by locations that are mostly out of date by then; returns how many times it was done.
 fn count_by_old_locations(place: &Place, keys: &[Vec<u8>], seed: u64, end: &AtomicBool) -> u64 {
     let (mut draws, mut done) = (Draws(seed), 0);
-    let location = |key: usize, db: usize| place.table.location(db as u16, &keys[key]).map(|location| (key, location));
+    let location =
+        |key: usize, db: usize| place.table.location(db as u16, &keys[key]).map(|location| (key, location));
     let mut locations: Vec<_> = (0..keys.len()).map(|key| location(key, 0)).collect();
     while !end.load(Ordering::Relaxed) {
         let at = draws.below(locations.len());
         if let Some((key, location)) = &locations[at] {
             let next = &mut [0; 64];
-            let edited = place.table.edit_plain(location, &keys[*key], polder_base::time::now_ms(), 1, move |old| {
-                // It may be shown what never was.
-                let (next, number) = (next.get_mut(..old.len())?, old.first_chunk()?);
-                next.copy_from_slice(old);
-                next[..8].copy_from_slice(&u64::from_le_bytes(*number).wrapping_add(1).to_le_bytes());
-                Some((&*next, ()))
-            });
+            let edited =
+                place.table.edit_plain(location, &keys[*key], polder_base::time::now_ms(), 1, move |old| {
+                    // It may be shown what never was.
+                    let (next, number) = (next.get_mut(..old.len())?, old.first_chunk()?);
+                    next.copy_from_slice(old);
+                    next[..8].copy_from_slice(&u64::from_le_bytes(*number).wrapping_add(1).to_le_bytes());
+                    Some((&*next, ()))
+                });
             done += u64::from(edited.is_some());
         }
         if draws.below(40) == 0 {
@@ -317,7 +335,9 @@ fn a_location_that_is_out_of_date_changes_nothing_but_its_key() {
     keys.iter().for_each(|key| place.set(0, key, &padded(0, 0), None));
     let end = &AtomicBool::new(false);
     let done: u64 = std::thread::scope(|scope| {
-        let counters: Vec<_> = (0..2).map(|seed| scope.spawn(move || count_by_old_locations(place, keys, seed + 50, end))).collect();
+        let counters: Vec<_> = (0..2)
+            .map(|seed| scope.spawn(move || count_by_old_locations(place, keys, seed + 50, end)))
+            .collect();
         // What lies between them comes and goes, so that extents grow, split and shrink.
         scope.spawn(move || {
             let _ends = Ends(end);
@@ -338,7 +358,8 @@ fn a_location_that_is_out_of_date_changes_nothing_but_its_key() {
         // They become longer and shorter, are displaced and come home, get a record, go away and come back, here or there.
         let mut draws = Draws(60);
         while !end.load(Ordering::Relaxed) {
-            let (key, db, to) = (&keys[draws.below(keys.len())][..], draws.below(2) as u16, draws.below(2) as u16);
+            let (key, db, to) =
+                (&keys[draws.below(keys.len())][..], draws.below(2) as u16, draws.below(2) as u16);
             let (length, way) = (draws.below(70), draws.below(4));
             let taken = place.run(|txn| {
                 txn.declare(&[(db, key), (to, key)])?;
@@ -359,8 +380,11 @@ fn a_location_that_is_out_of_date_changes_nothing_but_its_key() {
         }
         counters.into_iter().map(|counter| counter.join().expect("no panic")).sum()
     });
-    let sum_of =
-        |db| run_as(&place.table, Mode::Read, |txn| keys.iter().try_fold(0, |sum, key| Ok(sum + number_in(txn, db, key)?.unwrap_or(0))));
+    let sum_of = |db| {
+        run_as(&place.table, Mode::Read, |txn| {
+            keys.iter().try_fold(0, |sum, key| Ok(sum + number_in(txn, db, key)?.unwrap_or(0)))
+        })
+    };
     assert_eq!(sum_of(0) + sum_of(1), done);
     assert!(done > 1_000, "the short way was hardly ever taken: {done}");
 }
@@ -380,7 +404,12 @@ fn a_scan_shows_every_stable_key_while_the_table_grows() {
             let mut draws = Draws(9);
             for number in 0..8_000 {
                 place.set(0, format!("new:{number}").as_bytes(), b"1", None);
-                place.set(0, format!("stable:{}", draws.below(STABLE)).as_bytes(), &padded(1, draws.below(34)), None);
+                place.set(
+                    0,
+                    format!("stable:{}", draws.below(STABLE)).as_bytes(),
+                    &padded(1, draws.below(34)),
+                    None,
+                );
             }
         });
         let mut rounds = 0;
@@ -397,7 +426,8 @@ fn a_scan_shows_every_stable_key_while_the_table_grows() {
                     break;
                 }
             }
-            let missing: Vec<usize> = (0..STABLE).filter(|number| !seen.contains(format!("stable:{number}").as_bytes())).collect();
+            let missing: Vec<usize> =
+                (0..STABLE).filter(|number| !seen.contains(format!("stable:{number}").as_bytes())).collect();
             assert_eq!(missing, [0usize; 0], "in round {rounds}");
             rounds += 1;
         }
@@ -434,7 +464,9 @@ fn a_flush_takes_all_keys_of_a_transaction_or_none() {
         while begun.elapsed() < Duration::from_millis(700) {
             let there = run_as(&place.table, Mode::Read, |txn| {
                 txn.declare(keys)?;
-                keys.iter().try_fold(0, |there, (db, key)| Ok::<_, Stop>(there + txn.find(*db, key)?.is_some() as usize))
+                keys.iter().try_fold(0, |there, (db, key)| {
+                    Ok::<_, Stop>(there + txn.find(*db, key)?.is_some() as usize)
+                })
             });
             assert!(there == 0 || there == keys.len(), "{there} of {} keys", keys.len());
         }
@@ -482,10 +514,13 @@ const HOLDER: &str = "POLDER_STRESS_HOLDER";
 
 fn hold_and_wait(name: &str) -> ! {
     let segment =
-        Segment::attach(&name.parse().expect("a name"), &AttachOptions::default(), &mut |_, _| Ok(())).expect("the parent's segment");
+        Segment::attach(&name.parse().expect("a name"), &AttachOptions::default(), &mut |_, _| Ok(()))
+            .expect("the parent's segment");
     let table = Table::over(segment);
     let txn = table.begin(Mode::Write).expect("a seat");
-    txn.declare(&[(0, b"held")]).and_then(|()| write(&txn, 0, b"held", b"never seen")).expect("the only writer");
+    txn.declare(&[(0, b"held")])
+        .and_then(|()| write(&txn, 0, b"held", b"never seen"))
+        .expect("the only writer");
     println!("holds");
     loop {
         std::thread::sleep(Duration::from_secs(1));
@@ -510,7 +545,9 @@ fn a_stopped_holder_of_a_lock_stops_no_reader_and_no_writer_elsewhere_and_dies_w
         .expect("a process");
     let lines = BufReader::new(holder.stdout.take().expect("piped")).lines();
     assert!(lines.map_while(Result::ok).any(|line| line.ends_with("holds")), "the holder died early");
-    let signal = |number: &str| Command::new("kill").args([number, &holder.id().to_string()]).status().expect("kill").success();
+    let signal = |number: &str| {
+        Command::new("kill").args([number, &holder.id().to_string()]).status().expect("kill").success()
+    };
     assert!(signal("-STOP"));
     // Another extent: a neighbour of the held bucket may need it for what does not fit at home.
     let extent = |key: &[u8]| place.table.inspect(0, key).expect("readable").expect("there").extent;
@@ -549,7 +586,9 @@ fn moves_within_the_stash() -> u32 {
             continue;
         }
         let stashes = last.pieces * 7 - last.homes;
-        let likes = |key: &Vec<u8>| shown(key).displacement == "stash" && shown(key).home % stashes == last.home % stashes;
+        let likes = |key: &Vec<u8>| {
+            shown(key).displacement == "stash" && shown(key).home % stashes == last.home % stashes
+        };
         let keys: Vec<Vec<u8>> = (0..number).rev().map(name).filter(likes).collect();
         if keys.len() > 3 {
             break keys;

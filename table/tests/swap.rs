@@ -29,10 +29,21 @@ fn write_by(place: &Place, way: u64, value: &[u8]) {
     let (table, key) = (&place.table, KEYS[0]);
     let done = match way {
         0 => table.write_plain(0, table.hash(key), key, value),
-        1 => table.location(0, key).and_then(|location| table.edit_plain(&location, key, now_ms(), 1, |_| Some((value, ())))).is_some(),
-        2 => table.location(0, key).and_then(|location| table.quick_edit(&location, key, now_ms(), 1, |_| (Some(value), ()))).is_some(),
-        3 => table.location(0, key).and_then(|location| table.quick_set(&location, key, value, now_ms(), 1)).is_some(),
-        4 => table.location(0, key).is_some_and(|location| table.quick_set_all(&location, &[KEYS[0], value, KEYS[1], value], now_ms())),
+        1 => table
+            .location(0, key)
+            .and_then(|location| table.edit_plain(&location, key, now_ms(), 1, |_| Some((value, ()))))
+            .is_some(),
+        2 => table
+            .location(0, key)
+            .and_then(|location| table.quick_edit(&location, key, now_ms(), 1, |_| (Some(value), ())))
+            .is_some(),
+        3 => table
+            .location(0, key)
+            .and_then(|location| table.quick_set(&location, key, value, now_ms(), 1))
+            .is_some(),
+        4 => table.location(0, key).is_some_and(|location| {
+            table.quick_set_all(&location, &[KEYS[0], value, KEYS[1], value], now_ms())
+        }),
         _ => false,
     };
     if done {
@@ -55,7 +66,8 @@ fn write_foreseen(place: &Place, value: &[u8]) {
         if let Some(location) = &location {
             txn.foresee(key, location);
         }
-        let written = txn.declare(&[(0, key)]).and_then(|()| write(&txn, key, value)).and_then(|()| txn.commit());
+        let written =
+            txn.declare(&[(0, key)]).and_then(|()| write(&txn, key, value)).and_then(|()| txn.commit());
         match written {
             Ok(()) => return,
             Err(Stop::Retry) => txn.abort(),
@@ -108,7 +120,8 @@ const STOPPED: &str = "POLDER_SWAP_STOPPED";
 fn do_and_stand_still(part: impl Fn(&Seat)) {
     let Ok(name) = std::env::var(STOPPED) else { return };
     let segment =
-        Segment::attach(&name.parse().expect("a name"), &AttachOptions::default(), &mut |_, _| Ok(())).expect("the parent's segment");
+        Segment::attach(&name.parse().expect("a name"), &AttachOptions::default(), &mut |_, _| Ok(()))
+            .expect("the parent's segment");
     part(&segment.seat().expect("a seat"));
     println!("stands still");
     loop {
@@ -135,7 +148,11 @@ fn write_impatiently(place: &Place, db: u16) -> Result<(), Stop> {
     txn.limit_patience(Duration::from_millis(20));
     loop {
         let new = New::of(Kind::String, Value::Packed(b"new"));
-        match txn.declare(&[(db, KEYS[0])]).and_then(|()| txn.write(db, KEYS[0], &new, Replaces::Whole)).and_then(|()| txn.commit()) {
+        match txn
+            .declare(&[(db, KEYS[0])])
+            .and_then(|()| txn.write(db, KEYS[0], &new, Replaces::Whole))
+            .and_then(|()| txn.commit())
+        {
             Err(Stop::Retry) => txn.abort(),
             done => return done,
         }
@@ -246,7 +263,11 @@ fn a_swap_with_a_short_limit_locks_the_map_once_and_then_watches_the_writer() {
         });
         tried.wait();
         while !swaps.is_finished() {
-            assert_eq!(lock::owner(place.table.segment().observe(MAP_LOCK)), None, "locked again, for nothing");
+            assert_eq!(
+                lock::owner(place.table.segment().observe(MAP_LOCK)),
+                None,
+                "locked again, for nothing"
+            );
         }
     });
     closing.kill().expect("a process");
@@ -284,8 +305,9 @@ fn a_reader_finds_nothing_that_was_written_under_another_number() {
     const SECONDS: u64 = 2;
     let place = &Place::new();
     let end = &AtomicBool::new(false);
-    let number =
-        |value: Option<Vec<u8>>| -> u64 { value.map_or(0, |value| String::from_utf8(value).expect("digits").parse().expect("a number")) };
+    let number = |value: Option<Vec<u8>>| -> u64 {
+        value.map_or(0, |value| String::from_utf8(value).expect("digits").parse().expect("a number"))
+    };
     // Long: by no short way.
     let long = |epoch: u64| format!("{epoch:0200}");
     (0..3).for_each(|db| place.set(db, KEYS[0], long(0).as_bytes(), None));
@@ -296,7 +318,12 @@ fn a_reader_finds_nothing_that_was_written_under_another_number() {
                 place.run(|txn| {
                     txn.declare(&[(2, KEYS[0])])?;
                     txn.swap(0, 1)?;
-                    txn.write(2, KEYS[0], &New::of(Kind::String, Value::Packed(long(epoch).as_bytes())), Replaces::Whole)
+                    txn.write(
+                        2,
+                        KEYS[0],
+                        &New::of(Kind::String, Value::Packed(long(epoch).as_bytes())),
+                        Replaces::Whole,
+                    )
                 });
                 place.set(1, KEYS[0], long(epoch).as_bytes(), None);
                 if end.load(Ordering::Relaxed) {

@@ -28,7 +28,11 @@ fn main() {
     let (seed, seconds) = (number(20_260_711), number(6));
     println!("seed {seed}, {seconds} s");
     let place = Place::with_ceiling(48 << 20);
-    place.table.set_limits(Limits { memory_max: 30 << 20, policy: Policy::AllkeysRandom, ..Limits::default() });
+    place.table.set_limits(Limits {
+        memory_max: 30 << 20,
+        policy: Policy::AllkeysRandom,
+        ..Limits::default()
+    });
     let mut draw = Draw(seed | 1);
     let end = Instant::now() + Duration::from_secs(seconds);
     let mut actors: Vec<Child> = (0..ACTORS).map(|_| actor(&place.table, draw.below(u64::MAX))).collect();
@@ -149,7 +153,12 @@ fn step(table: &Table, draw: &mut Draw, locations: &mut [Kept; LOCATIONS]) {
         }
         790..=849 => {
             let names: Vec<Vec<u8>> = (0..1 + draw.below(40)).map(|_| key(draw)).collect();
-            try_run(table, |txn| names.iter().enumerate().try_for_each(|(at, name)| set(txn, (db + at as u16) % 3, name, &value, None)))
+            try_run(table, |txn| {
+                names
+                    .iter()
+                    .enumerate()
+                    .try_for_each(|(at, name)| set(txn, (db + at as u16) % 3, name, &value, None))
+            })
         }
         850..=909 => try_run(table, |txn| rename(txn, db, &name, &other)),
         910..=939 => try_run(table, |txn| txn.watch(db, &name).map(drop)),
@@ -199,7 +208,12 @@ fn take_snapshot(table: &Table, draw: &mut Draw) -> Result<(), Stop> {
 }
 
 fn set(txn: &Txn<'_>, db: u16, key: &[u8], value: &[u8], expiry_ms: Option<u64>) -> Result<(), Stop> {
-    txn.write(db, key, &New { expiry_ms, ..New::of(Kind::String, string::make(txn, value)?) }, Replaces::Whole)
+    txn.write(
+        db,
+        key,
+        &New { expiry_ms, ..New::of(Kind::String, string::make(txn, value)?) },
+        Replaces::Whole,
+    )
 }
 
 fn edit(txn: &Txn<'_>, db: u16, key: &[u8], offset: u64, bytes: &[u8]) -> Result<(), Stop> {

@@ -9,7 +9,12 @@ use polder_shm::layout::{ROOTS_AT, header, seat as at};
 fn furnished() -> Place {
     let place = Place::new();
     for number in 0..3_000u32 {
-        place.set(number as u16 % 3, format!("key:{number}").as_bytes(), &vec![7; number as usize % 300], None);
+        place.set(
+            number as u16 % 3,
+            format!("key:{number}").as_bytes(),
+            &vec![7; number as usize % 300],
+            None,
+        );
     }
     place.set_string(0, b"tree", &vec![5; 100_000]);
     place.set_string(1, &[b'k'; 5_000], b"a long key");
@@ -110,7 +115,12 @@ fn verify_finds_nothing_wrong_with_a_memory_at_work() {
                 let mut number = 0u32;
                 while !over.load(std::sync::atomic::Ordering::Relaxed) {
                     number += 1;
-                    place.set(0, format!("{writer}:{}", number % 500).as_bytes(), &vec![writer; number as usize % 200], None);
+                    place.set(
+                        0,
+                        format!("{writer}:{}", number % 500).as_bytes(),
+                        &vec![writer; number as usize % 200],
+                        None,
+                    );
                     if number.is_multiple_of(7) {
                         place.remove(0, format!("{writer}:{}", number % 300).as_bytes());
                     }

@@ -14,7 +14,8 @@ fn watch(place: &Place, key: &[u8]) -> Watch {
 
 /// Whether an EXEC that writes, and one that only reads, would find the key untouched.
 fn is_unchanged(place: &Place, watch: &Watch) -> bool {
-    let [writes, reads] = [Mode::Write, Mode::Read].map(|mode| run_as(&place.table, mode, |txn| txn.unchanged(watch)));
+    let [writes, reads] =
+        [Mode::Write, Mode::Read].map(|mode| run_as(&place.table, mode, |txn| txn.unchanged(watch)));
     assert_eq!(writes, reads, "an EXEC that writes and one that reads agree");
     writes
 }
@@ -23,10 +24,17 @@ fn is_unchanged(place: &Place, watch: &Watch) -> bool {
 fn neighbours(place: &Place, key: &[u8]) -> Vec<Vec<u8>> {
     let bucket_of = |key: &[u8]| {
         let text = format!("{:?}", place.table.location(0, key).expect("the database has keys"));
-        text.split("bucket: ").nth(1).map(|rest| rest.split('}').next().unwrap_or(rest).to_string()).expect("a location has a bucket")
+        text.split("bucket: ")
+            .nth(1)
+            .map(|rest| rest.split('}').next().unwrap_or(rest).to_string())
+            .expect("a location has a bucket")
     };
     let home = bucket_of(key);
-    (0..2_000u32).map(|number| format!("n:{number}").into_bytes()).filter(|other| bucket_of(other) == home).take(8).collect()
+    (0..2_000u32)
+        .map(|number| format!("n:{number}").into_bytes())
+        .filter(|other| bucket_of(other) == home)
+        .take(8)
+        .collect()
 }
 
 #[test]
@@ -155,26 +163,36 @@ fn false_aborts(place: &Place, between: Duration, write: impl Fn(&mut Draw) + Sy
             aborts += u32::from(!run_as(&place.table, Mode::Write, |txn| txn.unchanged(&watched)));
         }
         ends.store(true, Ordering::Relaxed);
-        (f64::from(aborts) / f64::from(tries), written.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64())
+        (
+            f64::from(aborts) / f64::from(tries),
+            written.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64(),
+        )
     })
 }
 
 #[test]
 fn false_aborts_are_rare_where_there_are_many_keys() {
-    for (keys, pause) in [100u64, 1_000, 10_000, 100_000].into_iter().flat_map(|keys| [(keys, 0), (keys, 20)]) {
+    for (keys, pause) in [100u64, 1_000, 10_000, 100_000].into_iter().flat_map(|keys| [(keys, 0), (keys, 20)])
+    {
         let place = Place::new();
         let name = |number: u64| format!("key:{number:07}").into_bytes();
         (0..keys).for_each(|number| place.set(0, &name(number), &[1; 16], None));
         let (share, rate) = false_aborts(&place, Duration::from_micros(200), |draw| {
             let (begun, key) = (Instant::now(), name(draw.below(keys)));
             if let Some(location) = place.table.location(0, &key)
-                && place.table.quick_edit(&location, &key, polder_base::time::now_ms(), 0, |_| (Some(&[2; 16]), ())).is_none()
+                && place
+                    .table
+                    .quick_edit(&location, &key, polder_base::time::now_ms(), 0, |_| (Some(&[2; 16]), ()))
+                    .is_none()
             {
                 place.set(0, &key, &[2; 16], None);
             }
             while begun.elapsed() < Duration::from_micros(pause) {}
         });
-        println!("{keys} keys, {rate:.0} writes a second beside it: {:.3} % of EXECs abort falsely", share * 100.0);
+        println!(
+            "{keys} keys, {rate:.0} writes a second beside it: {:.3} % of EXECs abort falsely",
+            share * 100.0
+        );
         assert!(keys < 100_000 || pause == 0 || share < 0.1, "{share} of {keys} keys");
     }
 }

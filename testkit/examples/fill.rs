@@ -4,7 +4,9 @@ use polder_engine::{Memory, Options};
 fn main() {
     let count: usize = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(3_000_000);
     let segment = format!("shm:polder-fill-{}", std::process::id());
-    let memory = Memory::attach(&Options { segment: segment.clone(), ceiling: 8 << 30, ..Options::default() }).expect("a segment");
+    let memory =
+        Memory::attach(&Options { segment: segment.clone(), ceiling: 8 << 30, ..Options::default() })
+            .expect("a segment");
     let cache = memory.database(0);
     let mut next = 250_000;
     for number in 0..count {

@@ -13,7 +13,8 @@ fn key(number: usize) -> [u8; 16] {
 
 fn round(db: &Database<'_>, what: &str, order: &[[u8; 16]]) -> Result<(), Stop> {
     let value = b"0123456789abcdef";
-    let copied = |value: Option<&[u8]>| std::hint::black_box(value.and_then(|value| <[u8; 16]>::try_from(value).ok()));
+    let copied =
+        |value: Option<&[u8]>| std::hint::black_box(value.and_then(|value| <[u8; 16]>::try_from(value).ok()));
     match what {
         "get" => order.iter().try_for_each(|key| db.read(key, copied).map(drop)),
         "set" => order.iter().try_for_each(|key| db.set(key, value)),

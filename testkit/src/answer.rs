@@ -37,7 +37,9 @@ impl Answer {
             Answer::Array(items) | Answer::Set(items) | Answer::Push(items) => {
                 Answer::Array(items.into_iter().map(Answer::lowered).collect())
             }
-            Answer::Map(pairs) => Answer::Array(pairs.into_iter().flat_map(|(key, value)| [key.lowered(), value.lowered()]).collect()),
+            Answer::Map(pairs) => Answer::Array(
+                pairs.into_iter().flat_map(|(key, value)| [key.lowered(), value.lowered()]).collect(),
+            ),
             plain => plain,
         }
     }
@@ -110,7 +112,11 @@ fn show_pairs(text: &mut String, pairs: &[(Answer, Answer)], indent: &str) {
         // What takes more than one line begins on the next.
         let mut shown = String::new();
         value.show(&mut shown, &deeper);
-        let _ = if shown.contains('\n') { write!(text, " =>\n{deeper}{shown}") } else { write!(text, " => {shown}") };
+        let _ = if shown.contains('\n') {
+            write!(text, " =>\n{deeper}{shown}")
+        } else {
+            write!(text, " => {shown}")
+        };
     }
 }
 
@@ -152,10 +158,16 @@ mod tests {
             (Answer::Boolean(true), "(true)"),
             (Answer::Bulk(b"a\"\\\n\x00\xff".to_vec()), "\"a\\\"\\\\\\n\\x00\\xff\""),
             (Answer::Array(vec![]), "(empty array)"),
-            (Answer::Array(vec![bulk("a"), Answer::Array(vec![bulk("b"), bulk("c")])]), "1) \"a\"\n2) 1) \"b\"\n   2) \"c\""),
+            (
+                Answer::Array(vec![bulk("a"), Answer::Array(vec![bulk("b"), bulk("c")])]),
+                "1) \"a\"\n2) 1) \"b\"\n   2) \"c\"",
+            ),
             (Answer::Map(vec![(bulk("k"), Answer::Integer(1))]), "1# \"k\" => (integer) 1"),
             (Answer::Map(vec![(bulk("k"), Answer::Array(vec![bulk("m")]))]), "1# \"k\" => 1) \"m\""),
-            (Answer::Map(vec![(bulk("k"), Answer::Array(vec![bulk("m"), bulk("n")]))]), "1# \"k\" =>\n   1) \"m\"\n   2) \"n\""),
+            (
+                Answer::Map(vec![(bulk("k"), Answer::Array(vec![bulk("m"), bulk("n")]))]),
+                "1# \"k\" =>\n   1) \"m\"\n   2) \"n\"",
+            ),
             (Answer::Set(vec![bulk("m")]), "1~ \"m\""),
         ];
         for (answer, text) in cases {

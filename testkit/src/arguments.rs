@@ -17,7 +17,8 @@ fn repeated(word: Vec<u8>) -> Result<Vec<u8>, String> {
     };
     let parts = rest.iter().position(|&byte| byte == b':').map(|at| (&rest[..at], &rest[at + 1..]));
     let (count, text) = parts.ok_or("repeat:COUNT:TEXT has two colons")?;
-    let count: usize = String::from_utf8_lossy(count).parse().map_err(|_| "repeat:COUNT:TEXT needs a number")?;
+    let count: usize =
+        String::from_utf8_lossy(count).parse().map_err(|_| "repeat:COUNT:TEXT needs a number")?;
     Ok(text.repeat(count))
 }
 
@@ -27,7 +28,10 @@ mod tests {
 
     #[test]
     fn big_arguments_are_written_short() {
-        assert_eq!(split("SET \"a b\" repeat:3:ab").unwrap(), [b"SET".to_vec(), b"a b".to_vec(), b"ababab".to_vec()]);
+        assert_eq!(
+            split("SET \"a b\" repeat:3:ab").unwrap(),
+            [b"SET".to_vec(), b"a b".to_vec(), b"ababab".to_vec()]
+        );
     }
 
     #[test]

@@ -94,7 +94,8 @@ pub fn functions(root: &Path) -> Result<String, String> {
     let system = ["inttypes.h", "stddef.h", "stdint.h", "stdio.h", "string.h"];
     let text = generated(&sources(&root.join("capi/src"))?, ABOUT, "POLDER_H", &system, &[])?;
     // cbindgen's own trailer would lie behind the guard.
-    let (functions, guard) = text.split_once("#endif  /* POLDER_H */").ok_or("polder.h: the include guard has no end")?;
+    let (functions, guard) =
+        text.split_once("#endif  /* POLDER_H */").ok_or("polder.h: the include guard has no end")?;
     Ok(format!("{functions}{TEXTS}\n#endif  /* POLDER_H */{guard}"))
 }
 
@@ -110,7 +111,13 @@ pub fn client(root: &Path) -> Result<String, String> {
 }
 
 /// A header of what some sources export.
-fn generated(sources: &[PathBuf], about: &str, guard: &str, system: &[&str], own: &[&str]) -> Result<String, String> {
+fn generated(
+    sources: &[PathBuf],
+    about: &str,
+    guard: &str,
+    system: &[&str],
+    own: &[&str],
+) -> Result<String, String> {
     let names = |names: &[&str]| names.iter().map(|name| String::from(*name)).collect();
     let config = cbindgen::Config {
         language: cbindgen::Language::C,
@@ -125,7 +132,8 @@ fn generated(sources: &[PathBuf], about: &str, guard: &str, system: &[&str], own
         includes: names(own),
         ..cbindgen::Config::default()
     };
-    let builder = sources.iter().fold(cbindgen::Builder::new().with_config(config), cbindgen::Builder::with_src);
+    let builder =
+        sources.iter().fold(cbindgen::Builder::new().with_config(config), cbindgen::Builder::with_src);
     let mut text = Vec::new();
     builder.generate().map_err(|error| format!("{guard}: {error}"))?.write(&mut text);
     String::from_utf8(text).map_err(|error| format!("{guard}: {error}"))
@@ -184,7 +192,9 @@ pub(crate) fn kind(command: &Command, argument: &Argument) -> Kind {
     match (argument.kind, argument.name.as_str()) {
         (_, "timeout") | ("double", _) => Kind::Double,
         ("integer", "increment") if command.name == "ZINCRBY" => Kind::Double,
-        ("integer", "start" | "stop" | "end" | "limit" | "rank") if !BY_INDEX.contains(&command.name) => Kind::Text,
+        ("integer", "start" | "stop" | "end" | "limit" | "rank") if !BY_INDEX.contains(&command.name) => {
+            Kind::Text
+        }
         ("integer", "cursor") => Kind::Text,
         ("integer" | "unix-time", _) => Kind::Integer,
         _ => Kind::Text,
@@ -194,7 +204,8 @@ pub(crate) fn kind(command: &Command, argument: &Argument) -> Kind {
 fn function(command: &Command) -> String {
     let all = arguments(command.grammar);
     let plain = |argument: &&Argument| {
-        let single = matches!(argument.kind, "key" | "string" | "pattern" | "integer" | "double" | "unix-time");
+        let single =
+            matches!(argument.kind, "key" | "string" | "pattern" | "integer" | "double" | "unix-time");
         single && !argument.optional && !argument.multiple && argument.token.is_none()
     };
     let named: Vec<&Argument> = all.iter().take_while(plain).collect();
@@ -222,7 +233,8 @@ fn function(command: &Command) -> String {
     if open {
         parameters += ", size_t more_count, const polder_text *more";
     }
-    let assign: String = words.iter().enumerate().map(|(at, word)| format!("    args[{at}] = {word};\n")).collect();
+    let assign: String =
+        words.iter().enumerate().map(|(at, word)| format!("    args[{at}] = {word};\n")).collect();
     let count = words.len();
     let run = match open {
         true => format!("polder_run_more(caller, {count}, args, more_count, more, reply)"),
@@ -253,7 +265,8 @@ const TAKEN: [&str; 7] = ["double", "default", "register", "caller", "reply", "a
 pub(crate) fn distinct(named: &[&Argument], taken: &[&str]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for argument in named {
-        let mut name: String = argument.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        let mut name: String =
+            argument.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
         if taken.contains(&name.as_str()) {
             name.push('_');
         }

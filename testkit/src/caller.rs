@@ -38,7 +38,13 @@ pub struct Caller {
 impl Caller {
     /// A client with this id and protocol.
     pub fn new(id: u64, protocol: Protocol) -> Caller {
-        Caller { session: Session { identity: Identity { id, ..Identity::default() }, protocol, ..Session::default() } }
+        Caller {
+            session: Session {
+                identity: Identity { id, ..Identity::default() },
+                protocol,
+                ..Session::default()
+            },
+        }
     }
 
     /// Runs one command.

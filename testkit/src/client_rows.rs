@@ -32,8 +32,12 @@ const OF_THE_CONNECTION: [&str; 17] = [
 
 /// The whole file.
 pub fn table() -> String {
-    let mut rows: Vec<(String, String)> =
-        FAMILIES.iter().flat_map(Family::commands).filter(|command| !command.has(CONTAINER)).map(row).collect();
+    let mut rows: Vec<(String, String)> = FAMILIES
+        .iter()
+        .flat_map(Family::commands)
+        .filter(|command| !command.has(CONTAINER))
+        .map(row)
+        .collect();
     rows.sort();
     let mut text = String::from(
         "//! Names of commands, sorted, the facts that hold for them, and where their keys stand. Made from the command table by `cargo x docs`; do not\n//! edit.\n\nuse super::Begin::{At, Behind};\nuse super::Find::{Counted, Range};\nuse super::{BLOCKS, CACHES, KEYED, MOVES, OWNS, Place, READS};\n\npub(super) const FACTS: &[(&str, u8)] = &[\n",
@@ -42,8 +46,12 @@ pub fn table() -> String {
         text += &format!("    (\"{name}\", {facts}),\n");
     }
     text += "];\n\n/// Those whose keys are not just their first argument.\n#[rustfmt::skip]\npub(super) const KEYS: &[(&str, &[Place])] = &[\n";
-    let mut places: Vec<String> =
-        FAMILIES.iter().flat_map(Family::commands).filter(|command| !command.has_one_key()).filter_map(places).collect();
+    let mut places: Vec<String> = FAMILIES
+        .iter()
+        .flat_map(Family::commands)
+        .filter(|command| !command.has_one_key())
+        .filter_map(places)
+        .collect();
     places.sort();
     text + &places.concat() + "];\n"
 }
@@ -60,7 +68,9 @@ fn place(spec: &KeySpec) -> String {
         Begin::Keyword(word, from) => format!("Behind(\"{word}\", {from})"),
     };
     let find = match spec.find {
-        Find::Range { last, step, limit } => format!("Range {{ last: {last}, step: {step}, limit: {limit} }}"),
+        Find::Range { last, step, limit } => {
+            format!("Range {{ last: {last}, step: {step}, limit: {limit} }}")
+        }
         Find::Numkeys => "Counted".to_owned(),
     };
     format!("Place {{ begin: {begin}, find: {find} }}")
@@ -92,13 +102,20 @@ fn is_of_the_connection(command: &Command) -> bool {
 
 /// The files of typed methods, each with its path.
 pub fn methods() -> Vec<(String, String)> {
-    groups().into_iter().filter_map(|group| Some((format!("client/src/commands/{}.rs", group.replace('-', "_")), file(group)?))).collect()
+    groups()
+        .into_iter()
+        .filter_map(|group| {
+            Some((format!("client/src/commands/{}.rs", group.replace('-', "_")), file(group)?))
+        })
+        .collect()
 }
 
 /// The methods of one group; `None` if it has none.
 fn file(group: &str) -> Option<String> {
     // SCAN has its own way: `Db::scan`.
-    let is_method = |command: &&Command| !command.has(CONTAINER) && !is_of_the_connection(command) && command.name != "SCAN";
+    let is_method = |command: &&Command| {
+        !command.has(CONTAINER) && !is_of_the_connection(command) && command.name != "SCAN"
+    };
     let rows: Vec<String> = rows_of(group).into_iter().filter(is_method).map(method).collect();
     let text = format!(
         "//! Methods of the group `{group}`. Made from the command table by `cargo x docs`; do not edit.\n\nsuper::methods! {{\n{}}}\n",
@@ -132,7 +149,12 @@ fn method(command: &Command) -> String {
     let words: Vec<String> = command.name.split('|').map(|word| format!("\"{word}\"")).collect();
     let typed = format!("{} {}", command.name.replace('|', " "), command.grammar);
     let about = command.about.trim_end_matches('.').replace('[', "\\[").replace('<', "\\<");
-    format!("    /// `{}`: {about}.\n    {}({}{parameters});\n", typed.trim(), name(command.name), words.join(" "))
+    format!(
+        "    /// `{}`: {about}.\n    {}({}{parameters});\n",
+        typed.trim(),
+        name(command.name),
+        words.join(" ")
+    )
 }
 
 /// Whether an argument is part of every call, and of one kind.
@@ -147,7 +169,10 @@ fn name(command: &str) -> String {
     match command {
         "TYPE" => "type_of".into(),
         "MOVE" => "move_to".into(),
-        name => name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect(),
+        name => name
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' })
+            .collect(),
     }
 }
 
@@ -161,12 +186,23 @@ mod tests {
     #[test]
     fn a_method_has_what_every_call_has_and_the_rest_as_one_parameter() {
         let shown = |name: &str| method(polder_runtime::find(name.as_bytes()).expect("a command"));
-        assert!(shown("HINCRBY").ends_with("    hincrby(\"HINCRBY\", key: impl Args, field: impl Args, increment: i64);\n"));
-        assert!(shown("SET").ends_with("    set(\"SET\", key: impl Args, value: impl Args, more: impl Args);\n"));
+        assert!(
+            shown("HINCRBY")
+                .ends_with("    hincrby(\"HINCRBY\", key: impl Args, field: impl Args, increment: i64);\n")
+        );
+        assert!(
+            shown("SET").ends_with("    set(\"SET\", key: impl Args, value: impl Args, more: impl Args);\n")
+        );
         assert!(shown("DEL").ends_with("    del(\"DEL\", keys: impl Args);\n"));
         assert!(shown("HSET").ends_with("    hset(\"HSET\", key: impl Args, pairs: impl Args);\n"));
         assert!(shown("BLPOP").ends_with("    blpop(\"BLPOP\", keys: impl Args, timeout: f64);\n"));
-        assert!(shown("INCRBYFLOAT").ends_with("    incrbyfloat(\"INCRBYFLOAT\", key: impl Args, increment: impl Args);\n"));
-        assert!(shown("OBJECT|ENCODING").ends_with("    object_encoding(\"OBJECT\" \"ENCODING\", key: impl Args);\n"));
+        assert!(
+            shown("INCRBYFLOAT")
+                .ends_with("    incrbyfloat(\"INCRBYFLOAT\", key: impl Args, increment: impl Args);\n")
+        );
+        assert!(
+            shown("OBJECT|ENCODING")
+                .ends_with("    object_encoding(\"OBJECT\" \"ENCODING\", key: impl Args);\n")
+        );
     }
 }

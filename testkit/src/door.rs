@@ -83,7 +83,8 @@ impl Socket {
     }
 
     fn connect(&self) -> Result<Connection, String> {
-        let mut connection = Connection::open(&self.address).map_err(|error| format!("{}: {error}", self.address))?;
+        let mut connection =
+            Connection::open(&self.address).map_err(|error| format!("{}: {error}", self.address))?;
         if self.protocol == Protocol::Resp3 {
             connection.call(&["HELLO", "3"]).map_err(|error| error.to_string())?;
         }

@@ -60,7 +60,8 @@ pub fn run(target: &'static Target, seed: u64, duration: Duration) -> Result<u64
 /// What the target said when it died of it.
 pub fn attempt(target: &'static Target, input: &[u8]) -> Result<u64, String> {
     let (inputs, verdicts) = worker(target);
-    ask(&inputs, &verdicts, input.to_vec()).map_or(Ok(1), |complaint| Err(format!("{}: {complaint}", target.name)))
+    ask(&inputs, &verdicts, input.to_vec())
+        .map_or(Ok(1), |complaint| Err(format!("{}: {complaint}", target.name)))
 }
 
 type Verdict = Option<String>;
@@ -81,7 +82,8 @@ fn worker(target: &'static Target) -> (mpsc::Sender<Vec<u8>>, mpsc::Receiver<Ver
 }
 
 fn said(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    let text =
+        panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     text.unwrap_or("it panicked").to_string()
 }
 
@@ -117,8 +119,18 @@ fn shorten(
 
 /// One small change of an input.
 fn mutate(input: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut Random) {
-    const NUMBERS: [&[u8]; 10] =
-        [b"0", b"-1", b"1", b"-2147483649", b"2147483648", b"9223372036854775807", b"9223372036854775808", b"1048577", b"", b"\r\n"];
+    const NUMBERS: [&[u8]; 10] = [
+        b"0",
+        b"-1",
+        b"1",
+        b"-2147483649",
+        b"2147483648",
+        b"9223372036854775807",
+        b"9223372036854775808",
+        b"1048577",
+        b"",
+        b"\r\n",
+    ];
     let at = random.below(input.len() + 1);
     match random.below(8) {
         0 if at < input.len() => input[at] ^= 1 << random.below(8),

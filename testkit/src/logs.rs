@@ -38,8 +38,16 @@ impl Place {
     }
 
     pub fn start(&self, program: &Path, more: &[&str]) -> (Server, Connection) {
-        let mut flags = vec!["--port", "{port}", "--bind", "127.0.0.1", "--save", "", "--enable-debug-command", "yes"];
-        flags.extend(["--dir", self.0.to_str().expect("text"), "--appendonly", "yes", "--appendfsync", "always"]);
+        let mut flags =
+            vec!["--port", "{port}", "--bind", "127.0.0.1", "--save", "", "--enable-debug-command", "yes"];
+        flags.extend([
+            "--dir",
+            self.0.to_str().expect("text"),
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            "always",
+        ]);
         flags.extend(more);
         let server = Server::start(program, &flags).expect("a server");
         let connection = Connection::open(&server.address()).expect("a connection");
@@ -64,7 +72,11 @@ impl World {
     pub fn new(name: &str) -> World {
         let place = Place::new(&format!("server-{name}"));
         std::fs::remove_dir(place.folder().path).expect("the server makes it");
-        World { place, segment: format!("shm:polder-test-{}-log-{name}", std::process::id()), segment_bytes: "256mb" }
+        World {
+            place,
+            segment: format!("shm:polder-test-{}-log-{name}", std::process::id()),
+            segment_bytes: "256mb",
+        }
     }
 
     /// One whose segment is a file, small enough to be copied.
@@ -92,7 +104,9 @@ impl World {
     pub fn serve(&self, more: &[&str]) -> (Server, Connection) {
         let server = Server::start_polder(&polder(), &self.segment, &self.flags(more)).expect("a server");
         let mut connection = Connection::open(&server.address()).expect("a connection");
-        until("the data is there", || !matches!(connection.call(&["DBSIZE"]).expect("a reply"), Answer::Error(_)));
+        until("the data is there", || {
+            !matches!(connection.call(&["DBSIZE"]).expect("a reply"), Answer::Error(_))
+        });
         (server, connection)
     }
 
@@ -105,7 +119,12 @@ impl World {
         let port = free_port().expect("a port").to_string();
         let mut flags = vec!["serve", "--port", &port, "--segment", &self.segment];
         flags.extend(self.flags(more));
-        let mut child = Command::new(polder()).args(&flags).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("polder");
+        let mut child = Command::new(polder())
+            .args(&flags)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("polder");
         let begun = Instant::now();
         while child.try_wait().expect("a status").is_none() && begun.elapsed() < Duration::from_secs(20) {
             std::thread::sleep(Duration::from_millis(10));
@@ -119,12 +138,19 @@ impl World {
     /// `polder storage` for this segment and folder. It ends with the thread that begins it: a test that fails leaves no process.
     pub fn storage_command(&self) -> Command {
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL"]).arg(polder()).args(["storage", "--segment", &self.segment, "--dir", self.dir()]);
+        command.args(["--pdeathsig", "KILL"]).arg(polder()).args([
+            "storage",
+            "--segment",
+            &self.segment,
+            "--dir",
+            self.dir(),
+        ]);
         command
     }
 
     pub fn storage(&self, more: &[&str]) -> Child {
-        let mut child = self.storage_command().args(more).stdout(Stdio::piped()).spawn().expect("polder storage");
+        let mut child =
+            self.storage_command().args(more).stdout(Stdio::piped()).spawn().expect("polder storage");
         let mut said = BufReader::new(child.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
         assert!(said.any(|line| line.contains("the log has another base")), "it begins");
         std::thread::spawn(move || said.for_each(drop));
@@ -154,7 +180,9 @@ pub fn ask(connection: &mut Connection, line: &str) -> String {
 }
 
 pub fn signal(name: &str, process: u32) {
-    assert!(Command::new("kill").args([name, &process.to_string()]).status().is_ok_and(|status| status.success()));
+    assert!(
+        Command::new("kill").args([name, &process.to_string()]).status().is_ok_and(|status| status.success())
+    );
 }
 
 /// Waits until all that was written is on the disk.
@@ -173,7 +201,9 @@ pub fn lines(text: &str) -> Vec<u8> {
         } else {
             let words: Vec<&str> = line.split(' ').collect();
             bytes.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
-            words.iter().for_each(|word| bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes()));
+            words.iter().for_each(|word| {
+                bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes())
+            });
         }
     }
     bytes
@@ -201,7 +231,16 @@ pub fn work(server: &mut Connection, random: &mut Random, count: usize) {
             12 => vec!["ZADD".into(), key("z", random), number, text],
             13 => vec!["ZINCRBY".into(), key("z", random), "2".into(), text],
             14 => vec!["ZPOPMIN".into(), key("z", random)],
-            15 => vec!["XADD".into(), key("x", random), "MAXLEN".into(), "~".into(), "50".into(), "*".into(), "field".into(), longer],
+            15 => vec![
+                "XADD".into(),
+                key("x", random),
+                "MAXLEN".into(),
+                "~".into(),
+                "50".into(),
+                "*".into(),
+                "field".into(),
+                longer,
+            ],
             16 => vec!["XTRIM".into(), key("x", random), "MAXLEN".into(), "10".into()],
             17 => vec!["PFADD".into(), key("p", random), number, text],
             18 => vec!["SETRANGE".into(), key("s", random), "7".into(), text],
@@ -209,10 +248,14 @@ pub fn work(server: &mut Connection, random: &mut Random, count: usize) {
             20 => vec!["EXPIRE".into(), key("h", random), "100000".into()],
             21 => vec!["SELECT".into(), random.below(3).to_string()],
             22 => vec!["SUNIONSTORE".into(), key("t", random), key("t", random), key("t", random)],
-            23 => vec!["EVAL".into(), "redis.call('INCR', KEYS[1]) redis.call('RPUSH', KEYS[2], ARGV[1])".into(), "2".into()]
-                .into_iter()
-                .chain([key("n", random), key("l", random), text])
-                .collect(),
+            23 => vec![
+                "EVAL".into(),
+                "redis.call('INCR', KEYS[1]) redis.call('RPUSH', KEYS[2], ARGV[1])".into(),
+                "2".into(),
+            ]
+            .into_iter()
+            .chain([key("n", random), key("l", random), text])
+            .collect(),
             24 => vec!["PEXPIRE".into(), key("s", random), "1".into()],
             _ => vec!["RENAME".into(), key("s", random), key("s", random)],
         };
@@ -242,14 +285,18 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 pub fn rewrite(server: &mut Connection) {
     server.call(&["BGREWRITEAOF"]).expect("a reply");
-    until("the rewrite ends", || info(server, "aof_rewrite_in_progress:0") && info(server, "aof_rewrite_scheduled:0"));
+    until("the rewrite ends", || {
+        info(server, "aof_rewrite_in_progress:0") && info(server, "aof_rewrite_scheduled:0")
+    });
 }
 
 /// What has a short expiry is gone, and has been written as gone.
 pub fn settle(server: &mut Connection) {
     for db in ["0", "1", "2"] {
         server.call(&["SELECT", db]).expect("a reply");
-        let Answer::Array(keys) = server.call(&["KEYS", "*"]).expect("a reply") else { panic!("KEYS replies an array") };
+        let Answer::Array(keys) = server.call(&["KEYS", "*"]).expect("a reply") else {
+            panic!("KEYS replies an array")
+        };
         for key in keys {
             let Answer::Bulk(key) = key else { panic!("a key is a string") };
             until("what expires soon is gone", || {
@@ -268,7 +315,8 @@ pub fn state(mut call: impl FnMut(&[&str]) -> Answer) -> Vec<String> {
             Answer::Array(keys) => keys,
             other => panic!("KEYS replies {other:?}"),
         };
-        let mut keys: Vec<String> = keys.iter().map(|key| key.shown().trim().trim_matches('"').to_owned()).collect();
+        let mut keys: Vec<String> =
+            keys.iter().map(|key| key.shown().trim().trim_matches('"').to_owned()).collect();
         keys.sort();
         for key in keys {
             // Valkey 8 digests scores as it prints them.
@@ -277,7 +325,11 @@ pub fn state(mut call: impl FnMut(&[&str]) -> Answer) -> Vec<String> {
             } else {
                 call(&["DEBUG", "DIGEST-VALUE", &key])
             };
-            found.push(format!("{db} {key} {} {}", call(&["PEXPIRETIME", &key]).shown().trim(), value.shown().trim()));
+            found.push(format!(
+                "{db} {key} {} {}",
+                call(&["PEXPIRETIME", &key]).shown().trim(),
+                value.shown().trim()
+            ));
         }
     }
     found

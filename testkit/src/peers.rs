@@ -29,7 +29,12 @@ pub struct Mismatch {
 ///
 /// # Errors
 /// A text when a door fails altogether.
-pub fn compare(lines: &[Line], ours: &mut dyn Door, theirs: &mut dyn Door, known: &Differences) -> Result<Option<Mismatch>, String> {
+pub fn compare(
+    lines: &[Line],
+    ours: &mut dyn Door,
+    theirs: &mut dyn Door,
+    known: &Differences,
+) -> Result<Option<Mismatch>, String> {
     ours.reset()?;
     theirs.reset()?;
     for (at, line) in lines.iter().enumerate() {
@@ -65,8 +70,12 @@ fn tolerates(rule: &Rule, mine: &Answer, other: &Answer) -> bool {
 fn near(mine: &Answer, other: &Answer, most: i64) -> bool {
     match (mine, other) {
         // Negative replies say "no such key" and the like; they are no times.
-        (Answer::Integer(one), Answer::Integer(two)) => one == two || *one >= 0 && *two >= 0 && (one - two).abs() <= most,
-        (Answer::Array(one), Answer::Array(two)) => one.len() == two.len() && one.iter().zip(two).all(|(a, b)| near(a, b, most)),
+        (Answer::Integer(one), Answer::Integer(two)) => {
+            one == two || *one >= 0 && *two >= 0 && (one - two).abs() <= most
+        }
+        (Answer::Array(one), Answer::Array(two)) => {
+            one.len() == two.len() && one.iter().zip(two).all(|(a, b)| near(a, b, most))
+        }
         _ => mine == other,
     }
 }
@@ -81,7 +90,9 @@ fn same_shape(mine: &Answer, other: &Answer) -> bool {
 /// Whether both are equal but for digits of numbers that come too late to count.
 fn same_numbers(mine: &Answer, other: &Answer) -> bool {
     match (mine, other) {
-        (Answer::Array(one), Answer::Array(two)) => one.len() == two.len() && one.iter().zip(two).all(|(a, b)| same_numbers(a, b)),
+        (Answer::Array(one), Answer::Array(two)) => {
+            one.len() == two.len() && one.iter().zip(two).all(|(a, b)| same_numbers(a, b))
+        }
         _ => match (number(mine), number(other)) {
             (Some(one), Some(two)) => mine == other || (one - two).abs() <= 1e-14 * one.abs().max(two.abs()),
             _ => mine == other,
@@ -108,7 +119,8 @@ pub fn shrink(
     known: &Differences,
 ) -> Result<(Vec<Line>, Mismatch), String> {
     let found = compare(&lines, ours, theirs, known)?;
-    let mut mismatch = found.ok_or("it differed once and then no more: the replies depend on something besides the commands")?;
+    let mut mismatch = found
+        .ok_or("it differed once and then no more: the replies depend on something besides the commands")?;
     lines.truncate(mismatch.at + 1);
     let mut step = lines.len() / 2;
     while step > 0 {
@@ -156,7 +168,9 @@ fn shrink_arguments(
 }
 
 fn same_kind_of_difference(one: &Mismatch, two: &Mismatch) -> bool {
-    let kinds = |mismatch: &Mismatch| (std::mem::discriminant(&mismatch.ours), std::mem::discriminant(&mismatch.theirs));
+    let kinds = |mismatch: &Mismatch| {
+        (std::mem::discriminant(&mismatch.ours), std::mem::discriminant(&mismatch.theirs))
+    };
     kinds(one) == kinds(two)
 }
 

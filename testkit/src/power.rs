@@ -123,7 +123,13 @@ impl Power {
     pub fn after_kill(&self) -> Power {
         let state = self.state();
         let (files, live, synced) = (state.files.clone(), state.live.clone(), state.synced.clone());
-        Power(Arc::new(Mutex::new(State { files, live, synced, changes: state.changes.clone(), ..State::default() })))
+        Power(Arc::new(Mutex::new(State {
+            files,
+            live,
+            synced,
+            changes: state.changes.clone(),
+            ..State::default()
+        })))
     }
 
     /// What is there when the power is back.
@@ -165,7 +171,9 @@ impl State {
     fn call(&mut self) -> Option<Failure> {
         let (this, fails_at) = (self.calls, self.fails_at);
         self.calls += 1;
-        fails_at.filter(|(at, failure)| this == *at || this > *at && failure.kills()).map(|(_, failure)| failure)
+        fails_at
+            .filter(|(at, failure)| this == *at || this > *at && failure.kills())
+            .map(|(_, failure)| failure)
     }
 
     fn is_dead(&self) -> bool {
@@ -201,7 +209,11 @@ impl Medium for Power {
 
     fn list(&self, folder: &Path) -> io::Result<Vec<Vec<u8>>> {
         let state = self.state();
-        let names = state.live.keys().filter(|path| path.parent() == Some(folder)).filter_map(|path| path.file_name());
+        let names = state
+            .live
+            .keys()
+            .filter(|path| path.parent() == Some(folder))
+            .filter_map(|path| path.file_name());
         Ok(names.map(|name| name.as_encoded_bytes().to_vec()).collect())
     }
 
@@ -242,7 +254,8 @@ impl Medium for Power {
         let mut state = self.state();
         let failure = state.call();
         // A process that is killed in this call has made it, or has not.
-        if failure.is_none_or(|failure| failure.kills() && !state.is_dead() && state.calls.is_multiple_of(2)) {
+        if failure.is_none_or(|failure| failure.kills() && !state.is_dead() && state.calls.is_multiple_of(2))
+        {
             let file = state.find(from)?;
             state.change(Change::Renamed(from.to_owned(), to.to_owned(), file));
         }

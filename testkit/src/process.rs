@@ -50,12 +50,18 @@ impl Server {
                 return Err(io::Error::other(format!("{} ended at once: {status}", program.display())));
             }
             if started.elapsed() > START_PATIENCE {
-                return Err(io::Error::other(format!("{} does not listen on port {port}", program.display())));
+                return Err(io::Error::other(format!(
+                    "{} does not listen on port {port}",
+                    program.display()
+                )));
             }
             std::thread::sleep(Duration::from_millis(10));
         }
         if let Some(status) = server.child.try_wait()? {
-            return Err(io::Error::other(format!("{} ended at once, {status}: another listens on port {port}", program.display())));
+            return Err(io::Error::other(format!(
+                "{} ended at once, {status}: another listens on port {port}",
+                program.display()
+            )));
         }
         Ok(server)
     }
@@ -128,14 +134,22 @@ impl Server {
     }
 
     fn signal(&self, which: &str) {
-        assert!(Command::new("kill").args([which, &self.pid().to_string()]).status().is_ok_and(|status| status.success()), "kill {which}");
+        assert!(
+            Command::new("kill")
+                .args([which, &self.pid().to_string()])
+                .status()
+                .is_ok_and(|status| status.success()),
+            "kill {which}"
+        );
     }
 
     /// Whether every thread is stopped: the third field of its `stat`, behind the name in parentheses (proc(5)).
     fn is_stopped(&self) -> bool {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten().flatten();
-        let mut stats = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok()).peekable();
-        stats.peek().is_some() && stats.all(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T')))
+        let mut stats =
+            threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok()).peekable();
+        stats.peek().is_some()
+            && stats.all(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T')))
     }
 
     /// Kills it with SIGKILL and waits until it is gone.
@@ -226,11 +240,14 @@ pub fn newer(name: &str) -> Option<PathBuf> {
 /// More servers to compare with: every program in the folder that `POLDER_PEERS` names, or else in the one that `xtask/needs.sh newest` fills
 /// (`redis-8.6`, `valkey-9.1`), by the names of their files.
 pub fn more_peers() -> Vec<(String, PathBuf)> {
-    let folder = std::env::var_os("POLDER_PEERS").map_or_else(|| target_folder().join("peers/newest"), PathBuf::from);
+    let folder =
+        std::env::var_os("POLDER_PEERS").map_or_else(|| target_folder().join("peers/newest"), PathBuf::from);
     let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
     let program = |entry: std::fs::DirEntry| {
-        let is_program = entry.metadata().is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0);
-        is_program.then(|| Some((entry.file_name().into_string().ok()?, std::path::absolute(entry.path()).ok()?)))?
+        let is_program =
+            entry.metadata().is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0);
+        is_program
+            .then(|| Some((entry.file_name().into_string().ok()?, std::path::absolute(entry.path()).ok()?)))?
     };
     let mut peers: Vec<(String, PathBuf)> = entries.filter_map(program).collect();
     peers.sort();
@@ -254,7 +271,10 @@ mod tests {
         let Some(program) = on_path("redis-server") else { return };
         let server = Server::start_redis(&program).expect("a server");
         let folder = std::fs::read_link(format!("/proc/{}/cwd", server.pid())).expect("where it runs");
-        assert!(folder.starts_with(std::env::temp_dir().canonicalize().expect("a folder")), "it runs in {folder:?}");
+        assert!(
+            folder.starts_with(std::env::temp_dir().canonicalize().expect("a folder")),
+            "it runs in {folder:?}"
+        );
         std::fs::write(folder.join("appendonly"), b"1").expect("a file");
         drop(server);
         assert!(!folder.exists(), "{folder:?} is left behind");
@@ -271,7 +291,9 @@ mod tests {
                     }
                 });
             }
-            let answered = (0..400).filter(|_| TcpStream::connect(("127.0.0.1", free_port().expect("a port"))).is_ok()).count();
+            let answered = (0..400)
+                .filter(|_| TcpStream::connect(("127.0.0.1", free_port().expect("a port"))).is_ok())
+                .count();
             over.store(true, Ordering::Relaxed);
             assert_eq!(answered, 0, "of 400");
         });

@@ -28,7 +28,10 @@ pub fn commands() -> String {
     let mut text = String::from(PREFACE);
     for family in FAMILIES {
         text += &format!("\n    # ---- {} ----\n\n", family.group);
-        family.commands().filter(|command| !command.has(CONTAINER)).for_each(|command| text += &method(command));
+        family
+            .commands()
+            .filter(|command| !command.has(CONTAINER))
+            .for_each(|command| text += &method(command));
     }
     text
 }
@@ -36,7 +39,8 @@ pub fn commands() -> String {
 fn method(command: &Command) -> String {
     let all = arguments(command.grammar);
     let plain = |argument: &&Argument| {
-        let single = matches!(argument.kind, "key" | "string" | "pattern" | "integer" | "double" | "unix-time");
+        let single =
+            matches!(argument.kind, "key" | "string" | "pattern" | "integer" | "double" | "unix-time");
         single && !argument.optional && !argument.multiple && argument.token.is_none()
     };
     let named: Vec<&Argument> = all.iter().take_while(plain).collect();
@@ -59,7 +63,10 @@ fn method(command: &Command) -> String {
     let (name, shown) = (name(command.name), command.name.replace('|', " "));
     let typed = format!("{shown} {}", command.grammar);
     let about = command.about.trim_end_matches('.');
-    format!("    def {name}(self{parameters}) -> Any:\n        \"\"\"{}: {about}.\"\"\"\n", typed.trim().replace('\\', "\\\\"))
+    format!(
+        "    def {name}(self{parameters}) -> Any:\n        \"\"\"{}: {about}.\"\"\"\n",
+        typed.trim().replace('\\', "\\\\")
+    )
 }
 
 /// The method's name: one that Python keeps for itself gets a line behind it.
@@ -78,8 +85,13 @@ mod tests {
     #[test]
     fn a_method_has_what_every_call_has_and_the_rest_as_words() {
         let shown = |name: &str| method(polder_runtime::find(name.as_bytes()).expect("a command"));
-        assert!(shown("HINCRBY").starts_with("    def hincrby(self, key: Word, field: Word, increment: int, /) -> Any:\n"));
-        assert!(shown("SET").starts_with("    def set(self, key: Word, value: Word, /, *more: Word) -> Any:\n"));
+        assert!(
+            shown("HINCRBY")
+                .starts_with("    def hincrby(self, key: Word, field: Word, increment: int, /) -> Any:\n")
+        );
+        assert!(
+            shown("SET").starts_with("    def set(self, key: Word, value: Word, /, *more: Word) -> Any:\n")
+        );
         assert!(shown("DEL").starts_with("    def del_(self, *more: Word) -> Any:\n"));
         assert!(shown("DBSIZE").starts_with("    def dbsize(self) -> Any:\n"));
     }

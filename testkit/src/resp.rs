@@ -72,7 +72,9 @@ impl Connection {
             "," => Ok(Answer::Double(text.into())),
             "(" => Ok(Answer::BigNumber(text.into())),
             "$" => Ok(self.block(text)?.map_or(Answer::Nil, Answer::Bulk)),
-            "!" => Ok(Answer::Error(String::from_utf8_lossy(&self.block(text)?.unwrap_or_default()).into_owned())),
+            "!" => Ok(Answer::Error(
+                String::from_utf8_lossy(&self.block(text)?.unwrap_or_default()).into_owned(),
+            )),
             "=" => self.verbatim(text),
             "*" if text == "-1" => Ok(Answer::Nil),
             "*" => Ok(Answer::Array(self.many(text)?)),
@@ -90,7 +92,9 @@ impl Connection {
     fn line(&mut self) -> io::Result<String> {
         let mut line = Vec::new();
         self.reader.read_until(b'\n', &mut line)?;
-        let text = line.strip_suffix(b"\r\n").ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "the server hung up"))?;
+        let text = line
+            .strip_suffix(b"\r\n")
+            .ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "the server hung up"))?;
         Ok(String::from_utf8_lossy(text).into_owned())
     }
 
@@ -109,8 +113,12 @@ impl Connection {
 
     fn verbatim(&mut self, length: &str) -> io::Result<Answer> {
         let bytes = self.block(length)?.unwrap_or_default();
-        let (format, text) = bytes.split_at_checked(4).ok_or_else(|| malformed("verbatim text without a format"))?;
-        Ok(Answer::Verbatim { format: String::from_utf8_lossy(&format[..3]).into_owned(), text: text.to_vec() })
+        let (format, text) =
+            bytes.split_at_checked(4).ok_or_else(|| malformed("verbatim text without a format"))?;
+        Ok(Answer::Verbatim {
+            format: String::from_utf8_lossy(&format[..3]).into_owned(),
+            text: text.to_vec(),
+        })
     }
 
     fn many(&mut self, count: &str) -> io::Result<Vec<Answer>> {

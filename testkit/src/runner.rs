@@ -76,7 +76,12 @@ fn run_exchange(exchange: &Exchange, door: &mut dyn Door) -> Result<(), String> 
         return Ok(());
     }
     let indented = |text: &str| text.lines().map(|line| format!("      {line}\n")).collect::<String>();
-    Err(format!("    > {}\n    expected:\n{}    got:\n{}", exchange.text, indented(&expected.join("\n")), indented(&shown)))
+    Err(format!(
+        "    > {}\n    expected:\n{}    got:\n{}",
+        exchange.text,
+        indented(&expected.join("\n")),
+        indented(&shown)
+    ))
 }
 
 /// Whether a reply's text is as expected, line by line.

@@ -37,7 +37,8 @@ impl Scratch {
         let options = Options { segment: fresh_name(), ceiling, ..Options::default() };
         static SWEPT: Once = Once::new();
         SWEPT.call_once(sweep);
-        let embedder = Embedder::attach(&options).unwrap_or_else(|fault| panic!("{}: {fault}", options.segment));
+        let embedder =
+            Embedder::attach(&options).unwrap_or_else(|fault| panic!("{}: {fault}", options.segment));
         Scratch { embedder, options }
     }
 }
@@ -60,7 +61,10 @@ fn sweep() {
     let left = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
     for name in left.filter_map(|entry| entry.file_name().into_string().ok()) {
         // Some tests' names begin with their purpose: their owner is not known.
-        let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()).and_then(|pid| pid.parse::<u32>().ok());
+        let owner = name
+            .strip_prefix(PREFIX)
+            .and_then(|rest| rest.split('-').next())
+            .and_then(|pid| pid.parse::<u32>().ok());
         if owner.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
             // Another sweeper may be faster.
             let _ = Memory::remove(&format!("shm:{name}"));

@@ -160,7 +160,12 @@ impl Reader {
             }
             "setting" => return Err("@setting stands before the first case".into()),
             "case" => {
-                self.transcript.cases.push(Case { title: rest.into(), line: number, only: None, steps: vec![] });
+                self.transcript.cases.push(Case {
+                    title: rest.into(),
+                    line: number,
+                    only: None,
+                    steps: vec![],
+                });
                 self.client = "a".into();
             }
             "only" => self.case()?.only = Some(place(rest)?),
@@ -257,7 +262,10 @@ mod tests {
         };
         assert_eq!((set.client.as_str(), set.args[2].as_slice(), set.sorted), ("a", &b"b c"[..], false));
         assert_eq!((keys.client.as_str(), keys.sorted, keys.not_redis.as_deref()), ("b", true, Some("why")));
-        assert_eq!((&keys.resp2[..], &keys.resp3[..]), (&["1) \"a\"".to_string()][..], &["1~ \"a\"".to_string()][..]));
+        assert_eq!(
+            (&keys.resp2[..], &keys.resp3[..]),
+            (&["1) \"a\"".to_string()][..], &["1~ \"a\"".to_string()][..])
+        );
     }
 
     #[test]

@@ -29,7 +29,10 @@ impl Way {
     pub fn to(place: &str) -> Result<Way, String> {
         if place.contains('.') {
             // Processes begin with different servers.
-            return Ok(Way::outside(place.split(',').map(String::from).collect(), std::process::id() as usize));
+            return Ok(Way::outside(
+                place.split(',').map(String::from).collect(),
+                std::process::id() as usize,
+            ));
         }
         let options = Options { segment: place.into(), create: false, ..Options::default() };
         let memory = Memory::attach(&options).map_err(|fault| fault.to_string())?;
@@ -144,11 +147,13 @@ impl Way {
                 let mut note = |item: Item<'_>| heard.extend(last_text(item));
                 caller.hear(Duration::from_secs(1), &mut note).map_err(|error| error.to_string())?;
             }
-            Way::Outside { connection, .. } => match connection.as_mut().and_then(|connection| connection.receive().ok()) {
-                Some(Answer::Error(text)) => return Err(format!("a listener hears {text}")),
-                Some(answer) => heard.extend(last_words(&answer)),
-                None => *connection = None,
-            },
+            Way::Outside { connection, .. } => {
+                match connection.as_mut().and_then(|connection| connection.receive().ok()) {
+                    Some(Answer::Error(text)) => return Err(format!("a listener hears {text}")),
+                    Some(answer) => heard.extend(last_words(&answer)),
+                    None => *connection = None,
+                }
+            }
         }
         Ok(heard)
     }

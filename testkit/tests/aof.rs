@@ -29,13 +29,19 @@ fn read(folder: &Folder, torn_end: TornEnd) -> Result<(Scratch, Replayed), Strin
 
 fn ask(scratch: &Scratch, line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
-    Caller::new(1, Protocol::Resp2).call(&scratch.embedder, &words).expect("one reply").shown().trim_end().to_owned()
+    Caller::new(1, Protocol::Resp2)
+        .call(&scratch.embedder, &words)
+        .expect("one reply")
+        .shown()
+        .trim_end()
+        .to_owned()
 }
 
 fn logs_of(program: &Path, name: &str) {
     for (preamble, seed) in [("yes", 1), ("no", 2), ("yes", 3)] {
         let place = Place::new(&format!("{name}-{seed}"));
-        let (server, mut connection) = place.start(program, &["--aof-use-rdb-preamble", preamble, "--aof-timestamp-enabled", "yes"]);
+        let (server, mut connection) =
+            place.start(program, &["--aof-use-rdb-preamble", preamble, "--aof-timestamp-enabled", "yes"]);
         let mut random = Random::new(seed);
         let library = "#!lua name=lib\nredis.register_function('f', function() return 1 end)";
         connection.call(&["FUNCTION", "LOAD", library]).expect("a reply");
@@ -49,7 +55,11 @@ fn logs_of(program: &Path, name: &str) {
         assert_eq!(check(&place.folder()).expect("a log").flaw, None);
         let (scratch, replayed) = read(&place.folder(), TornEnd::Refused).expect("a log");
         assert_eq!((replayed.refused, replayed.first_refused), (0, None));
-        assert!(replayed.commands > 500 && (replayed.base.keys > 0) == (preamble == "yes"), "{replayed:?}", replayed = replayed.commands);
+        assert!(
+            replayed.commands > 500 && (replayed.base.keys > 0) == (preamble == "yes"),
+            "{replayed:?}",
+            replayed = replayed.commands
+        );
         let mut caller = Caller::new(1, Protocol::Resp2);
         let found = state(|words| caller.call(&scratch.embedder, words).expect("a reply"));
         for (found, expected) in found.iter().zip(&expected) {
@@ -74,7 +84,8 @@ fn torn_anywhere(place: &Place, random: &mut Random) {
         let settings = Configuration::default();
         let table = scratch.embedder.memory.table();
         let load = |torn_end| {
-            replay(table, &settings, scripting(&settings), (&folder, manifest.clone()), torn_end, &mut |_| ()).map(|replayed| replayed.torn)
+            replay(table, &settings, scripting(&settings), (&folder, manifest.clone()), torn_end, &mut |_| ())
+                .map(|replayed| replayed.torn)
         };
         let torn = load(TornEnd::CutOff).expect("what is whole");
         ask(&scratch, "FLUSHALL");
@@ -100,7 +111,9 @@ fn logs_of_valkey_hold_here_what_they_held_there() {
 
 #[test]
 fn a_log_whose_rewrite_died_with_its_server_is_whole() {
-    let Some(program) = on_path("redis-server") else { return println!("left out: there is no redis-server") };
+    let Some(program) = on_path("redis-server") else {
+        return println!("left out: there is no redis-server");
+    };
     let place = Place::new("rewriting");
     let (mut server, mut connection) = place.start(&program, &["--rdb-key-save-delay", "20000"]);
     let mut random = Random::new(11);
@@ -122,9 +135,12 @@ fn commands_meet_what_had_not_expired_when_they_were_made() {
     let place = Place::new("expired");
     let past = "1000000000000";
     let future = "99999999999999";
-    let files =
-        format!("SELECT 0\nSET a 1\nPEXPIREAT a {past}\nSET b 1 PXAT {past}\nHSET h f 1\nSET c 1 PXAT {past}\nSET gone 1 PXAT {past}");
-    let later = format!("SELECT 0\nAPPEND a 2\nPERSIST a\nMULTI\nINCRBY b 4\nPEXPIREAT b {future}\nEXEC\nRENAME c d\nPERSIST d");
+    let files = format!(
+        "SELECT 0\nSET a 1\nPEXPIREAT a {past}\nSET b 1 PXAT {past}\nHSET h f 1\nSET c 1 PXAT {past}\nSET gone 1 PXAT {past}"
+    );
+    let later = format!(
+        "SELECT 0\nAPPEND a 2\nPERSIST a\nMULTI\nINCRBY b 4\nPEXPIREAT b {future}\nEXEC\nRENAME c d\nPERSIST d"
+    );
     place.write(&[("appendonly.aof.1.base.aof", 'b', &files), ("appendonly.aof.1.incr.aof", 'i', &later)]);
     let (scratch, replayed) = read(&place.folder(), TornEnd::Refused).expect("a log");
     assert_eq!((replayed.commands, replayed.refused), (16, 0));
@@ -141,23 +157,47 @@ fn only_what_counts_is_read_and_what_is_wrong_is_told_with_file_and_byte() {
         place.write(&[base, ("appendonly.aof.1.incr.aof", 'i', text)]);
         match (read(&place.folder(), torn_end), expected) {
             (Ok((scratch, _)), Ok(expected)) => assert_eq!(ask(&scratch, "GET k"), expected, "{text}"),
-            (Err(why), Err(part)) => assert!(why.contains("1.incr.aof: ") && why.contains(part), "{text}: {why}"),
+            (Err(why), Err(part)) => {
+                assert!(why.contains("1.incr.aof: ") && why.contains(part), "{text}: {why}")
+            }
             (found, _) => panic!("{text}: {:?}", found.map(|(_, replayed)| replayed)),
         }
     };
     check("#TS:1\nSET k 2\n#POLDER:9 9", TornEnd::Refused, Ok("\"2\""));
     check("SET k 2\nMULTI\nSET k 3", TornEnd::Ignored, Ok("\"2\""));
-    check("SET k 2\nMULTI\nSET k 3", TornEnd::Refused, Err("at byte 27: the file ends inside a record or a transaction"));
+    check(
+        "SET k 2\nMULTI\nSET k 3",
+        TornEnd::Refused,
+        Err("at byte 27: the file ends inside a record or a transaction"),
+    );
     check("SET k 2\n*3\\r\\n$3\\r\\nSET...", TornEnd::Ignored, Ok("\"2\""));
     check("SET k 2\n*3\\r\\n$3\\r\\nSET...", TornEnd::Refused, Err("'aof-load-truncated yes'"));
     check("LPUSH k 2\nSET k 2", TornEnd::Refused, Ok("\"2\""));
     check("SET k 2\nNOSUCH k\nSET k 3", TornEnd::Ignored, Err("at byte 27: NOSUCH: ERR unknown command"));
     check("SELECT 99\nSET k 2", TornEnd::Ignored, Err("at byte 0: SELECT: ERR DB index is out of range"));
-    check("SET k 2\nx...\nSET k 3", TornEnd::Ignored, Err("at byte 27: a record begins with '*' or '#', not with 'x'"));
-    place.write(&[base, ("appendonly.aof.1.incr.aof", 'i', "*3..."), ("appendonly.aof.2.incr.aof", 'i', "SET k 2")]);
-    assert!(read(&place.folder(), TornEnd::CutOff).map(drop).expect_err("torn").contains("Only the last file of a log may"));
+    check(
+        "SET k 2\nx...\nSET k 3",
+        TornEnd::Ignored,
+        Err("at byte 27: a record begins with '*' or '#', not with 'x'"),
+    );
+    place.write(&[
+        base,
+        ("appendonly.aof.1.incr.aof", 'i', "*3..."),
+        ("appendonly.aof.2.incr.aof", 'i', "SET k 2"),
+    ]);
+    assert!(
+        read(&place.folder(), TornEnd::CutOff)
+            .map(drop)
+            .expect_err("torn")
+            .contains("Only the last file of a log may")
+    );
     std::fs::remove_file(place.folder().path.join("appendonly.aof.1.incr.aof")).expect("removed");
-    assert!(read(&place.folder(), TornEnd::CutOff).map(drop).expect_err("missing").contains("1.incr.aof: No such file"));
+    assert!(
+        read(&place.folder(), TornEnd::CutOff)
+            .map(drop)
+            .expect_err("missing")
+            .contains("1.incr.aof: No such file")
+    );
 }
 
 #[test]
@@ -170,8 +210,15 @@ fn a_limit_of_memory_stops_no_load() {
     table.set_limits(polder_engine::Limits { memory_max: 100_000, ..table.limits() });
     let settings = Configuration::default();
     let manifest = place.folder().load().expect("readable").expect("a manifest");
-    let replayed =
-        replay(table, &settings, scripting(&settings), (&place.folder(), manifest), TornEnd::Refused, &mut |_| ()).expect("a log");
+    let replayed = replay(
+        table,
+        &settings,
+        scripting(&settings),
+        (&place.folder(), manifest),
+        TornEnd::Refused,
+        &mut |_| (),
+    )
+    .expect("a log");
     assert_eq!((replayed.refused, table.keys(0).0, table.limits().memory_max), (0, 201, 100_000));
 }
 
@@ -184,19 +231,34 @@ fn run(args: &[&str]) -> (String, i32) {
 #[test]
 fn logs_are_checked_and_imported_by_the_command_line() {
     let place = Place::new("tools");
-    let (path, segment) = (place.folder().path.display().to_string(), format!("shm:polder-test-{}-aof", std::process::id()));
-    place.write(&[("appendonly.aof.1.base.aof", 'b', "SET k 1"), ("appendonly.aof.1.incr.aof", 'i', "SET k 2\n*3\\r\\n$3\\r\\nSET...")]);
+    let (path, segment) =
+        (place.folder().path.display().to_string(), format!("shm:polder-test-{}-aof", std::process::id()));
+    place.write(&[
+        ("appendonly.aof.1.base.aof", 'b', "SET k 1"),
+        ("appendonly.aof.1.incr.aof", 'i', "SET k 2\n*3\\r\\n$3\\r\\nSET..."),
+    ]);
     let manifest = place.folder().manifest_path().display().to_string();
     let (said, status) = run(&["log", "check", &path]);
-    assert!(status == 1 && said.contains("1.incr.aof: at byte 27: the file ends inside a record") && said.contains("--fix"), "{said}");
+    assert!(
+        status == 1
+            && said.contains("1.incr.aof: at byte 27: the file ends inside a record")
+            && said.contains("--fix"),
+        "{said}"
+    );
     let (said, status) = run(&["import", &path, "--segment", &segment]);
-    assert!(status == 0 && said.contains("1 keys after 2 commands") && said.contains("ends inside a record"), "{said}");
+    assert!(
+        status == 0 && said.contains("1 keys after 2 commands") && said.contains("ends inside a record"),
+        "{said}"
+    );
     let (said, status) = run(&["import", &manifest, "--segment", &segment]);
     assert!(status == 1 && said.contains("the segment has keys already"), "{said}");
     let (said, status) = run(&["log", "check", &manifest, "--fix", "--yes"]);
     assert!(status == 0 && said.contains("cut off; the log is whole"), "{said}");
     assert_eq!(run(&["log", "check", &path]).1, 0);
-    place.write(&[("appendonly.aof.1.base.aof", 'b', "SET k 1\nx..."), ("appendonly.aof.1.incr.aof", 'i', "SET k 2")]);
+    place.write(&[
+        ("appendonly.aof.1.base.aof", 'b', "SET k 1\nx..."),
+        ("appendonly.aof.1.incr.aof", 'i', "SET k 2"),
+    ]);
     let (said, status) = run(&["log", "check", &path, "--fix", "--yes"]);
     assert!(status == 1 && said.contains("cannot be put right"), "{said}");
     let (said, status) = run(&["log", "check", place.0.to_str().expect("text")]);
@@ -217,7 +279,8 @@ impl Written {
         let place = Place::new(name);
         std::fs::remove_dir_all(place.folder().path).expect("the process makes it");
         let segment = format!("shm:polder-test-{}-aof-{name}", std::process::id());
-        let server = Server::start_polder(&polder(), &segment, &["--segment-size", "256mb", "--save", ""]).expect("a server");
+        let server = Server::start_polder(&polder(), &segment, &["--segment-size", "256mb", "--save", ""])
+            .expect("a server");
         let connection = Connection::open(&server.address()).expect("a connection");
         Written { place, segment, _server: server, connection }
     }
@@ -247,9 +310,13 @@ impl Written {
         assert_eq!((replayed.refused, replayed.first_refused), (0, None));
         let mut caller = Caller::new(1, Protocol::Resp2);
         same(&state(|words| caller.call(&scratch.embedder, words).expect("a reply")), &expected);
-        let Some(program) = on_path("redis-server") else { return println!("left out: there is no redis-server") };
+        let Some(program) = on_path("redis-server") else {
+            return println!("left out: there is no redis-server");
+        };
         let (_redis, mut redis) = self.place.start(&program, &[]);
-        until("it has loaded the log", || !matches!(redis.call(&["DBSIZE"]).expect("a reply"), Answer::Error(_)));
+        until("it has loaded the log", || {
+            !matches!(redis.call(&["DBSIZE"]).expect("a reply"), Answer::Error(_))
+        });
         same(&state(|words| redis.call(words).expect("a reply")), &expected);
     }
 }
@@ -261,7 +328,12 @@ impl Drop for Written {
 }
 
 fn end(mut child: Child) {
-    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().is_ok_and(|status| status.success()));
+    assert!(
+        Command::new("kill")
+            .args(["-TERM", &child.id().to_string()])
+            .status()
+            .is_ok_and(|status| status.success())
+    );
     assert!(child.wait().expect("an end").success(), "all is in the log");
 }
 
@@ -309,16 +381,23 @@ fn one_process_writes_a_log_and_none_into_anothers() {
     let elsewhere = other.0.to_str().expect("text");
     for dir in [dir, elsewhere] {
         let (said, status) = run(&["storage", "--segment", &written.segment, "--dir", dir]);
-        assert!(status == 1 && said.contains(&format!("process {} writes the log of this memory", storage.id())), "{said}");
+        assert!(
+            status == 1 && said.contains(&format!("process {} writes the log of this memory", storage.id())),
+            "{said}"
+        );
     }
     until("it has a base", || written.place.folder().load().expect("readable").is_some());
-    let (said, status) = run(&["log", "check", "--fix", "--yes", &written.place.folder().path.display().to_string()]);
+    let (said, status) =
+        run(&["log", "check", "--fix", "--yes", &written.place.folder().path.display().to_string()]);
     assert!(status == 2 && said.contains("a process writes this log: stop it first"), "{said}");
     end(storage);
     other.write(&[("appendonly.aof.1.base.aof", 'b', "SET k 1")]);
     let second = Written::new("foreign-2");
     let (said, status) = run(&["storage", "--segment", &second.segment, "--dir", elsewhere]);
-    assert!(status == 1 && said.contains("the log of another memory") && said.contains("polder import"), "{said}");
+    assert!(
+        status == 1 && said.contains("the log of another memory") && said.contains("polder import"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -331,7 +410,10 @@ fn a_second_folder_takes_nothing_from_the_first() {
     work(&mut written.connection, &mut random, 300);
     end(written.storage(&[]));
     let (said, status) = run(&["storage", "--segment", &written.segment, "--dir", &elsewhere]);
-    assert!(status == 1 && said.contains("the log of this memory lies in") && said.contains("--dir"), "{said}");
+    assert!(
+        status == 1 && said.contains("the log of this memory lies in") && said.contains("--dir"),
+        "{said}"
+    );
     // The folder itself may be moved, and another log may be begun where the first cannot be found. The first is not cut off by the second's note.
     let (first, away) = (written.place.folder().path, written.place.0.join("away"));
     std::fs::rename(&first, &away).expect("moved");
@@ -342,7 +424,10 @@ fn a_second_folder_takes_nothing_from_the_first() {
             .spawn()
             .expect("polder storage");
         let mut said = BufReader::new(child.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
-        assert!(said.any(|line| line.contains("the log has another base") || line.contains("the log is written")), "it begins");
+        assert!(
+            said.any(|line| line.contains("the log has another base") || line.contains("the log is written")),
+            "it begins"
+        );
         end(child);
     };
     begin(&elsewhere);
@@ -350,11 +435,16 @@ fn a_second_folder_takes_nothing_from_the_first() {
     std::fs::rename(&away, &first).expect("moved back");
     let bytes = |folder: &Folder| {
         let manifest = folder.load().expect("readable").expect("a manifest");
-        manifest.live().map(|entry| std::fs::metadata(folder.path_of(entry)).expect("a file").len()).sum::<u64>()
+        manifest
+            .live()
+            .map(|entry| std::fs::metadata(folder.path_of(entry)).expect("a file").len())
+            .sum::<u64>()
     };
     let before = bytes(&written.place.folder());
     assert!(before > 1000, "{before}");
-    let sequence = |folder: &Folder| folder.load().expect("readable").expect("a manifest").base.expect("a base").sequence;
+    let sequence = |folder: &Folder| {
+        folder.load().expect("readable").expect("a manifest").base.expect("a base").sequence
+    };
     let base = sequence(&written.place.folder());
     end(written.storage(&[]));
     assert!(sequence(&written.place.folder()) > base, "the log was begun anew, with another base");
@@ -367,15 +457,28 @@ fn logs_with_empty_and_missing_files_are_read_as_redis_reads_them_or_refused() {
     let read = |files: &[(&str, char, &str)]| {
         place.write(files);
         let flaw = check(&place.folder()).expect("a log").flaw;
-        (read(&place.folder(), TornEnd::Refused).map(|(scratch, _)| ask(&scratch, "DBSIZE")), flaw.map(|flaw| flaw.why))
+        (
+            read(&place.folder(), TornEnd::Refused).map(|(scratch, _)| ask(&scratch, "DBSIZE")),
+            flaw.map(|flaw| flaw.why),
+        )
     };
     // An empty file of commands is no end inside a record, wherever it stands.
-    let files = [("a.1.base.aof", 'b', ""), ("a.1.incr.aof", 'i', ""), ("a.2.incr.aof", 'i', "SET k 1"), ("a.3.incr.aof", 'i', "")];
+    let files = [
+        ("a.1.base.aof", 'b', ""),
+        ("a.1.incr.aof", 'i', ""),
+        ("a.2.incr.aof", 'i', "SET k 1"),
+        ("a.3.incr.aof", 'i', ""),
+    ];
     assert_eq!(read(&files), (Ok("(integer) 1".into()), None));
     // Without a base the log begins with an empty memory.
-    assert_eq!(read(&[("a.1.incr.aof", 'i', "SET k 1"), ("a.2.incr.aof", 'i', "SET l 1")]), (Ok("(integer) 2".into()), None));
+    assert_eq!(
+        read(&[("a.1.incr.aof", 'i', "SET k 1"), ("a.2.incr.aof", 'i', "SET l 1")]),
+        (Ok("(integer) 2".into()), None)
+    );
     // A base that should be an RDB file and is empty has lost what was in it.
     let (read_in, checked) = read(&[("a.1.base.rdb", 'b', ""), ("a.1.incr.aof", 'i', "SET k 1")]);
-    assert!(read_in.expect_err("no base").contains("a.1.base.rdb: the file is named as an RDB file and is empty"));
+    assert!(
+        read_in.expect_err("no base").contains("a.1.base.rdb: the file is named as an RDB file and is empty")
+    );
     assert!(checked.expect("a flaw").contains("has lost what it held"));
 }

@@ -69,7 +69,8 @@ impl Logged {
         let (commands, bytes) = self.stream();
         let whole = self.scratch.embedder.memory.table().counter(Counter::Whole);
         if whole > 0 {
-            let told: Vec<String> = commands.iter().filter(|words| words[0] == b"RESTORE").map(|words| shown(words)).collect();
+            let told: Vec<String> =
+                commands.iter().filter(|words| words[0] == b"RESTORE").map(|words| shown(words)).collect();
             self.failures.push(format!("{whole} keys were told as a whole: {told:?}"));
         }
         let report = self.scratch.embedder.memory.table().verify().expect("readable");
@@ -111,8 +112,11 @@ impl Logged {
     fn replay_in_redis(&mut self, commands: &[Vec<Vec<u8>>], bytes: &[u8]) {
         let Some(redis) = &mut self.redis else { return };
         // Times that pass meanwhile, and what Redis 7.0 does not know.
-        let is_timed =
-            |words: &Vec<Vec<u8>>| words.iter().any(|word| [&b"PXAT"[..], b"PEXPIREAT", b"HPEXPIREAT", b"ABSTTL"].contains(&&word[..]));
+        let is_timed = |words: &Vec<Vec<u8>>| {
+            words
+                .iter()
+                .any(|word| [&b"PXAT"[..], b"PEXPIREAT", b"HPEXPIREAT", b"ABSTTL"].contains(&&word[..]))
+        };
         if commands.iter().any(is_timed) {
             return;
         }
@@ -199,36 +203,45 @@ impl Door for Logged {
     fn call(&mut self, client: &str, args: &[Vec<u8>]) -> Result<Answer, String> {
         self.has_own_form |= args.iter().any(|arg| arg == OWN_FORM);
         let next_id = self.callers.len() as u64 + 1;
-        let caller = self.callers.entry(client.into()).or_insert_with(|| Caller::new(next_id, Protocol::Resp2));
+        let caller =
+            self.callers.entry(client.into()).or_insert_with(|| Caller::new(next_id, Protocol::Resp2));
         caller.call(&self.scratch.embedder, args)
     }
 }
 
 #[test]
 fn the_stream_of_every_transcript_leads_to_the_same_contents_elsewhere() {
-    let server = on_path("redis-server").map(|program| Server::start_redis(&program).expect("a redis-server"));
+    let server =
+        on_path("redis-server").map(|program| Server::start_redis(&program).expect("a redis-server"));
     if server.is_none() {
         println!("no redis-server: left out");
     }
     let chosen = std::env::var("POLDER_TRANSCRIPT").ok();
     let (mut failures, mut cases, mut compared, mut unlike) = (Vec::new(), 0, 0, 0);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/transcripts");
-    let mut paths: Vec<_> = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+    let mut paths: Vec<_> =
+        std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
     paths.sort();
-    for path in paths.iter().filter(|path| path.extension().is_some_and(|extension| extension == "transcript")) {
+    for path in
+        paths.iter().filter(|path| path.extension().is_some_and(|extension| extension == "transcript"))
+    {
         let transcript = Transcript::read(path).expect("readable");
         let name = &transcript.name;
         if chosen.as_ref().is_some_and(|chosen| chosen != name) {
             continue;
         }
-        let mut door = Logged::new(server.as_ref().map(|server| Connection::open(&server.address()).expect("a connection")));
+        let mut door = Logged::new(
+            server.as_ref().map(|server| Connection::open(&server.address()).expect("a connection")),
+        );
         let outcome = runner::run(&transcript, &mut door);
         door.settle();
         failures.extend(outcome.failures);
         failures.extend(door.failures.iter().map(|failure| format!("{name}: {failure}")));
         (cases, compared, unlike) = (cases + door.cases, compared + door.compared, unlike + door.unlike);
     }
-    println!("{cases} cases, {compared} of them in a redis-server, {unlike} of which with scores that it writes otherwise");
+    println!(
+        "{cases} cases, {compared} of them in a redis-server, {unlike} of which with scores that it writes otherwise"
+    );
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
     assert!(chosen.is_some() || server.is_none() || compared > 200, "{compared}");
     assert!(unlike <= UNLIKE_MAX, "{unlike} cases with another digest");

@@ -57,22 +57,37 @@ fn random_picks_are_fair_in_small_and_large_collections() {
         let names: Vec<String> = (0..of).map(|number| format!("member:{number}")).collect();
         call(&mut memory, &format!("SADD s {}", names.join(" ")));
         call(&mut memory, &format!("HSET h {}", names.join(" 1 ") + " 1"));
-        for line in ["SRANDMEMBER s", "SRANDMEMBER s 3", "SRANDMEMBER s -3", "HRANDFIELD h", "HRANDFIELD h 3", "HRANDFIELD h -3"] {
+        for line in [
+            "SRANDMEMBER s",
+            "SRANDMEMBER s 3",
+            "SRANDMEMBER s -3",
+            "HRANDFIELD h",
+            "HRANDFIELD h 3",
+            "HRANDFIELD h -3",
+        ] {
             assert_fair(&mut memory, of, line, |_, _| {});
         }
         // As many as there are but one, so that each is asked in turn.
         assert_fair(&mut memory, of, &format!("SRANDMEMBER s {}", of / 2), |_, _| {});
         for line in ["SPOP s", "SPOP s 2"] {
-            assert_fair(&mut memory, of, line, |memory, member| assert_eq!(call(memory, &format!("SADD s {member}")), Answer::Integer(1)));
+            assert_fair(&mut memory, of, line, |memory, member| {
+                assert_eq!(call(memory, &format!("SADD s {member}")), Answer::Integer(1))
+            });
         }
     }
 }
 
 /// Walks through a key; `meanwhile` is called between the steps.
-fn walk(memory: &mut InProcess, command: &str, mut meanwhile: impl FnMut(&mut InProcess, u32)) -> Vec<String> {
+fn walk(
+    memory: &mut InProcess,
+    command: &str,
+    mut meanwhile: impl FnMut(&mut InProcess, u32),
+) -> Vec<String> {
     let (mut cursor, mut seen, mut steps) = ("0".to_string(), Vec::new(), 0);
     loop {
-        let Answer::Array(mut parts) = call(memory, &command.replace("CURSOR", &cursor)) else { panic!("no step of a walk") };
+        let Answer::Array(mut parts) = call(memory, &command.replace("CURSOR", &cursor)) else {
+            panic!("no step of a walk")
+        };
         seen.extend(texts(parts.pop().expect("elements")));
         cursor = texts(parts.pop().expect("a cursor")).remove(0);
         steps += 1;
@@ -120,7 +135,10 @@ fn long_fields_values_and_members_are_kept_whole() {
     assert_eq!(call(&mut memory, &format!("HSET h {field} {value}")), Answer::Integer(1));
     assert_eq!(call(&mut memory, &format!("HSTRLEN h {field}")), Answer::Integer(3_000_000));
     assert_eq!(texts(call(&mut memory, &format!("HGET h {field}"))), std::slice::from_ref(&value));
-    assert_eq!(call(&mut memory, &format!("HEXPIRE h 1000 FIELDS 1 {field}")), Answer::Array(vec![Answer::Integer(1)]));
+    assert_eq!(
+        call(&mut memory, &format!("HEXPIRE h 1000 FIELDS 1 {field}")),
+        Answer::Array(vec![Answer::Integer(1)])
+    );
     assert_eq!(call(&mut memory, "COPY h g"), Answer::Integer(1));
     assert_eq!(call(&mut memory, "DEL h"), Answer::Integer(1));
     assert_eq!(texts(call(&mut memory, &format!("HGET g {field}"))), std::slice::from_ref(&value));
@@ -130,7 +148,10 @@ fn long_fields_values_and_members_are_kept_whole() {
     assert_eq!(texts(call(&mut memory, "SINTER s t")), [value]);
     assert_eq!(call(&mut memory, "SUNIONSTORE u s t"), Answer::Integer(4));
     assert_eq!(call(&mut memory, "SDIFFSTORE u s t"), Answer::Integer(2));
-    assert_eq!(call(&mut memory, &format!("SMISMEMBER u {field} b")), Answer::Array(vec![Answer::Integer(1), Answer::Integer(0)]));
+    assert_eq!(
+        call(&mut memory, &format!("SMISMEMBER u {field} b")),
+        Answer::Array(vec![Answer::Integer(1), Answer::Integer(0)])
+    );
 }
 
 #[test]
@@ -152,6 +173,9 @@ fn expired_fields_of_a_large_hash_are_there_for_no_command() {
     assert_eq!(call(&mut memory, "HDEL h f1 f3 f5"), Answer::Integer(0));
     assert_eq!(call(&mut memory, "HSETNX h f1 2"), Answer::Integer(1));
     assert_eq!(call(&mut memory, "HLEN h"), Answer::Integer(1001));
-    assert_eq!(call(&mut memory, "HGETDEL h FIELDS 2 f7 f8"), Answer::Array(vec![Answer::Nil, Answer::Bulk(b"1".into())]));
+    assert_eq!(
+        call(&mut memory, "HGETDEL h FIELDS 2 f7 f8"),
+        Answer::Array(vec![Answer::Nil, Answer::Bulk(b"1".into())])
+    );
     assert_eq!(call(&mut memory, "HLEN h"), Answer::Integer(1000));
 }

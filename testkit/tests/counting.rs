@@ -45,12 +45,17 @@ fn the_commands_of_an_exec_that_had_to_wait_are_counted_once() {
         (0..3).for_each(|_| assert_eq!(call(embedder, &mut session, "EXEC"), Progress::Busy));
     });
     assert_eq!(call(embedder, &mut session, "EXEC"), Progress::Answered);
-    let info = Caller::new(2, session.protocol).call(embedder, &split("INFO commandstats errorstats").unwrap());
+    let info =
+        Caller::new(2, session.protocol).call(embedder, &split("INFO commandstats errorstats").unwrap());
     let Ok(Answer::Bulk(info)) = info else { panic!("{info:?}") };
     let info = String::from_utf8_lossy(&info).into_owned();
     for (name, calls, failed) in [("incr", 1, 1), ("set", 2, 0), ("flushdb", 1, 0), ("exec", 1, 0)] {
-        let line = info.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:"))).unwrap_or_default();
-        assert!(line.contains(&format!(":calls={calls},")) && line.ends_with(&format!("failed_calls={failed}")), "{line}");
+        let line =
+            info.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:"))).unwrap_or_default();
+        assert!(
+            line.contains(&format!(":calls={calls},")) && line.ends_with(&format!("failed_calls={failed}")),
+            "{line}"
+        );
     }
     assert!(info.contains("errorstat_ERR:count=1\r\n"), "{info}");
 }
@@ -95,28 +100,38 @@ fn scripts_that_share_a_transaction_and_had_to_wait_are_counted_once() {
     let embedder = &scratch.embedder;
     let mut session = Session { clock: Clock { patience_us: 100, ..Clock::default() }, ..Session::default() };
     assert_eq!(call(embedder, &mut session, "SET text words"), Progress::Answered);
-    let script: &[u8] = b"redis.call('INCR', KEYS[1]) redis.pcall('INCR', 'text') return redis.call('INCR', 'other')";
+    let script: &[u8] =
+        b"redis.call('INCR', KEYS[1]) redis.pcall('INCR', 'text') return redis.call('INCR', 'other')";
     let words: [&[u8]; 4] = [b"EVAL", script, b"1", b"key"];
     let calls = [&words[..]; SCRIPTS];
     let mut output = Output::new(Protocol::Resp2);
     while_key_held(&embedder.memory, b"other", || {
         for _ in 0..3 {
-            assert_eq!(embedder.memory.execute_together(&mut session, &embedder.host, &calls, &mut output), (0, Progress::Busy));
+            assert_eq!(
+                embedder.memory.execute_together(&mut session, &embedder.host, &calls, &mut output),
+                (0, Progress::Busy)
+            );
             assert!(output.is_empty());
         }
     });
     let mut done = 0;
     while done < SCRIPTS {
-        let (more, progress) = embedder.memory.execute_together(&mut session, &embedder.host, &calls[done..], &mut output);
+        let (more, progress) =
+            embedder.memory.execute_together(&mut session, &embedder.host, &calls[done..], &mut output);
         assert!(more > 0 && progress == Progress::Answered);
         done += more;
     }
-    let info = Caller::new(2, session.protocol).call(embedder, &split("INFO commandstats errorstats").unwrap());
+    let info =
+        Caller::new(2, session.protocol).call(embedder, &split("INFO commandstats errorstats").unwrap());
     let Ok(Answer::Bulk(info)) = info else { panic!("{info:?}") };
     let info = String::from_utf8_lossy(&info).into_owned();
     for (name, calls, failed) in [("eval", SCRIPTS, 0), ("incr", 3 * SCRIPTS, SCRIPTS)] {
-        let line = info.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:"))).unwrap_or_default();
-        assert!(line.contains(&format!(":calls={calls},")) && line.ends_with(&format!("failed_calls={failed}")), "{line}");
+        let line =
+            info.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:"))).unwrap_or_default();
+        assert!(
+            line.contains(&format!(":calls={calls},")) && line.ends_with(&format!("failed_calls={failed}")),
+            "{line}"
+        );
     }
     assert!(info.contains(&format!("errorstat_ERR:count={SCRIPTS}\r\n")), "{info}");
 }
@@ -140,8 +155,12 @@ fn calls_of(embedder: &Embedder, name: &str) -> usize {
 fn check_calls(embedder: &Embedder, wanted: &[(&str, usize, usize)]) {
     let info = command_statistics(embedder);
     for (name, calls, failed) in wanted {
-        let line = info.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:"))).unwrap_or_default();
-        assert!(line.contains(&format!(":calls={calls},")) && line.ends_with(&format!("failed_calls={failed}")), "{name}: {line}");
+        let line =
+            info.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:"))).unwrap_or_default();
+        assert!(
+            line.contains(&format!(":calls={calls},")) && line.ends_with(&format!("failed_calls={failed}")),
+            "{name}: {line}"
+        );
     }
 }
 
@@ -176,8 +195,9 @@ fn what_was_counted_of_a_call_that_is_never_made_again_is_not_taken_off_the_next
     while_key_held(&embedder.memory, b"other", || {
         // One of them shares no bucket with what is held, and gets as far as that.
         for key in 0..8 {
-            let script =
-                format!(r#"EVAL "redis.call('INCR', 'mine{key}') redis.call('INCR', 'mine{key}') return redis.call('INCR', 'other')" 0"#);
+            let script = format!(
+                r#"EVAL "redis.call('INCR', 'mine{key}') redis.call('INCR', 'mine{key}') return redis.call('INCR', 'other')" 0"#
+            );
             (0..3).for_each(|_| assert_eq!(call(embedder, &mut session, &script), Progress::Busy));
         }
     });
@@ -223,7 +243,15 @@ fn hits_and_misses_are_counted_as_in_redis() {
         ("XACK x g 1-1", 1, 0),
         ("LPOP none", 0, 0),
     ] {
-        for setup in ["FLUSHALL", "SET s v", "RPUSH l b a", "SADD st 1", "ZADD z 1 a", "XADD x 1-1 f v", "XGROUP CREATE x g 0"] {
+        for setup in [
+            "FLUSHALL",
+            "SET s v",
+            "RPUSH l b a",
+            "SADD st 1",
+            "ZADD z 1 a",
+            "XADD x 1-1 f v",
+            "XGROUP CREATE x g 0",
+        ] {
             call(embedder, &mut session, setup);
         }
         let before = looks(embedder);

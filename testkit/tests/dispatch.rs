@@ -27,12 +27,16 @@ fn check(scratch: &Scratch, caller: &mut Caller, steps: &[(&str, &str)]) {
 #[test]
 fn a_client_that_does_not_touch_leaves_the_access_clock_alone_on_the_fast_path_too() {
     let scratch = Scratch::new();
-    let mut session = Session { clock: Clock { turn_ms: polder_base::time::now_ms(), ..Clock::default() }, ..Session::default() };
+    let mut session = Session {
+        clock: Clock { turn_ms: polder_base::time::now_ms(), ..Clock::default() },
+        ..Session::default()
+    };
     let mut ask = |later_ms: u64, line: &str| {
         session.clock.turn_ms += later_ms;
         let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         let mut reply = Gather::new(session.protocol);
-        let progress = scratch.embedder.memory.execute(&mut session, &scratch.embedder.host, &args, &mut reply);
+        let progress =
+            scratch.embedder.memory.execute(&mut session, &scratch.embedder.host, &args, &mut reply);
         assert_eq!(progress, Progress::Answered, "{line}");
         reply.answer().unwrap().shown()
     };
@@ -120,7 +124,10 @@ fn others_see_a_transaction_whole_or_not_at_all() {
             }
         });
     });
-    assert_eq!(shown(scratch, &mut Caller::new(4, Protocol::Resp2), "GET k59"), format!("\"{}\"", 2 * ROUNDS));
+    assert_eq!(
+        shown(scratch, &mut Caller::new(4, Protocol::Resp2), "GET k59"),
+        format!("\"{}\"", 2 * ROUNDS)
+    );
 }
 
 #[test]
@@ -153,7 +160,9 @@ fn counting_under_watch_loses_nothing() {
 fn a_script_that_only_reads_waits_for_no_lock_however_often_it_has_run() {
     const READS: &str = "for i = 1, 100 do end return redis.call('GET', KEYS[1])";
     let (scratch, mut caller) = (Scratch::new(), Caller::new(1, Protocol::Resp2));
-    let read = |caller: &mut Caller| caller.call(&scratch.embedder, &["EVAL", READS, "1", "k"]).map(|answer| answer.shown());
+    let read = |caller: &mut Caller| {
+        caller.call(&scratch.embedder, &["EVAL", READS, "1", "k"]).map(|answer| answer.shown())
+    };
     check(&scratch, &mut caller, &[("SET k 1", "OK")]);
     // The interpreter looks up from its work at each 100,000th instruction of all of them.
     (0..5000).for_each(|_| assert_eq!(read(&mut caller).as_deref(), Ok("\"1\"")));
@@ -176,7 +185,9 @@ fn a_scan_shows_every_key_that_stays() {
     stays.iter().for_each(|key| drop(typed(&scratch, &mut caller, &format!("SET {key} x"))));
     let (mut seen, mut cursor, mut turn) = (std::collections::BTreeSet::new(), "0".to_string(), 0);
     loop {
-        let Some(Answer::Array(reply)) = typed(&scratch, &mut caller, &format!("SCAN {cursor} COUNT 50 MATCH stays:*")) else {
+        let Some(Answer::Array(reply)) =
+            typed(&scratch, &mut caller, &format!("SCAN {cursor} COUNT 50 MATCH stays:*"))
+        else {
             panic!("SCAN answers two things");
         };
         let [Answer::Bulk(next), Answer::Array(keys)] = &reply[..] else { panic!("{reply:?}") };

@@ -34,7 +34,9 @@ impl Memory {
     fn push(&self, count: usize) {
         for _ in 0..count {
             let text = (self.ends.borrow().len() + 1).to_string();
-            self.bytes.borrow_mut().extend_from_slice(format!("*2\r\n$3\r\nADD\r\n${}\r\n{text}\r\n", text.len()).as_bytes());
+            self.bytes
+                .borrow_mut()
+                .extend_from_slice(format!("*2\r\n$3\r\nADD\r\n${}\r\n{text}\r\n", text.len()).as_bytes());
             self.ends.borrow_mut().push(self.bytes.borrow().len() as u64);
         }
     }
@@ -93,14 +95,31 @@ struct World {
 }
 
 fn folder(power: &Power) -> Folder {
-    Folder { medium: Arc::new(power.clone()), path: PathBuf::from("/data/appendonlydir"), name: "appendonly.aof".into() }
+    Folder {
+        medium: Arc::new(power.clone()),
+        path: PathBuf::from("/data/appendonlydir"),
+        name: "appendonly.aof".into(),
+    }
 }
 
 impl World {
     fn new(random: &mut Random) -> World {
-        let terms = Terms { fsync: *random.pick(&[Fsync::Always, Fsync::EverySecond, Fsync::Never]), tells_time: random.chance(50) };
+        let terms = Terms {
+            fsync: *random.pick(&[Fsync::Always, Fsync::EverySecond, Fsync::Never]),
+            tells_time: random.chance(50),
+        };
         let (power, memory, now) = (Power::default(), Memory::default(), Instant::now());
-        World { power, memory, follower: None, terms, now, second: 1, durable: 0, cut: 0, ends: vec![(now, 0)] }
+        World {
+            power,
+            memory,
+            follower: None,
+            terms,
+            now,
+            second: 1,
+            durable: 0,
+            cut: 0,
+            ends: vec![(now, 0)],
+        }
     }
 
     /// A storage process begins: it goes on where the one before was, or anew if it must.
@@ -110,7 +129,8 @@ impl World {
         let resumed = match (&manifest, self.memory.left.get()) {
             (Some(manifest), Some(left)) => {
                 let left = Left { in_sync: self.memory.in_sync.get(), ..left };
-                resume(folder.clone(), manifest.clone(), &left, &self.memory).map(|(log, offset)| (log, offset, left.synced))
+                resume(folder.clone(), manifest.clone(), &left, &self.memory)
+                    .map(|(log, offset)| (log, offset, left.synced))
             }
             _ => Err(Broken::Lost("there is none".into())),
         };
@@ -123,7 +143,8 @@ impl World {
                         "the memory has all that the log has"
                     );
                 }
-                let log = Log::begin(folder, Identity { memory: "m".into(), stream: "s".into(), log: "l".into() })?;
+                let log =
+                    Log::begin(folder, Identity { memory: "m".into(), stream: "s".into(), log: "l".into() })?;
                 self.cut = self.memory.end();
                 Follower::new(log, self.cut, Position::default(), self.now)
             }
@@ -161,7 +182,8 @@ impl World {
 
     /// What must be on the disk now, by the terms.
     fn promised(&self) -> u64 {
-        let late = self.ends.iter().rev().find(|(at, _)| self.now.duration_since(*at) >= Duration::from_secs(2));
+        let late =
+            self.ends.iter().rev().find(|(at, _)| self.now.duration_since(*at) >= Duration::from_secs(2));
         match self.terms.fsync {
             Fsync::Always => self.memory.end(),
             Fsync::EverySecond => late.map_or(0, |(_, end)| *end),
@@ -193,7 +215,12 @@ fn held(power: &Power) -> u64 {
         let taken = scan(&*file, 0, &mut |batch| {
             for (at, words) in batch.calls() {
                 let number: u64 = String::from_utf8_lossy(words[1]).parse().expect("a number");
-                assert_eq!(number, last.map_or(number, |last| last + 1), "{}:{at}", String::from_utf8_lossy(&entry.name));
+                assert_eq!(
+                    number,
+                    last.map_or(number, |last| last + 1),
+                    "{}:{at}",
+                    String::from_utf8_lossy(&entry.name)
+                );
                 last = Some(number);
             }
             Ok(())
@@ -221,7 +248,10 @@ fn each_process_goes_on_where_a_killed_one_was_and_nothing_is_there_twice() {
         assert_eq!(held(&world.power.after_kill()), all, "seed {seed}");
         assert!(world.durable >= world.promised(), "seed {seed}: {:?}", world.terms);
         let held = held(&world.power.after_cut(&mut random));
-        assert!((world.memory.number_at(world.durable)..=all).contains(&held), "seed {seed}: {held} of {all}");
+        assert!(
+            (world.memory.number_at(world.durable)..=all).contains(&held),
+            "seed {seed}: {held} of {all}"
+        );
     }
 }
 
@@ -232,7 +262,8 @@ fn a_power_cut_takes_nothing_that_was_durable() {
         let mut world = World::new(&mut random);
         world.power.fail_at(random.below(150) as u64, Failure::Killed);
         while world.step(&mut random).is_ok() {}
-        let (durable, all) = (world.memory.number_at(world.durable), world.memory.number_at(world.memory.end()));
+        let (durable, all) =
+            (world.memory.number_at(world.durable), world.memory.number_at(world.memory.end()));
         let held = held(&world.power.after_cut(&mut random));
         assert!((durable..=all).contains(&held), "seed {seed}: {durable} durable, {held} held, {all} in all");
     }
@@ -289,20 +320,30 @@ fn a_log_that_holds_more_than_the_memory_is_not_continued() {
     let mut random = Random::new(7);
     let mut world = World::new(&mut random);
     world.terms.fsync = Fsync::Always;
-    let run = |world: &mut World, random: &mut Random| (0..40).for_each(|_| world.step(random).expect("a disk without faults"));
+    let run = |world: &mut World, random: &mut Random| {
+        (0..40).for_each(|_| world.step(random).expect("a disk without faults"))
+    };
     run(&mut world, &mut random);
     while world.follower.as_ref().is_some_and(Follower::needs_base) {
         world.step(&mut random).expect("a disk without faults");
     }
     // A copy of the memory, before it goes on.
-    let (bytes, ends, left) = (world.memory.bytes.borrow().clone(), world.memory.ends.borrow().clone(), world.memory.left.get());
-    let copy = Memory { bytes: RefCell::new(bytes), ends: RefCell::new(ends), left: Cell::new(left), ..Memory::default() };
+    let (bytes, ends, left) =
+        (world.memory.bytes.borrow().clone(), world.memory.ends.borrow().clone(), world.memory.left.get());
+    let copy = Memory {
+        bytes: RefCell::new(bytes),
+        ends: RefCell::new(ends),
+        left: Cell::new(left),
+        ..Memory::default()
+    };
     run(&mut world, &mut random);
     let folder = folder(&world.power);
     let manifest = folder.load().expect("a manifest").expect("a manifest");
     let reached = reach(&folder, &manifest).expect("a file").expect("an offset");
     assert!(reached > copy.end(), "it says that it holds more");
-    let went_on = |copy: &Memory| resume(folder.clone(), manifest.clone(), &left.expect("a note"), copy).map(|(_, offset)| offset);
+    let went_on = |copy: &Memory| {
+        resume(folder.clone(), manifest.clone(), &left.expect("a note"), copy).map(|(_, offset)| offset)
+    };
     let refused = |copy: &Memory| went_on(copy).expect_err("the log has more");
     assert!(matches!(refused(&copy), Broken::Ahead(_) | Broken::Lost(_)), "{:?}", refused(&copy));
     // The copy goes on by itself, beyond the end of the log.
@@ -325,13 +366,20 @@ fn full_and_broken_disks_and_notes_without_room_lose_nothing_that_was_durable() 
         }
         let held_in_cut = held(&world.power.after_cut(&mut random));
         let durable = world.memory.number_at(world.durable);
-        assert!(held_in_cut >= durable, "seed {seed}: {durable} durable, {held_in_cut} held after {refused} errors");
+        assert!(
+            held_in_cut >= durable,
+            "seed {seed}: {durable} durable, {held_in_cut} held after {refused} errors"
+        );
         world.power.fail_at(u64::MAX / 2, Failure::Full);
         world.memory.refuses.set(0);
         // Errors end, and then all is copied: nothing was lost on the way, and nothing is there twice.
         for _ in 0..200 {
             world.step(&mut random).expect("a disk without faults");
         }
-        assert_eq!(held(&world.power.after_kill()), world.memory.number_at(world.memory.end()), "seed {seed}");
+        assert_eq!(
+            held(&world.power.after_kill()),
+            world.memory.number_at(world.memory.end()),
+            "seed {seed}"
+        );
     }
 }

@@ -60,7 +60,10 @@ fn a_library_costs_no_more_among_thousands_than_among_hundreds() {
     let among_hundreds = loads(&mut ask, 0..STEP);
     loads(&mut ask, STEP..8 * STEP);
     let among_thousands = loads(&mut ask, 8 * STEP..9 * STEP);
-    assert!(among_thousands < 3 * among_hundreds, "{among_thousands} stores for {STEP} loads, {among_hundreds} before");
+    assert!(
+        among_thousands < 3 * among_hundreds,
+        "{among_thousands} stores for {STEP} loads, {among_hundreds} before"
+    );
     for number in [0, 1, STEP, 9 * STEP - 1] {
         assert_eq!(ask(&["FCALL", &format!("F{number}"), "0"]), format!("(integer) {number}"));
     }
@@ -88,7 +91,9 @@ fn a_running_function_keeps_no_client_from_changing_libraries() {
     let endless = "#!lua name=endless\nredis.register_function('endless', function() while true do end end)";
     assert_eq!(place.ask(&["FUNCTION", "LOAD", endless]), "\"endless\"");
     let embedder = &place.scratch.embedder;
-    let ask = |id: u64, words: &[&str]| Caller::new(id, Protocol::Resp3).call(embedder, words).expect("one reply").shown();
+    let ask = |id: u64, words: &[&str]| {
+        Caller::new(id, Protocol::Resp3).call(embedder, words).expect("one reply").shown()
+    };
     let (tell, told) = std::sync::mpsc::channel();
     let (loaded, killed) = std::thread::scope(|scope| {
         // The first call of it: the function must be looked for.
@@ -148,7 +153,8 @@ fn a_function_is_found_while_others_change_libraries() {
     assert_eq!(place.ask(&["FUNCTION", "LOAD", &code(1)]), "\"lib1\"");
     let embedder = &place.scratch.embedder;
     // A change of the libraries holds these.
-    let keys = ["", ":known", ":names", ":totals", ":token"].map(|part| format!("libraries{part}").into_bytes());
+    let keys =
+        ["", ":known", ":names", ":totals", ":token"].map(|part| format!("libraries{part}").into_bytes());
     let txn = embedder.memory.table().begin(Mode::Write).expect("a seat");
     txn.declare(&keys.each_ref().map(|key| (SYSTEM, &key[..]))).expect("nobody is in the way");
     let (tell, told) = std::sync::mpsc::channel();
@@ -162,7 +168,10 @@ fn a_function_is_found_while_others_change_libraries() {
         let answers = [(); 3].map(|()| told.recv_timeout(std::time::Duration::from_secs(10)));
         txn.abort();
         assert_eq!(answers[0].as_deref(), Ok("(integer) 1"), "it has waited for who changes libraries");
-        assert!(answers[1].as_deref().is_ok_and(|answer| answer.contains("Function not found")), "{answers:?}");
+        assert!(
+            answers[1].as_deref().is_ok_and(|answer| answer.contains("Function not found")),
+            "{answers:?}"
+        );
         assert_eq!(answers[2].as_deref(), Ok("(integer) 3"));
     });
 }
@@ -174,7 +183,12 @@ fn info_counts_libraries_that_no_process_has_run_yet_once() {
         let info = place.ask(&["INFO", "memory"]);
         ["number_of_libraries", "number_of_functions"].map(|name| {
             let (_, after) = info.split_once(&format!("{name}:")).expect("a field");
-            after.chars().take_while(char::is_ascii_digit).collect::<String>().parse::<u64>().expect("a number")
+            after
+                .chars()
+                .take_while(char::is_ascii_digit)
+                .collect::<String>()
+                .parse::<u64>()
+                .expect("a number")
         })
     };
     assert_eq!(place.ask(&["FUNCTION", "LOAD", &code(7)]), "\"lib7\"");
@@ -196,7 +210,11 @@ fn info_counts_libraries_that_no_process_has_run_yet_once() {
 fn functions_of_a_file_leave_those_of_others_alone() {
     let mut place = Place::new();
     assert_eq!(place.ask(&["FUNCTION", "LOAD", &code(1)]), "\"lib1\"");
-    place.store(SYSTEM, b"libraries", &waiting("#!lua name=twin\nredis.register_function('f1', function() return 'twin' end)"));
+    place.store(
+        SYSTEM,
+        b"libraries",
+        &waiting("#!lua name=twin\nredis.register_function('f1', function() return 'twin' end)"),
+    );
     place.store(SYSTEM, b"libraries:token", &[7; 16]);
     for number in 2..4 {
         assert_eq!(place.ask(&["FCALL", "f1", "0"]), "(integer) 1");

@@ -19,9 +19,12 @@ fn additions(random: &mut Random, key: &str, range: usize) -> Vec<Vec<u8>> {
 fn the_same_additions_give_redis_bytes() {
     let Some(program) = on_path("redis-server") else { return };
     let server = Server::start_redis(&program).unwrap();
-    let (mut ours, mut theirs) = (InProcess::new(Protocol::Resp3), Socket::new(&server.address(), Protocol::Resp3, true));
+    let (mut ours, mut theirs) =
+        (InProcess::new(Protocol::Resp3), Socket::new(&server.address(), Protocol::Resp3, true));
     let mut random = Random::new(20_260_711);
-    for (sparse_max, range, rounds) in [(3000, 1000, 20), (3000, 1_000_000, 40), (100, 300, 20), (0, 300, 5), (16_000, 100_000, 60)] {
+    for (sparse_max, range, rounds) in
+        [(3000, 1000, 20), (3000, 1_000_000, 40), (100, 300, 20), (0, 300, 5), (16_000, 100_000, 60)]
+    {
         ours.reset().unwrap();
         theirs.reset().unwrap();
         let mut lines = vec![words(&["CONFIG", "SET", "hll-sparse-max-bytes", &sparse_max.to_string()])];
@@ -39,7 +42,12 @@ fn the_same_additions_give_redis_bytes() {
         }
         for line in lines {
             let (mine, other) = (ours.call("a", &line).unwrap(), theirs.call("a", &line).unwrap());
-            assert!(mine == other, "{sparse_max} {range}: {} {}", String::from_utf8_lossy(&line[0]), String::from_utf8_lossy(&line[1]));
+            assert!(
+                mine == other,
+                "{sparse_max} {range}: {} {}",
+                String::from_utf8_lossy(&line[0]),
+                String::from_utf8_lossy(&line[1])
+            );
         }
     }
 }

@@ -16,7 +16,10 @@ fn run(scratch: &Scratch, line: &str) -> String {
 /// The number behind `name` in INFO.
 fn figure(scratch: &Scratch, name: &str) -> f64 {
     let info = run(scratch, "INFO");
-    let found = info.split(['\r', '\n', ',']).find_map(|part| part.strip_prefix(name)).unwrap_or_else(|| panic!("no {name} in {info}"));
+    let found = info
+        .split(['\r', '\n', ','])
+        .find_map(|part| part.strip_prefix(name))
+        .unwrap_or_else(|| panic!("no {name} in {info}"));
     found.parse().unwrap()
 }
 
@@ -32,7 +35,9 @@ fn the_average_time_to_live_is_that_of_the_keys_that_expire() {
     assert_eq!(figure(&scratch, "avg_ttl="), 0.0);
     run(&scratch, "SET passing 1 EX 300");
     assert!((290_000.0..=300_000.0).contains(&figure(&scratch, "avg_ttl=")), "one among many is found");
-    (0..2_000).for_each(|number| drop(run(&scratch, &format!("SET passing:{number} {} EX 100", "x".repeat(number % 90)))));
+    (0..2_000).for_each(|number| {
+        drop(run(&scratch, &format!("SET passing:{number} {} EX 100", "x".repeat(number % 90))))
+    });
     assert!((95_000.0..=105_000.0).contains(&figure(&scratch, "avg_ttl=")));
     assert_eq!(figure(&scratch, "expires="), 2_001.0);
 }

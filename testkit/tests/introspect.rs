@@ -46,13 +46,22 @@ fn documented(docs: &Answer, until: u64, facts: &mut BTreeMap<String, Facts>) {
     for (name, about) in fields(docs) {
         let about = fields(about);
         let mut found = Facts::new();
-        let deprecated = about.get("deprecated_since").map(|version| text(version)).filter(|version| number(version) <= until);
+        let deprecated = about
+            .get("deprecated_since")
+            .map(|version| text(version))
+            .filter(|version| number(version) <= until);
         if let Some(version) = &deprecated {
             found.insert(format!("deprecated since {version}, see {:?}", named(&text(about["replaced_by"]))));
         }
         let marks = about.get("doc_flags").map_or(&[][..], |marks| items(marks)).iter().map(text);
-        found.extend(marks.filter(|mark| deprecated.is_some() || mark != "deprecated").map(|mark| format!("is {mark}")));
-        for (number_of, change) in about.get("history").map_or(&[][..], |history| items(history)).iter().enumerate() {
+        found.extend(
+            marks
+                .filter(|mark| deprecated.is_some() || mark != "deprecated")
+                .map(|mark| format!("is {mark}")),
+        );
+        for (number_of, change) in
+            about.get("history").map_or(&[][..], |history| items(history)).iter().enumerate()
+        {
             let version = text(&items(change)[0]);
             if number(&version) <= until {
                 found.insert(format!("change {number_of} in {version}"));
@@ -70,14 +79,20 @@ fn informed(infos: &Answer, facts: &mut BTreeMap<String, Facts>) {
     for info in items(infos) {
         let [name, arity, .., tips, _, inner] = items(info) else { panic!("{}", info.shown()) };
         let hints: BTreeSet<String> = items(tips).iter().map(text).collect();
-        facts.entry(text(name)).or_default().extend([format!("arity {}", arity.shown()), format!("hints {hints:?}")]);
+        facts
+            .entry(text(name))
+            .or_default()
+            .extend([format!("arity {}", arity.shown()), format!("hints {hints:?}")]);
         informed(inner, facts);
     }
 }
 
 fn facts(door: &mut dyn Door, until: u64) -> BTreeMap<String, Facts> {
     let mut facts = BTreeMap::new();
-    let mut ask = |words: &[&str]| door.call("a", &words.iter().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>()).expect("a reply");
+    let mut ask = |words: &[&str]| {
+        door.call("a", &words.iter().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>())
+            .expect("a reply")
+    };
     documented(&ask(&["COMMAND", "DOCS"]), until, &mut facts);
     // Redis 7.0 had other hints in places.
     if until >= number("8.0.0") {
@@ -87,12 +102,14 @@ fn facts(door: &mut dyn Door, until: u64) -> BTreeMap<String, Facts> {
 }
 
 /// Commands whose documentation Redis 7.0 had incomplete: later versions tell of changes before 7.0.
-const MENDED_LATER: [&str; 6] = ["georadius_ro", "georadiusbymember", "georadiusbymember_ro", "psetex", "setex", "setnx"];
+const MENDED_LATER: [&str; 6] =
+    ["georadius_ro", "georadiusbymember", "georadiusbymember_ro", "psetex", "setex", "setnx"];
 
 #[test]
 fn the_past_of_commands_is_that_of_a_real_server() {
-    let Some((program, until)) =
-        newer("redis8").map(|program| (program, "8.0.0")).or(on_path("redis-server").map(|program| (program, "7.0.0")))
+    let Some((program, until)) = newer("redis8")
+        .map(|program| (program, "8.0.0"))
+        .or(on_path("redis-server").map(|program| (program, "7.0.0")))
     else {
         println!("no redis-server: left out");
         return;
@@ -105,7 +122,11 @@ fn the_past_of_commands_is_that_of_a_real_server() {
     let (ours, theirs) = (facts(&mut ours, number(until)), facts(&mut theirs, number(until)));
     let mut differences = Vec::new();
     for (name, ours) in ours {
-        let Some(theirs) = theirs.get(&name).filter(|_| until != "7.0.0" || !MENDED_LATER.contains(&name.as_str())) else { continue };
+        let Some(theirs) =
+            theirs.get(&name).filter(|_| until != "7.0.0" || !MENDED_LATER.contains(&name.as_str()))
+        else {
+            continue;
+        };
         differences.extend(ours.difference(theirs).map(|fact| format!("{name}: only ours: {fact}")));
         differences.extend(theirs.difference(&ours).map(|fact| format!("{name}: only theirs: {fact}")));
     }
@@ -116,9 +137,12 @@ fn the_past_of_commands_is_that_of_a_real_server() {
 fn arguments_that_came_later_say_since_when() {
     let mut memory = InProcess::new(Protocol::Resp2);
     memory.reset().expect("an empty memory");
-    let docs = memory.call("a", &["COMMAND", "DOCS", "SET"].map(|word| word.as_bytes().to_vec())).expect("a reply");
+    let docs =
+        memory.call("a", &["COMMAND", "DOCS", "SET"].map(|word| word.as_bytes().to_vec())).expect("a reply");
     let docs = fields(fields(&docs)["set"]).remove("arguments").expect("arguments").shown();
-    for (token, version) in [("NX", "2.6.12"), ("IFEQ", "8.4.0"), ("GET", "6.2.0"), ("PXAT", "6.2.0"), ("KEEPTTL", "6.0.0")] {
+    for (token, version) in
+        [("NX", "2.6.12"), ("IFEQ", "8.4.0"), ("GET", "6.2.0"), ("PXAT", "6.2.0"), ("KEEPTTL", "6.0.0")]
+    {
         let after = docs.split(&format!("\"{token}\"")).nth(1).expect("the token");
         let since = after.split("\"since\"").nth(1).and_then(|rest| rest.split('"').nth(1));
         assert_eq!(since, Some(version), "{token}");

@@ -88,7 +88,9 @@ impl Player<'_> {
                 format!("LMOVE side{} k{key} LEFT RIGHT", self.me),
                 "EXEC".to_owned(),
             ],
-            2 => vec![format!("RPUSH side{} {element}", self.me), format!("RPOPLPUSH side{} k{key}", self.me)],
+            2 => {
+                vec![format!("RPUSH side{} {element}", self.me), format!("RPOPLPUSH side{} k{key}", self.me)]
+            }
             _ => vec![format!("LPUSH k{key} {element}")],
         };
         for line in lines {
@@ -115,7 +117,8 @@ impl Player<'_> {
             std::thread::yield_now();
         }
         let served = !self.client.waits();
-        let answers: Vec<Answer> = answer.into_iter().chain(std::mem::take(&mut self.client.answers)).collect();
+        let answers: Vec<Answer> =
+            answer.into_iter().chain(std::mem::take(&mut self.client.answers)).collect();
         assert!(answers.len() <= 1);
         answers.into_iter().for_each(|answer| self.note(answer));
         self.client.rest(self.embedder);
@@ -131,12 +134,17 @@ impl Player<'_> {
 
     /// Subscribes for a while: from the first to the last, nothing is missing and nothing comes twice.
     fn listen(&mut self) {
-        let (subject, subject_end) =
-            if self.random.below(2) == 0 { ("SUBSCRIBE news", "UNSUBSCRIBE news") } else { ("PSUBSCRIBE n*", "PUNSUBSCRIBE n*") };
+        let (subject, subject_end) = if self.random.below(2) == 0 {
+            ("SUBSCRIBE news", "UNSUBSCRIBE news")
+        } else {
+            ("PSUBSCRIBE n*", "PUNSUBSCRIBE n*")
+        };
         // As a server's loop does: what has come before a call is heard before it.
         self.client.hear(self.embedder);
         self.client.heard.clear();
-        let counts = |world: &World| std::array::from_fn::<u64, THREADS, _>(|at| world.published[at].load(Ordering::SeqCst));
+        let counts = |world: &World| {
+            std::array::from_fn::<u64, THREADS, _>(|at| world.published[at].load(Ordering::SeqCst))
+        };
         let before = counts(self.world);
         self.client.call(self.embedder, subject).expect("subscribed");
         let begun = counts(self.world);
@@ -158,9 +166,14 @@ impl Player<'_> {
             let whole = numbers.windows(2).all(|pair| pair[1] == pair[0] + 1);
             assert!(whole, "from {from}: {numbers:?}");
             if ended[from] > begun[from] + 1 {
-                let (first, last) = (numbers.first().copied().unwrap_or(u64::MAX), numbers.last().copied().unwrap_or(0));
+                let (first, last) =
+                    (numbers.first().copied().unwrap_or(u64::MAX), numbers.last().copied().unwrap_or(0));
                 // The one after the last that was acknowledged may have been on its way when we came.
-                assert!(first > before[from] && first <= begun[from] + 2, "from {from}: first {first}, {} when we came", begun[from]);
+                assert!(
+                    first > before[from] && first <= begun[from] + 2,
+                    "from {from}: first {first}, {} when we came",
+                    begun[from]
+                );
                 assert!(last >= ended[from], "from {from}: last {last} of {}", ended[from]);
             }
         }
@@ -209,7 +222,8 @@ fn nothing_is_lost_and_nothing_comes_twice_among_threads_that_do_everything_at_o
         world.over.store(true, Ordering::SeqCst);
         until(|| world.rested.load(Ordering::SeqCst) == THREADS as u64);
         let mut driver = Caller::new(0, Protocol::Resp2);
-        let mut ask = |line: &str| driver.call(embedder, &line.split(' ').collect::<Vec<_>>()).expect("a reply");
+        let mut ask =
+            |line: &str| driver.call(embedder, &line.split(' ').collect::<Vec<_>>()).expect("a reply");
         for key in ["k0", "k1", "k2", "side0", "side1", "side2", "side3"] {
             while let Answer::Bulk(element) = ask(&format!("LPOP {key}")) {
                 world.popped.lock().expect("sound").push(String::from_utf8(element).expect("text"));
@@ -227,7 +241,10 @@ fn nothing_is_lost_and_nothing_comes_twice_among_threads_that_do_everything_at_o
     popped.sort_unstable();
     popped.dedup();
     assert_eq!(popped.len(), count, "an element came twice");
-    assert!(popped.into_iter().eq(std::mem::take(&mut *world.pushed.lock().expect("sound"))), "an element is lost");
+    assert!(
+        popped.into_iter().eq(std::mem::take(&mut *world.pushed.lock().expect("sound"))),
+        "an element is lost"
+    );
     let report = embedder.memory.table().verify().expect("a walk");
     assert!(report.is_clean(), "{report}");
 }
@@ -263,7 +280,8 @@ fn a_call_that_cannot_even_be_put_down_as_waiting_does_not_wait() {
         };
         session.caller.parks = true;
         let mut reply = Gather::new(Protocol::Resp2);
-        let progress = memory.execute(&mut session, &scratch.embedder.host, &[b"BLPOP", b"k", b"0"], &mut reply);
+        let progress =
+            memory.execute(&mut session, &scratch.embedder.host, &[b"BLPOP", b"k", b"0"], &mut reply);
         drop(done);
         assert_eq!(progress, Progress::Busy);
         // Or its connection would be served by a wake-up, and run the call again afterwards: two replies to one request.

@@ -20,7 +20,11 @@ use polder_testkit::scratch::Scratch;
 /// The files of a log and what is in them.
 fn files(place: &Place) -> BTreeMap<String, Vec<u8>> {
     let entries = std::fs::read_dir(place.folder().path).expect("a folder").flatten();
-    entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), std::fs::read(entry.path()).expect("a file"))).collect()
+    entries
+        .map(|entry| {
+            (entry.file_name().to_string_lossy().into_owned(), std::fs::read(entry.path()).expect("a file"))
+        })
+        .collect()
 }
 
 /// A server on the segment as it is does not start, says why, and leaves the log alone; without the segment the log is read.
@@ -33,8 +37,15 @@ fn refused_and_then_read(world: &World, why: &str, keys: &str) {
     let (server, mut connection) = world.serve(&["--appendonly", "no", "--appendfsync", "everysec"]);
     assert!(ask(&mut connection, "CONFIG SET appendonly yes").starts_with("(error)"));
     drop(server);
-    let elected = Command::new(polder()).args(["storage", "--segment", &world.segment, "--dir", world.dir()]).output().expect("polder");
-    assert!(!elected.status.success() && String::from_utf8_lossy(&elected.stderr).contains("the log may hold more"), "{elected:?}");
+    let elected = Command::new(polder())
+        .args(["storage", "--segment", &world.segment, "--dir", world.dir()])
+        .output()
+        .expect("polder");
+    assert!(
+        !elected.status.success()
+            && String::from_utf8_lossy(&elected.stderr).contains("the log may hold more"),
+        "{elected:?}"
+    );
     assert!(files(&world.place) == before, "the log is as it was");
     world.lose_segment();
     let (server, mut connection) = world.with_log();
@@ -116,11 +127,16 @@ fn a_file_that_was_in_use_when_the_machine_went_down_does_not_take_the_place_of_
 
 /// Leaves half of a log in a segment, as a process that dies while it reads.
 fn half_read(world: &World) {
-    let memory = Memory::attach(&polder_engine::Options { segment: world.segment.clone(), ceiling: 64 << 20, ..Default::default() });
+    let memory = Memory::attach(&polder_engine::Options {
+        segment: world.segment.clone(),
+        ceiling: 64 << 20,
+        ..Default::default()
+    });
     let memory = memory.expect("a segment");
     let reading = std::thread::scope(|scope| {
         let reading = scope.spawn(|| {
-            let claimed = opened::claim(memory.table(), &Source::Log(world.place.folder().path)).expect("a claim");
+            let claimed =
+                opened::claim(memory.table(), &Source::Log(world.place.folder().path)).expect("a claim");
             memory.database(0).set("half", "1").expect("set");
             // While it reads.
             let why = world.attach().err().expect("it is being read");
@@ -136,13 +152,24 @@ fn half_read(world: &World) {
 fn half_of_a_log_is_never_served_nor_built_upon() {
     let world = World::new("half");
     std::fs::create_dir(world.place.folder().path).expect("a folder");
-    world.place.write(&[("appendonly.aof.1.base.aof", 'b', "SET k 1"), ("appendonly.aof.1.incr.aof", 'i', "SET k 2\nSET l 1")]);
+    world.place.write(&[
+        ("appendonly.aof.1.base.aof", 'b', "SET k 1"),
+        ("appendonly.aof.1.incr.aof", 'i', "SET k 2\nSET l 1"),
+    ]);
     half_read(&world);
-    let is_told =
-        |said: &str| said.contains("holds a part of the data only") && said.contains(world.dir()) && said.contains("segment remove");
+    let is_told = |said: &str| {
+        said.contains("holds a part of the data only")
+            && said.contains(world.dir())
+            && said.contains("segment remove")
+    };
     let why = world.attach().err().expect("half of it is there");
     assert!(is_told(&why), "{why}");
-    for flags in [&["--load-rdb", "no"][..], &["--load-rdb", "always"], &[], &["--appendonly", "yes", "--appenddirname", "other"]] {
+    for flags in [
+        &["--load-rdb", "no"][..],
+        &["--load-rdb", "always"],
+        &[],
+        &["--appendonly", "yes", "--appenddirname", "other"],
+    ] {
         let said = world.refused(flags);
         assert!(is_told(&said), "{flags:?}: {said}");
     }
@@ -153,7 +180,10 @@ fn half_of_a_log_is_never_served_nor_built_upon() {
         vec!["export", rdb, "--segment", &world.segment],
     ] {
         let output = Command::new(polder()).args(&words).output().expect("polder");
-        assert!(!output.status.success() && is_told(&String::from_utf8_lossy(&output.stderr)), "{words:?}: {output:?}");
+        assert!(
+            !output.status.success() && is_told(&String::from_utf8_lossy(&output.stderr)),
+            "{words:?}: {output:?}"
+        );
     }
     // An import of a log, and a server with the log, begin again from nothing.
     let folder = world.place.folder().path;
@@ -174,16 +204,25 @@ fn no_log_is_read_into_a_memory_whose_own_log_is_written() {
     let world = World::new("logged");
     let (_server, mut connection) = world.with_log();
     let other = Place::new("logged-other");
-    other.write(&[("appendonly.aof.1.base.aof", 'b', "SET k 1"), ("appendonly.aof.1.incr.aof", 'i', "SET l 1")]);
+    other.write(&[
+        ("appendonly.aof.1.base.aof", 'b', "SET k 1"),
+        ("appendonly.aof.1.incr.aof", 'i', "SET l 1"),
+    ]);
     let folder = other.folder().path;
     let words = ["import", folder.to_str().expect("text"), "--segment", &world.segment];
     let output = Command::new(polder()).args(words).output().expect("polder");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("a process writes the append-only log of this segment"), "{said}");
+    assert!(
+        !output.status.success() && said.contains("a process writes the append-only log of this segment"),
+        "{said}"
+    );
     // Not even where a process has left the mark of a reader that died: what is there since must not be emptied.
     let memory = world.attach().expect("the memory");
     std::thread::scope(|scope| {
-        scope.spawn(|| opened::mark_reading(memory.table(), Source::Log(folder.clone())).expect("marked")).join().expect("it ends");
+        scope
+            .spawn(|| opened::mark_reading(memory.table(), Source::Log(folder.clone())).expect("marked"))
+            .join()
+            .expect("it ends");
     });
     ask(&mut connection, "SET own 1");
     for dir in [world.dir(), other.0.to_str().expect("text")] {
@@ -220,7 +259,12 @@ fn writes_are_refused_where_no_base_can_be_written() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let pid = storage.id().to_string();
-    assert!(Command::new("prlimit").args(["--pid", &pid, "--fsize=unlimited:unlimited"]).status().is_ok_and(|status| status.success()));
+    assert!(
+        Command::new("prlimit")
+            .args(["--pid", &pid, "--fsize=unlimited:unlimited"])
+            .status()
+            .is_ok_and(|status| status.success())
+    );
     until("writes are accepted", || ask(&mut connection, "SET k 1") == "OK");
     signal("-TERM", storage.id());
     assert!(storage.wait().expect("an end").success());
@@ -237,7 +281,8 @@ fn elect<'t>(scratch: &'t Scratch, settings: &'t Configuration) -> Box<StoragePr
 fn settings_in(place: &Place) -> Configuration {
     let settings = Configuration::default();
     let text = place.0.as_os_str().as_encoded_bytes().to_vec();
-    settings.set(polder_calls::settings::id("dir"), polder_calls::settings::value::Parsed { number: 0, text });
+    settings
+        .set(polder_calls::settings::id("dir"), polder_calls::settings::value::Parsed { number: 0, text });
     settings
 }
 
@@ -279,7 +324,10 @@ fn writes_are_refused_while_a_stopped_thread_holds_the_change_log_up() {
         assert!(begun.elapsed() > Duration::from_millis(1900), "{:?}", begun.elapsed());
         let said = said.expect("an error");
         assert!(
-            said.contains(&format!("MISCONF Errors writing to the AOF file: process {} holds the change log up", std::process::id())),
+            said.contains(&format!(
+                "MISCONF Errors writing to the AOF file: process {} holds the change log up",
+                std::process::id()
+            )),
             "{said}"
         );
         let word = segment.load(log::MERGE_LOCK);
@@ -327,7 +375,8 @@ fn programs_are_refused_writes_while_the_writer_of_the_log_is_stopped() {
     let (database, mut caller) = (memory.database(0), Caller::new(&memory));
     assert_eq!(database.set("k", "1"), Ok(()));
     signal("-STOP", storage.id());
-    let is_refused = |error: &dyn std::fmt::Display| error.to_string().contains("MISCONF Errors writing to the AOF file");
+    let is_refused =
+        |error: &dyn std::fmt::Display| error.to_string().contains("MISCONF Errors writing to the AOF file");
     until("typed calls are refused", || database.set("k", "2").is_err_and(|stop| is_refused(&stop)));
     until("commands are refused", || caller.run(&["SET", "k", "2"]).is_err_and(|error| is_refused(&error)));
     assert!(database.get("k").is_ok());
@@ -340,8 +389,9 @@ fn programs_are_refused_writes_while_the_writer_of_the_log_is_stopped() {
 
 #[test]
 fn no_two_memories_have_the_same_id() {
-    let ids: std::collections::BTreeSet<String> =
-        (0..20).map(|_| Scratch::with_ceiling(16 << 20).embedder.memory.table().segment().memory_id()).collect();
+    let ids: std::collections::BTreeSet<String> = (0..20)
+        .map(|_| Scratch::with_ceiling(16 << 20).embedder.memory.table().segment().memory_id())
+        .collect();
     assert_eq!(ids.len(), 20);
     assert!(ids.iter().all(|id| id.len() == 32), "{ids:?}");
 }

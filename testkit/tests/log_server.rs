@@ -9,7 +9,9 @@ use polder_runtime::storage_note::Note;
 use polder_runtime::storage_process::{Elected, StorageProcess};
 use polder_storage::check::check;
 use polder_testkit::answer::Answer;
-use polder_testkit::logs::{Place, World, ask, info, rewrite, same, settle, signal, state, synced, until, work};
+use polder_testkit::logs::{
+    Place, World, ask, info, rewrite, same, settle, signal, state, synced, until, work,
+};
 use polder_testkit::process::{Server, on_path, polder};
 use polder_testkit::random::Random;
 use polder_testkit::resp::Connection;
@@ -38,9 +40,13 @@ fn the_data_is_back_after_server_and_segment_are_gone() {
     synced(&mut connection);
     server.kill();
     assert_eq!(check(&world.place.folder()).expect("a log").flaw, None);
-    let Some(program) = on_path("redis-server") else { return println!("left out: there is no redis-server") };
+    let Some(program) = on_path("redis-server") else {
+        return println!("left out: there is no redis-server");
+    };
     let (redis, mut connection) = world.place.start(&program, &[]);
-    until("it has loaded the log", || !matches!(connection.call(&["DBSIZE"]).expect("a reply"), Answer::Error(_)));
+    until("it has loaded the log", || {
+        !matches!(connection.call(&["DBSIZE"]).expect("a reply"), Answer::Error(_))
+    });
     same(&state(|words| connection.call(words).expect("a reply")), &expected);
     // And back: what a Redis has written goes on here.
     work(&mut connection, &mut random, 200);
@@ -78,7 +84,10 @@ fn a_log_keeps_the_moment_at_which_a_database_is_emptied() {
     server.kill();
     world.lose_segment();
     let (_server, mut connection) = world.with_log();
-    assert_eq!((ask(&mut connection, "GET after"), ask(&mut connection, "DBSIZE")), ("\"1\"".into(), "(integer) 1".into()));
+    assert_eq!(
+        (ask(&mut connection, "GET after"), ask(&mut connection, "DBSIZE")),
+        ("\"1\"".into(), "(integer) 1".into())
+    );
 }
 
 #[test]
@@ -114,8 +123,11 @@ fn another_server_goes_on_within_moments_and_each_record_is_there_once() {
     servers.clear();
     world.lose_segment();
     let (_server, mut connection) = world.with_log();
-    let Answer::Array(found) = connection.call(&["LRANGE", "l", "0", "-1"]).expect("a reply") else { panic!("a list") };
-    let expected: Vec<Answer> = (1..=count).map(|number: u32| Answer::Bulk(number.to_string().into_bytes())).collect();
+    let Answer::Array(found) = connection.call(&["LRANGE", "l", "0", "-1"]).expect("a reply") else {
+        panic!("a list")
+    };
+    let expected: Vec<Answer> =
+        (1..=count).map(|number: u32| Answer::Bulk(number.to_string().into_bytes())).collect();
     assert!(found == expected, "{} of {count} records are there", found.len());
 }
 
@@ -155,7 +167,10 @@ fn a_log_is_turned_on_and_off() {
     for entry in std::fs::read_dir(world.place.folder().path).expect("a folder").flatten() {
         std::fs::copy(entry.path(), folder.path.join(entry.file_name())).expect("copied");
     }
-    assert!(ask(&mut connection, "CONFIG SET appendonly yes").contains("Unable to turn on AOF. Check server logs."));
+    assert!(
+        ask(&mut connection, "CONFIG SET appendonly yes")
+            .contains("Unable to turn on AOF. Check server logs.")
+    );
     assert_eq!(ask(&mut connection, "CONFIG GET appendonly"), "1) \"appendonly\"\n2) \"no\"");
     let said = other.refused(&["--appendonly", "yes"]);
     assert!(said.contains("this is the log of another memory") && said.contains("--dir"), "{said}");
@@ -171,7 +186,9 @@ fn a_log_with_a_torn_end_is_read_if_the_settings_say_so() {
     ]);
     let said = world.refused(&["--appendonly", "yes", "--aof-load-truncated", "no"]);
     assert!(
-        said.contains("the file ends inside a record") && said.contains("'aof-load-truncated yes'") && said.contains("polder log check"),
+        said.contains("the file ends inside a record")
+            && said.contains("'aof-load-truncated yes'")
+            && said.contains("polder log check"),
         "{said}"
     );
     let (server, mut connection) = world.with_log();
@@ -196,8 +213,11 @@ fn clients_that_come_while_the_log_is_read_are_told_so() {
     let world = World::new("loading");
     std::fs::create_dir(world.place.folder().path).expect("a folder");
     let slow = "EVAL for\ti=1,2e7\tdo\tend\treturn\tredis.call('INCR',KEYS[1]) 1 n\n".repeat(10);
-    world.place.write(&[("appendonly.aof.1.base.aof", 'b', "SET k 1"), ("appendonly.aof.1.incr.aof", 'i', &slow)]);
-    let server = Server::start_polder(&polder(), &world.segment, &world.flags(&["--appendonly", "yes"])).expect("a server");
+    world
+        .place
+        .write(&[("appendonly.aof.1.base.aof", 'b', "SET k 1"), ("appendonly.aof.1.incr.aof", 'i', &slow)]);
+    let server = Server::start_polder(&polder(), &world.segment, &world.flags(&["--appendonly", "yes"]))
+        .expect("a server");
     let mut connection = Connection::open(&server.address()).expect("a connection");
     assert_eq!(ask(&mut connection, "GET k"), "(error) LOADING Redis is loading the dataset in memory");
     assert_eq!(ask(&mut connection, "SET k 2"), "(error) LOADING Redis is loading the dataset in memory");
@@ -218,7 +238,10 @@ fn replies_wait_for_the_disk_while_calls_are_executed() {
     connection.send(&["INCR", "k"]).expect("sent");
     std::thread::sleep(Duration::from_millis(300));
     // It has been executed; the reply to it is held back, and so is one that would tell of it.
-    assert_eq!(world.attach().expect("the memory").database(0).get(b"k").expect("a value").as_deref(), Some(&b"2"[..]));
+    assert_eq!(
+        world.attach().expect("the memory").database(0).get(b"k").expect("a value").as_deref(),
+        Some(&b"2"[..])
+    );
     other.send(&["GET", "k"]).expect("sent");
     let begun = Instant::now();
     std::thread::spawn(move || {
@@ -297,7 +320,12 @@ fn a_disk_that_refuses_is_told_and_nothing_is_lost() {
     let mut storage = world.storage(&[]);
     let limit = |bytes: &str| {
         let pid = storage.id().to_string();
-        assert!(Command::new("prlimit").args(["--pid", &pid, &format!("--fsize={bytes}")]).status().is_ok_and(|status| status.success()));
+        assert!(
+            Command::new("prlimit")
+                .args(["--pid", &pid, &format!("--fsize={bytes}")])
+                .status()
+                .is_ok_and(|status| status.success())
+        );
     };
     limit("60000:unlimited");
     let long = "x".repeat(1000);
@@ -333,7 +361,13 @@ fn a_note_of_another_boot_does_not_count() {
     let table = scratch.embedder.memory.table();
     let settings = Configuration::default();
     let dir = polder_calls::settings::id("dir");
-    settings.set(dir, polder_calls::settings::value::Parsed { number: 0, text: place.0.as_os_str().as_encoded_bytes().to_vec() });
+    settings.set(
+        dir,
+        polder_calls::settings::value::Parsed {
+            number: 0,
+            text: place.0.as_os_str().as_encoded_bytes().to_vec(),
+        },
+    );
     let elect = || match StorageProcess::elect(table, &settings, None, true).expect("a folder") {
         Elected::Ours(process) => process,
         Elected::Another(why) => panic!("{why}"),
@@ -364,18 +398,25 @@ fn top_shows_how_far_the_log_is_behind() {
     assert_eq!(ask(&mut connection, "SET k v"), "OK");
     synced(&mut connection);
     let top = || {
-        let output = Command::new(polder()).args(["top", &world.segment, "--lines", "-i", "0.05", "-r", "1"]).output().expect("polder top");
+        let output = Command::new(polder())
+            .args(["top", &world.segment, "--lines", "-i", "0.05", "-r", "1"])
+            .output()
+            .expect("polder top");
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     let figure = |line: &str, name: &str| {
-        let word =
-            line.split([' ', '\n']).find_map(|word| word.strip_prefix(&format!("{name}="))).unwrap_or_else(|| panic!("{name} in {line}"));
+        let word = line
+            .split([' ', '\n'])
+            .find_map(|word| word.strip_prefix(&format!("{name}=")))
+            .unwrap_or_else(|| panic!("{name} in {line}"));
         word.parse::<u64>().expect("a number")
     };
     until("all is on the disk", || {
         let line = top();
         let merged = figure(&line, "log_merged");
-        merged > 0 && figure(&line, "log_unmerged") == 0 && [figure(&line, "log_written"), figure(&line, "log_durable")] == [merged; 2]
+        merged > 0
+            && figure(&line, "log_unmerged") == 0
+            && [figure(&line, "log_written"), figure(&line, "log_durable")] == [merged; 2]
     });
     assert_ne!(figure(&top(), "log_process"), 0);
     assert_eq!(ask(&mut connection, "CONFIG SET appendonly no"), "OK");

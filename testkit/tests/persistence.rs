@@ -51,9 +51,14 @@ fn ask(connection: &mut Connection, line: &str) -> String {
 }
 
 fn info(connection: &mut Connection, field: &str) -> String {
-    let Answer::Bulk(text) = connection.call(&["INFO", "persistence"]).unwrap() else { panic!("INFO is text") };
+    let Answer::Bulk(text) = connection.call(&["INFO", "persistence"]).unwrap() else {
+        panic!("INFO is text")
+    };
     let text = String::from_utf8(text).unwrap();
-    text.lines().find_map(|line| line.strip_prefix(&format!("{field}:"))).unwrap_or_else(|| panic!("no {field} in {text}")).to_owned()
+    text.lines()
+        .find_map(|line| line.strip_prefix(&format!("{field}:")))
+        .unwrap_or_else(|| panic!("no {field} in {text}"))
+        .to_owned()
 }
 
 fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
@@ -83,7 +88,10 @@ fn what_was_saved_is_there_in_a_new_segment() {
     assert_eq!(ask(&mut connection, "SAVE"), "OK");
     // What has expired may be collected after it.
     assert!(info(&mut connection, "rdb_changes_since_last_save").parse::<u32>().unwrap() < 2);
-    assert_eq!((info(&mut connection, "rdb_saves"), info(&mut connection, "rdb_last_bgsave_status")), ("1".into(), "ok".into()));
+    assert_eq!(
+        (info(&mut connection, "rdb_saves"), info(&mut connection, "rdb_last_bgsave_status")),
+        ("1".into(), "ok".into())
+    );
     server.kill();
     // The segment is there: the file is not read into it again.
     std::fs::copy(place.file(), place.folder.join("copy.rdb")).unwrap();
@@ -104,7 +112,10 @@ fn what_was_saved_is_there_in_a_new_segment() {
     server.kill();
     // Told otherwise.
     let (_server, mut connection) = place.start(&["--load-rdb", "always"]);
-    assert_eq!((ask(&mut connection, "DBSIZE"), ask(&mut connection, "GET key:1")), ("(integer) 3002".into(), "\"mine\"".into()));
+    assert_eq!(
+        (ask(&mut connection, "DBSIZE"), ask(&mut connection, "GET key:1")),
+        ("(integer) 3002".into(), "\"mine\"".into())
+    );
 }
 
 #[test]
@@ -147,7 +158,8 @@ fn a_damaged_file_is_reported_and_nothing_of_it_stays() {
     damaged[middle] ^= 0x55;
     for bad in [&damaged[..], &whole[..whole.len() - 100], b"", b"REDIS0099"] {
         std::fs::write(place.file(), bad).unwrap();
-        let flags = ["serve", "--port", "{port}", "--segment", &place.segment, "--segment-size", "256mb", "--dir"];
+        let flags =
+            ["serve", "--port", "{port}", "--segment", &place.segment, "--segment-size", "256mb", "--dir"];
         let flags: Vec<&str> = flags.into_iter().chain([place.folder.to_str().unwrap()]).collect();
         assert!(Server::start(&polder(), &flags).is_err());
     }
@@ -210,14 +222,18 @@ fn save_points_save_and_the_end_saves() {
 #[test]
 fn after_a_save_that_failed_writes_stop_if_they_are_to() {
     let place = Place::new("failed");
-    let (_server, mut connection) = place.start(&["--save", "1000000 1", "--enable-protected-configs", "yes"]);
+    let (_server, mut connection) =
+        place.start(&["--save", "1000000 1", "--enable-protected-configs", "yes"]);
     ask(&mut connection, "SET k v");
     assert_eq!(ask(&mut connection, "CONFIG SET dir /nonexistent"), "OK");
     assert_eq!(ask(&mut connection, "BGSAVE"), "Background saving started");
     wait_for("the end", || info(&mut connection, "rdb_last_bgsave_status") == "err");
     for write in ["SET k w", "APPEND k x", "DEL k", "PING"] {
         let answer = ask(&mut connection, write);
-        assert!(answer.starts_with("(error) MISCONF Redis is configured to save RDB snapshots"), "{write}: {answer}");
+        assert!(
+            answer.starts_with("(error) MISCONF Redis is configured to save RDB snapshots"),
+            "{write}: {answer}"
+        );
     }
     // Those of one key in a row, too, which share a transaction.
     for _ in 0..2 {
@@ -249,7 +265,10 @@ fn debug_reload_brings_everything_back() {
     ask(&mut connection, "SET added later");
     assert!(ask(&mut connection, "DEBUG RELOAD NOSAVE NOFLUSH").contains("is there already"));
     assert_eq!(ask(&mut connection, "DEBUG RELOAD NOSAVE NOFLUSH MERGE"), "OK");
-    assert_eq!((ask(&mut connection, "GET key:1"), ask(&mut connection, "DBSIZE")), ("\"value:1\"".into(), "(integer) 201".into()));
+    assert_eq!(
+        (ask(&mut connection, "GET key:1"), ask(&mut connection, "DBSIZE")),
+        ("\"value:1\"".into(), "(integer) 201".into())
+    );
     assert_eq!(ask(&mut connection, "DEBUG RELOAD NOSAVE"), "OK");
     assert_eq!(ask(&mut connection, "DEBUG DIGEST"), digest);
     assert!(ask(&mut connection, "DEBUG RELOAD NONSENSE").contains("only supports"));
@@ -311,8 +330,13 @@ fn a_save_is_of_one_instant_while_all_clients_write() {
     assert_eq!(elements.shown().trim_end(), "(integer) 4000");
     for writer in 0..3 {
         let count = ask(&mut connection, &format!("GET writer:{writer}"));
-        let Answer::Array(copies) = connection.call(&["KEYS", &format!("copy:{writer}:*")]).unwrap() else { panic!("KEYS is an array") };
-        assert_eq!(count.trim_matches('"'), if copies.is_empty() { "(nil)".into() } else { copies.len().to_string() });
+        let Answer::Array(copies) = connection.call(&["KEYS", &format!("copy:{writer}:*")]).unwrap() else {
+            panic!("KEYS is an array")
+        };
+        assert_eq!(
+            count.trim_matches('"'),
+            if copies.is_empty() { "(nil)".into() } else { copies.len().to_string() }
+        );
     }
 }
 
@@ -354,10 +378,19 @@ fn a_server_that_is_killed_while_it_loads_is_made_good_by_the_next_one() {
     server.kill();
     for wait_ms in [5, 20, 40, 60, 80, 110, 150, 200] {
         place.forget();
-        let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap().port().to_string();
-        let flags = ["serve", "--port", &port, "--segment", &place.segment, "--segment-size", "256mb", "--dir"];
-        let mut dying =
-            std::process::Command::new(polder()).args(flags).arg(&place.folder).stdout(std::process::Stdio::null()).spawn().unwrap();
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .unwrap()
+            .port()
+            .to_string();
+        let flags =
+            ["serve", "--port", &port, "--segment", &place.segment, "--segment-size", "256mb", "--dir"];
+        let mut dying = std::process::Command::new(polder())
+            .args(flags)
+            .arg(&place.folder)
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
         std::thread::sleep(Duration::from_millis(wait_ms));
         dying.kill().unwrap();
         dying.wait().unwrap();
@@ -393,9 +426,14 @@ fn tool(words: &[&str]) -> String {
 fn files_go_out_of_segments_and_servers_and_into_them() {
     let place = Place::new("tools");
     let (server, mut connection) = place.start(&[]);
-    for line in
-        ["SET text value", "SET soon v PX 10000000", "RPUSH list a b c", "HSET hash f 1 g 2", "SADD set a 1 b", "ZADD zset 1.50 a 2 b"]
-    {
+    for line in [
+        "SET text value",
+        "SET soon v PX 10000000",
+        "RPUSH list a b c",
+        "HSET hash f 1 g 2",
+        "SADD set a 1 b",
+        "ZADD zset 1.50 a 2 b",
+    ] {
         assert!(!ask(&mut connection, line).starts_with("(error)"), "{line}");
     }
     ask(&mut connection, "XADD stream 1-1 f v");
@@ -411,7 +449,10 @@ fn files_go_out_of_segments_and_servers_and_into_them() {
         let other = Place::new("tools-other");
         let (_server, mut connection) = other.start(&[]);
         ask(&mut connection, "SET text mine");
-        assert_eq!(tool(&["import", file, "--segment", &other.segment]), "7 keys loaded, 1 were there and stayed\n");
+        assert_eq!(
+            tool(&["import", file, "--segment", &other.segment]),
+            "7 keys loaded, 1 were there and stayed\n"
+        );
         assert_eq!(ask(&mut connection, "GET text"), "\"mine\"");
         assert_eq!(tool(&["import", file, "--segment", &other.segment, "--replace"]), "8 keys loaded\n");
         assert_eq!(ask(&mut connection, "DEBUG DIGEST"), digest);

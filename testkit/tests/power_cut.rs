@@ -15,7 +15,11 @@ fn seeds() -> u64 {
 }
 
 fn folder(power: &Power) -> Folder {
-    Folder { medium: Arc::new(power.clone()), path: PathBuf::from("/data/appendonlydir"), name: "appendonly.aof".into() }
+    Folder {
+        medium: Arc::new(power.clone()),
+        path: PathBuf::from("/data/appendonlydir"),
+        name: "appendonly.aof".into(),
+    }
 }
 
 fn identity() -> Identity {
@@ -171,7 +175,11 @@ fn a_full_disk_loses_nothing_and_writing_goes_on_when_there_is_room() {
             }
         }
         let held = held(&power.after_cut(&mut random));
-        assert!((writer.synced..=writer.last).contains(&held), "seed {seed}: {} synced, {held} held", writer.synced);
+        assert!(
+            (writer.synced..=writer.last).contains(&held),
+            "seed {seed}: {} synced, {held} held",
+            writer.synced
+        );
     }
 }
 
@@ -190,6 +198,10 @@ fn after_a_failed_sync_nothing_is_promised_until_another_base_is_there() {
             }
         }
         let held = held(&power.after_cut(&mut random));
-        assert!((writer.synced..=writer.last).contains(&held), "seed {seed}: {} synced, {held} held", writer.synced);
+        assert!(
+            (writer.synced..=writer.last).contains(&held),
+            "seed {seed}: {} synced, {held} held",
+            writer.synced
+        );
     }
 }

@@ -31,7 +31,8 @@ impl Drop for Segment {
 impl Scene {
     fn new() -> Scene {
         let segment = Segment(fresh_name());
-        let memory = Memory::attach(&Options { segment: segment.0.clone(), ceiling: 64 << 20, ..Options::default() });
+        let memory =
+            Memory::attach(&Options { segment: segment.0.clone(), ceiling: 64 << 20, ..Options::default() });
         let server = Server::start_polder(&polder(), &segment.0, &["--threads", "1"]).expect("a server");
         Scene { memory: Arc::new(memory.expect("a segment")), server, segment }
     }
@@ -137,7 +138,10 @@ fn a_listener_and_a_caller_beside_it_are_killed() {
     line_of(&mut client, &[&format!("id={plain} "), "cmd=set"]);
     asks_until(&mut client, &["CLIENT", "KILL", "ID", &plain.to_string()], &Answer::Integer(1));
     asks_until(&mut client, &["CLIENT", "KILL", "ID", &listener.to_string()], &Answer::Integer(1));
-    assert_eq!(thread.join().expect("no panic"), (Err(Error::Closed), Err(Error::Closed), Err(Error::Closed)));
+    assert_eq!(
+        thread.join().expect("no panic"),
+        (Err(Error::Closed), Err(Error::Closed), Err(Error::Closed))
+    );
 }
 
 #[test]
@@ -147,15 +151,26 @@ fn a_caller_lists_and_kills_the_clients_of_a_server_and_of_its_own_process() {
     client.call(&["CLIENT", "SETNAME", "far"]).expect("a reply");
     let (mut caller, mut other) = (Caller::new(&scene.memory), Caller::new(&scene.memory));
     other.run(&["CLIENT", "SETNAME", "near"]).expect("a name");
-    let list = caller.show(&["CLIENT", "LIST"], |item| String::from_utf8_lossy(item.bytes().unwrap_or_default()).into_owned());
+    let list = caller.show(&["CLIENT", "LIST"], |item| {
+        String::from_utf8_lossy(item.bytes().unwrap_or_default()).into_owned()
+    });
     let list = list.expect("a list");
     for name in ["name=far ", "name=near ", &format!("id={} ", caller.id())] {
         assert!(list.contains(name), "{name} is not in {list}");
     }
-    let far = list.lines().find(|line| line.contains("name=far ")).and_then(|line| line.strip_prefix("id=")?.split(' ').next());
-    assert_eq!(caller.show(&["CLIENT", "KILL", "ID", far.expect("a number")], |item| item.integer()), Ok(Some(1)));
+    let far = list
+        .lines()
+        .find(|line| line.contains("name=far "))
+        .and_then(|line| line.strip_prefix("id=")?.split(' ').next());
+    assert_eq!(
+        caller.show(&["CLIENT", "KILL", "ID", far.expect("a number")], |item| item.integer()),
+        Ok(Some(1))
+    );
     assert!(client.call(&["PING"]).is_err(), "its connection is closed");
-    assert_eq!(caller.show(&["CLIENT", "KILL", "ID", &other.id().to_string()], |item| item.integer()), Ok(Some(1)));
+    assert_eq!(
+        caller.show(&["CLIENT", "KILL", "ID", &other.id().to_string()], |item| item.integer()),
+        Ok(Some(1))
+    );
     assert_eq!(other.run(&["PING"]).map(drop), Err(Error::Closed));
     let (id, thread) = scene.waiting("here");
     let begun = Instant::now();
@@ -204,7 +219,8 @@ fn a_call_that_waits_takes_nothing_during_a_pause() {
     let mut client = scene.client();
     // Until the other one waits.
     let flags = format!("id={number} ");
-    let waits = |text: String| text.split("\\n").any(|line| line.contains(&flags) && line.contains("flags=b"));
+    let waits =
+        |text: String| text.split("\\n").any(|line| line.contains(&flags) && line.contains("flags=b"));
     while !waits(client.call(&["CLIENT", "LIST"]).expect("a reply").shown()) {}
     client.call(&["CLIENT", "PAUSE", "60000", "WRITE"]).expect("a reply");
     force(&scene.memory, &[b"RPUSH", b"list", b"element"]);

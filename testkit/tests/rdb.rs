@@ -43,17 +43,28 @@ impl Held {
     fn add(&mut self, item: &Item<'_>) {
         match *item {
             Item::Text(text) | Item::Element(text) | Item::Member(text) => self.texts.push(text.to_vec()),
-            Item::Field { field, value, expiry_ms } => self.fields.push((field.to_vec(), value.to_vec(), expiry_ms)),
+            Item::Field { field, value, expiry_ms } => {
+                self.fields.push((field.to_vec(), value.to_vec(), expiry_ms))
+            }
             Item::Scored { member, score, .. } => self.scores.push((member.to_vec(), score)),
             Item::Entry { id, .. } => self.entries.push((id, Vec::new())),
-            Item::Pair { field, value } => self.entries.last_mut().unwrap().1.push((field.to_vec(), value.to_vec())),
+            Item::Pair { field, value } => {
+                self.entries.last_mut().unwrap().1.push((field.to_vec(), value.to_vec()))
+            }
             Item::Stream(facts) => self.facts = facts,
-            Item::Group { name, last, read } => self.groups.push(Group { name: name.to_vec(), last, read, ..Group::default() }),
+            Item::Group { name, last, read } => {
+                self.groups.push(Group { name: name.to_vec(), last, read, ..Group::default() })
+            }
             Item::Pending { id, delivered_ms, deliveries } => {
                 self.groups.last_mut().unwrap().pending.push((id, delivered_ms, deliveries));
             }
             Item::Consumer { name, seen_ms, active_ms } => {
-                self.groups.last_mut().unwrap().consumers.push((name.to_vec(), seen_ms, active_ms, Vec::new()));
+                self.groups.last_mut().unwrap().consumers.push((
+                    name.to_vec(),
+                    seen_ms,
+                    active_ms,
+                    Vec::new(),
+                ));
             }
             Item::Owned(id) => self.groups.last_mut().unwrap().consumers.last_mut().unwrap().3.push(id),
             ref other => panic!("{other:?} inside a value"),
@@ -77,12 +88,16 @@ impl Held {
                 self.texts.iter().for_each(|member| writer.member(member));
             }
             Kind::Hash => {
-                writer.begin_hash(self.fields.len() as u64, self.fields.iter().filter_map(|field| field.2).min());
+                writer.begin_hash(
+                    self.fields.len() as u64,
+                    self.fields.iter().filter_map(|field| field.2).min(),
+                );
                 self.fields.iter().for_each(|(field, value, expiry)| writer.field(field, value, *expiry));
             }
             Kind::SortedSet => {
                 // Real servers write large ones from the end.
-                self.scores.sort_by(|one, two| one.1.partial_cmp(&two.1).unwrap().then_with(|| one.0.cmp(&two.0)));
+                self.scores
+                    .sort_by(|one, two| one.1.partial_cmp(&two.1).unwrap().then_with(|| one.0.cmp(&two.0)));
                 writer.begin_sorted_set(self.scores.len() as u64);
                 self.scores.iter().for_each(|(member, score)| writer.scored(member, *score, None));
             }
@@ -98,13 +113,17 @@ impl Held {
         }
         writer.begin_stream(plan.nodes());
         for (id, pairs) in &self.entries {
-            let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|(field, value)| (&field[..], &value[..])).collect();
+            let pairs: Vec<(&[u8], &[u8])> =
+                pairs.iter().map(|(field, value)| (&field[..], &value[..])).collect();
             writer.entry(*id, &pairs);
         }
         writer.facts(&self.facts, self.groups.len() as u64);
         for group in &self.groups {
             writer.group(&group.name, group.last, group.read, group.pending.len() as u64);
-            group.pending.iter().for_each(|(id, delivered_ms, deliveries)| writer.pending(*id, *delivered_ms, *deliveries));
+            group
+                .pending
+                .iter()
+                .for_each(|(id, delivered_ms, deliveries)| writer.pending(*id, *delivered_ms, *deliveries));
             writer.consumers(group.consumers.len() as u64);
             for (name, seen_ms, active_ms, owned) in &group.consumers {
                 writer.consumer(name, *seen_ms, *active_ms, owned.len() as u64);
@@ -177,7 +196,13 @@ fn fill(server: &mut Connection, seed: u64) {
         }
     }
     for number in [0i64, -1, 127, 128, -129, 40_000, 1 << 31, -(1 << 31), i64::MAX, i64::MIN] {
-        call(&[b"SET", format!("number:{number}").as_bytes(), number.to_string().as_bytes(), b"PX", b"100000000"]);
+        call(&[
+            b"SET",
+            format!("number:{number}").as_bytes(),
+            number.to_string().as_bytes(),
+            b"PX",
+            b"100000000",
+        ]);
     }
     call(&[b"SET", b"", b"an empty key"]);
     call(&[b"SELECT", b"9"]);
@@ -243,14 +268,19 @@ fn value(server: &mut Connection, key: &[u8]) -> String {
     if !key.starts_with(b"zset") {
         return server.call(&[&b"DEBUG"[..], b"DIGEST-VALUE", key]).unwrap().shown();
     }
-    let Answer::Array(parts) = server.call(&[&b"ZRANGE"[..], key, b"0", b"-1", b"WITHSCORES"]).unwrap() else {
+    let Answer::Array(parts) = server.call(&[&b"ZRANGE"[..], key, b"0", b"-1", b"WITHSCORES"]).unwrap()
+    else {
         panic!("ZRANGE answers an array")
     };
     let score = |answer: &Answer| match answer {
         Answer::Bulk(text) => String::from_utf8_lossy(text).parse::<f64>().unwrap().to_bits().to_string(),
         other => panic!("{other:?} is no score"),
     };
-    parts.chunks(2).map(|pair| format!("{} {}", pair[0].shown(), score(&pair[1]))).collect::<Vec<_>>().join("; ")
+    parts
+        .chunks(2)
+        .map(|pair| format!("{} {}", pair[0].shown(), score(&pair[1])))
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 /// What the server holds: each key's value, and what the digest leaves out of streams.
@@ -258,7 +288,9 @@ fn state(server: &mut Connection) -> Vec<String> {
     let mut found = vec![server.call(&["FUNCTION", "LIST", "WITHCODE"]).unwrap().shown()];
     for db in ["9", "0"] {
         server.call(&["SELECT", db]).unwrap();
-        let Answer::Array(mut keys) = server.call(&["KEYS", "*"]).unwrap() else { panic!("KEYS answers an array") };
+        let Answer::Array(mut keys) = server.call(&["KEYS", "*"]).unwrap() else {
+            panic!("KEYS answers an array")
+        };
         keys.sort_by_key(Answer::shown);
         for key in &keys {
             let Answer::Bulk(name) = key else { panic!("a key is a string") };
@@ -269,9 +301,12 @@ fn state(server: &mut Connection) -> Vec<String> {
     for stream in ["stream:1", "stream:99", "stream:101", "stream:1000", "stream:empty"] {
         let shown = ask(&["XINFO", "STREAM", stream, "FULL", "COUNT", "0"]).shown();
         // How entries lie in nodes is the writer's business, and version 10 does not say when a consumer was last given one.
-        let lines: Vec<&str> =
-            shown.lines().map(|line| line.trim_start_matches(|sign: char| " )".contains(sign) || sign.is_ascii_digit())).collect();
-        let is_left_out = |at: usize| ["radix-tree", "active-time"].iter().any(|name| lines[at].contains(name));
+        let lines: Vec<&str> = shown
+            .lines()
+            .map(|line| line.trim_start_matches(|sign: char| " )".contains(sign) || sign.is_ascii_digit()))
+            .collect();
+        let is_left_out =
+            |at: usize| ["radix-tree", "active-time"].iter().any(|name| lines[at].contains(name));
         let is_kept = |at: &usize| !is_left_out(*at) && (*at == 0 || !is_left_out(*at - 1));
         let kept = (0..lines.len()).filter(is_kept);
         found.push(kept.map(|at| lines[at]).collect::<Vec<_>>().join("\n"));
@@ -292,7 +327,8 @@ impl Folder {
     }
 
     fn server(&self, program: &Path, file: &str, more: &[&str]) -> Server {
-        let mut flags = vec!["--port", "{port}", "--bind", "127.0.0.1", "--save", "", "--enable-debug-command", "yes"];
+        let mut flags =
+            vec!["--port", "{port}", "--bind", "127.0.0.1", "--save", "", "--enable-debug-command", "yes"];
         flags.extend(["--dir", self.0.to_str().unwrap(), "--dbfilename", file]);
         flags.extend(more);
         Server::start(program, &flags).unwrap()
@@ -317,15 +353,38 @@ fn same(found: &[String], expected: &[String], what: &str) {
 }
 
 /// The file of a real server is loaded by ours, and ours by the real one; then each key goes both ways.
-fn through_polder(folder: &Folder, program: &Path, file: &str, compresses: &str, theirs: &mut Connection, expected: &[String]) {
-    let segment = format!("shm:polder-test-{}-rdb-{}", std::process::id(), folder.0.file_name().unwrap().to_string_lossy());
-    let flags = ["--dir", folder.0.to_str().unwrap(), "--dbfilename", file, "--segment-size", "512mb", "--rdbcompression", compresses];
+fn through_polder(
+    folder: &Folder,
+    program: &Path,
+    file: &str,
+    compresses: &str,
+    theirs: &mut Connection,
+    expected: &[String],
+) {
+    let segment = format!(
+        "shm:polder-test-{}-rdb-{}",
+        std::process::id(),
+        folder.0.file_name().unwrap().to_string_lossy()
+    );
+    let flags = [
+        "--dir",
+        folder.0.to_str().unwrap(),
+        "--dbfilename",
+        file,
+        "--segment-size",
+        "512mb",
+        "--rdbcompression",
+        compresses,
+    ];
     {
         let flags = [&flags[..], &["--enable-protected-configs", "yes"]].concat();
         let server = Server::start_polder(&polder(), &segment, &flags).unwrap();
         let mut ours = Connection::open(&server.address()).unwrap();
         same(&state(&mut ours), expected, "polder has loaded it");
-        assert_eq!(ours.call(&["CONFIG", "SET", "dbfilename", "polder.rdb"]).unwrap(), Answer::Status("OK".into()));
+        assert_eq!(
+            ours.call(&["CONFIG", "SET", "dbfilename", "polder.rdb"]).unwrap(),
+            Answer::Status("OK".into())
+        );
         assert_eq!(ours.call(&["SAVE"]).unwrap(), Answer::Status("OK".into()));
         let (_new, mut connection) = folder.loaded(program, "polder.rdb");
         same(&state(&mut connection), expected, "what polder saved was loaded");
@@ -342,7 +401,8 @@ fn migrate(folder: &Folder, program: &Path, ours: &mut Connection) {
     let (server, mut theirs) = folder.loaded(program, "nothing.rdb");
     let port = server.port().to_string();
     let mut ask = |line: &str| {
-        let words: Vec<String> = line.replace("PORT", &port).split(' ').map(|word| word.replace("EMPTY", "")).collect();
+        let words: Vec<String> =
+            line.replace("PORT", &port).split(' ').map(|word| word.replace("EMPTY", "")).collect();
         ours.call(&words).unwrap().shown().trim_end().to_owned()
     };
     ask("SELECT 5");
@@ -357,7 +417,10 @@ fn migrate(folder: &Folder, program: &Path, ours: &mut Connection) {
     );
     assert_eq!(ask("MIGRATE 127.0.0.1 PORT EMPTY 3 1000 REPLACE KEYS one two nope"), "OK");
     assert_eq!(ask("EXISTS one two"), "(integer) 0");
-    assert_eq!(ask("MIGRATE 127.0.0.1 PORT three 99 1000"), "(error) ERR Target instance replied with error: ERR DB index is out of range");
+    assert_eq!(
+        ask("MIGRATE 127.0.0.1 PORT three 99 1000"),
+        "(error) ERR Target instance replied with error: ERR DB index is out of range"
+    );
     assert_eq!(
         ask("MIGRATE 127.0.0.1 PORT three 3 1000 AUTH wrong").split(" error: ").next(),
         Some("(error) ERR Target instance replied with")
@@ -370,7 +433,10 @@ fn migrate(folder: &Folder, program: &Path, ours: &mut Connection) {
     let deaf = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = deaf.local_addr().unwrap().port().to_string();
     ours.send(&["MIGRATE", "127.0.0.1", &port, "three", "0", "300"]).unwrap();
-    assert_eq!(ours.receive().unwrap().shown().trim_end(), "(error) IOERR error or timeout reading to target instance");
+    assert_eq!(
+        ours.receive().unwrap().shown().trim_end(),
+        "(error) IOERR error or timeout reading to target instance"
+    );
     ours.call(&["SELECT", "0"]).unwrap();
 }
 
@@ -382,7 +448,9 @@ fn exchange(theirs: &mut Connection, ours: &mut Connection) {
         let expected = value(theirs, &key);
         let carried: &[u8] = if key.starts_with(b"zset") { b"zset carried" } else { b"carried" };
         let carry = |from: &mut Connection, to: &mut Connection| {
-            let Answer::Bulk(payload) = from.call(&[&b"DUMP"[..], &key]).unwrap() else { panic!("DUMP answers a string") };
+            let Answer::Bulk(payload) = from.call(&[&b"DUMP"[..], &key]).unwrap() else {
+                panic!("DUMP answers a string")
+            };
             let answer = to.call(&[&b"RESTORE"[..], carried, b"0", &payload, b"REPLACE"]).unwrap();
             assert_eq!(answer, Answer::Status("OK".into()), "{}", key.escape_ascii());
             to.call(&[&b"PEXPIRE"[..], carried, b"1000000"]).unwrap();
@@ -412,7 +480,8 @@ fn check(program: &Path, name: &str, forms: &[Form]) {
     let folder = Folder::new(name);
     for (number, compresses) in ["yes", "no"].into_iter().enumerate() {
         let file = format!("{compresses}.rdb");
-        let old = folder.server(program, &file, &["--rdbcompression", compresses, "--list-compress-depth", "1"]);
+        let old =
+            folder.server(program, &file, &["--rdbcompression", compresses, "--list-compress-depth", "1"]);
         let mut old_connection = Connection::open(&old.address()).unwrap();
         fill(&mut old_connection, number as u64 + 1);
         let library = "#!lua name=lib\nredis.register_function('f', function() return 1 end)";
@@ -422,7 +491,10 @@ fn check(program: &Path, name: &str, forms: &[Form]) {
         for form in forms {
             let target = format!("{compresses}-{form:?}.rdb");
             let counts = rewrite(&folder.0.join(&file), &folder.0.join(&target), *form, compresses == "yes");
-            println!("{name}: {counts:?} of version {form:?}, {} bytes", std::fs::metadata(folder.0.join(&target)).unwrap().len());
+            println!(
+                "{name}: {counts:?} of version {form:?}, {} bytes",
+                std::fs::metadata(folder.0.join(&target)).unwrap().len()
+            );
             let (_new, mut connection) = folder.loaded(program, &target);
             same(&state(&mut connection), &expected, &format!("{name} {compresses} {form:?}"));
         }

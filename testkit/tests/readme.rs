@@ -13,7 +13,8 @@ fn root() -> PathBuf {
 fn blocks(language: &str) -> Vec<String> {
     let text = std::fs::read_to_string(root().join("README.md")).unwrap();
     let fence = format!("```{language}\n");
-    let blocks = text.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap_or_default().to_string());
+    let blocks =
+        text.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap_or_default().to_string());
     let found: Vec<String> = blocks.collect();
     assert!(!found.is_empty(), "README.md has no block in {language}");
     found
@@ -40,7 +41,8 @@ fn the_commands_of_the_readme_run_in_order() {
     }
     // A build of the whole workspace has it; a build of its own would have other features, and make every crate again.
     if !process::polder().is_file() {
-        let built = Command::new(env!("CARGO")).args(["build", "--quiet", "--package", "polder"]).status().unwrap();
+        let built =
+            Command::new(env!("CARGO")).args(["build", "--quiet", "--package", "polder"]).status().unwrap();
         assert!(built.success());
     }
     let folder = std::env::temp_dir().join(format!("polder-readme-{}", std::process::id()));
@@ -50,7 +52,11 @@ fn the_commands_of_the_readme_run_in_order() {
         match line.trim_start_matches("sudo ").strip_prefix("make ") {
             // What builds or installs for minutes is only looked at.
             Some(target) => {
-                let planned = Command::new("make").args(["--dry-run", "--silent", target]).current_dir(root()).output().unwrap();
+                let planned = Command::new("make")
+                    .args(["--dry-run", "--silent", target])
+                    .current_dir(root())
+                    .output()
+                    .unwrap();
                 assert!(planned.status.success(), "make {target}: {planned:?}");
             }
             None => script += &runnable(line),
@@ -62,8 +68,14 @@ fn the_commands_of_the_readme_run_in_order() {
     for port in ["7000", "7001"] {
         script = script.replace(port, &process::free_port().unwrap().to_string());
     }
-    let path = format!("{}:{}", process::polder().parent().unwrap().display(), std::env::var("PATH").unwrap());
-    let ran = Command::new("timeout").args(["120", "bash", "-c", &script]).current_dir(&folder).env("PATH", path).output().unwrap();
+    let path =
+        format!("{}:{}", process::polder().parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let ran = Command::new("timeout")
+        .args(["120", "bash", "-c", &script])
+        .current_dir(&folder)
+        .env("PATH", path)
+        .output()
+        .unwrap();
     let _ = polder_engine::Memory::remove(&segment);
     std::fs::remove_dir_all(&folder).unwrap();
     let (said, errors) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
@@ -75,13 +87,19 @@ fn the_commands_of_the_readme_run_in_order() {
 
 #[test]
 fn the_programs_of_the_readme_are_quoted_from_examples_that_run() {
-    let sources =
-        [("rust", "engine/examples/quick_start.rs"), ("c", "capi/examples/quick_start.c"), ("python", "python/examples/quick_start.py")];
+    let sources = [
+        ("rust", "engine/examples/quick_start.rs"),
+        ("c", "capi/examples/quick_start.c"),
+        ("python", "python/examples/quick_start.py"),
+    ];
     for (language, path) in sources {
         let source = std::fs::read_to_string(root().join(path)).unwrap();
         let mut lines = source.lines().map(str::trim);
         for quoted in blocks(language).iter().flat_map(|block| block.lines()).map(str::trim) {
-            assert!(lines.any(|line| line == quoted), "{path} does not have this line of README.md, in its place: {quoted}");
+            assert!(
+                lines.any(|line| line == quoted),
+                "{path} does not have this line of README.md, in its place: {quoted}"
+            );
         }
     }
 }

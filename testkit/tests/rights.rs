@@ -9,14 +9,29 @@ use polder_testkit::scratch::Scratch;
 
 /// What begins a call, and the words that may follow.
 const CALLS: &[(&[&str], &[&str])] = &[
-    (&["SORT", "ok:l"], &["STORE", "ok:a", "evil:l", "BY", "GET", "#", "LIMIT", "0", "1", "ALPHA", "DESC", "nosort"]),
+    (
+        &["SORT", "ok:l"],
+        &["STORE", "ok:a", "evil:l", "BY", "GET", "#", "LIMIT", "0", "1", "ALPHA", "DESC", "nosort"],
+    ),
     (&["SORT_RO", "ok:l"], &["STORE", "ok:a", "evil:l", "BY", "GET", "#", "LIMIT", "0", "1", "ALPHA"]),
-    (&["GEORADIUS", "ok:g", "1", "1", "1000", "km"], &["STORE", "STOREDIST", "ok:a", "evil:g", "COUNT", "1", "ASC", "ANY"]),
-    (&["GEORADIUSBYMEMBER", "ok:g", "m", "1000", "km"], &["STORE", "STOREDIST", "ok:a", "evil:g", "COUNT", "1", "ASC", "ANY"]),
-    (&["GEOSEARCHSTORE", "ok:a"], &["ok:g", "evil:g", "FROMMEMBER", "m", "BYRADIUS", "9", "km", "STOREDIST", "COUNT", "1"]),
+    (
+        &["GEORADIUS", "ok:g", "1", "1", "1000", "km"],
+        &["STORE", "STOREDIST", "ok:a", "evil:g", "COUNT", "1", "ASC", "ANY"],
+    ),
+    (
+        &["GEORADIUSBYMEMBER", "ok:g", "m", "1000", "km"],
+        &["STORE", "STOREDIST", "ok:a", "evil:g", "COUNT", "1", "ASC", "ANY"],
+    ),
+    (
+        &["GEOSEARCHSTORE", "ok:a"],
+        &["ok:g", "evil:g", "FROMMEMBER", "m", "BYRADIUS", "9", "km", "STOREDIST", "COUNT", "1"],
+    ),
     (&["XREAD"], &["STREAMS", "ok:s", "evil:s", "0", "COUNT", "1"]),
     (&["XREADGROUP"], &["GROUP", "STREAMS", "ok:s", "evil:s", "ok:c", "0", ">", "COUNT", "1", "NOACK"]),
-    (&["MIGRATE", "127.0.0.1", "1"], &["", "ok:l", "evil:l", "0", "10", "COPY", "REPLACE", "KEYS", "AUTH", "AUTH2", "ok:a"]),
+    (
+        &["MIGRATE", "127.0.0.1", "1"],
+        &["", "ok:l", "evil:l", "0", "10", "COPY", "REPLACE", "KEYS", "AUTH", "AUTH2", "ok:a"],
+    ),
     (&["ZUNIONSTORE", "ok:a"], &["1", "2", "ok:z", "evil:z", "WEIGHTS", "AGGREGATE", "SUM"]),
     (&["ZINTER"], &["1", "2", "ok:z", "evil:z", "WEIGHTS", "AGGREGATE", "SUM", "WITHSCORES"]),
     (&["ZMPOP"], &["1", "2", "ok:z", "evil:z", "MIN", "MAX", "COUNT"]),
@@ -91,6 +106,7 @@ fn no_order_of_words_reaches_a_key_that_the_user_may_not_use() {
 fn a_group_named_as_a_keyword_hides_no_key() {
     let scratch = Scratch::new();
     let mut caller = Caller::new(1, Protocol::Resp3);
-    let call = ["COMMAND", "GETKEYS", "XREADGROUP", "COUNT", "1", "GROUP", "STREAMS", "c", "STREAMS", "evil", ">"];
+    let call =
+        ["COMMAND", "GETKEYS", "XREADGROUP", "COUNT", "1", "GROUP", "STREAMS", "c", "STREAMS", "evil", ">"];
     assert_eq!(caller.call(&scratch.embedder, &call).expect("one reply").shown(), "1) \"evil\"");
 }

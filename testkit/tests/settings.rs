@@ -13,7 +13,11 @@ use polder_testkit::scratch::Scratch;
 
 /// A process that was started with a file of one line and with flags, and has joined the segment.
 fn process(table: &Table, line: [&str; 2], flags: &[&str]) -> Configuration {
-    let line = file::Assignment { id: find(line[0].as_bytes()).unwrap(), words: vec![line[1].into()], place: "file, line 1".into() };
+    let line = file::Assignment {
+        id: find(line[0].as_bytes()).unwrap(),
+        words: vec![line[1].into()],
+        place: "file, line 1".into(),
+    };
     let (_, flags) = file::flags(&flags.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap();
     let settings = Configuration::begin(None, &[line], &flags).unwrap();
     settings.join(table).unwrap();
@@ -32,11 +36,18 @@ fn a_file_yields_to_the_segment_and_the_segment_to_a_flag() {
     assert_eq!(shown(&first, "maxmemory"), "104857600", "the segment had none");
     let second = process(table, ["maxmemory", "200mb"], &[]);
     assert_eq!(shown(&second, "maxmemory"), "104857600", "the segment's wins over the file's");
-    let third = process(table, ["maxmemory", "200mb"], &["--maxmemory", "300mb", "--maxmemory-policy", "allkeys-lfu"]);
+    let third = process(
+        table,
+        ["maxmemory", "200mb"],
+        &["--maxmemory", "300mb", "--maxmemory-policy", "allkeys-lfu"],
+    );
     assert_eq!(shown(&third, "maxmemory"), "314572800");
     assert_eq!(shown(&first, "maxmemory"), "104857600", "not noticed yet");
     first.join(table).unwrap();
-    assert_eq!((shown(&first, "maxmemory"), shown(&first, "maxmemory-policy")), ("314572800".into(), "allkeys-lfu".into()));
+    assert_eq!(
+        (shown(&first, "maxmemory"), shown(&first, "maxmemory-policy")),
+        ("314572800".into(), "allkeys-lfu".into())
+    );
     let limits = table.limits();
     assert_eq!((limits.memory_max, limits.policy), (314_572_800, Policy::AllkeysLfu));
 }
@@ -54,7 +65,10 @@ fn a_change_that_was_not_committed_is_forgotten() {
     txn.abort();
     drop(txn);
     settings.join(table).unwrap();
-    assert_eq!((shown(&settings, "number-mode"), shown(&settings, "timeout")), ("decimal".into(), "3".into()));
+    assert_eq!(
+        (shown(&settings, "number-mode"), shown(&settings, "timeout")),
+        ("decimal".into(), "3".into())
+    );
 }
 
 #[test]

@@ -17,7 +17,11 @@ fn typed(scratch: &Scratch, id: u64, line: &str) -> Answer {
 /// The replies of the first calls, which wait, when the others are made after them.
 fn waited(scratch: &Scratch, waiting: &[&str], then: &[&str]) -> Vec<String> {
     std::thread::scope(|threads| {
-        let calls: Vec<_> = waiting.iter().zip(100..).map(|(line, id)| threads.spawn(move || typed(scratch, id, line).shown())).collect();
+        let calls: Vec<_> = waiting
+            .iter()
+            .zip(100..)
+            .map(|(line, id)| threads.spawn(move || typed(scratch, id, line).shown()))
+            .collect();
         std::thread::sleep(Duration::from_millis(150));
         then.iter().for_each(|line| drop(typed(scratch, 1, line)));
         calls.into_iter().map(|call| call.join().expect("a reply")).collect()
@@ -39,7 +43,8 @@ fn an_entry_wakes_all_clients_that_wait_for_it() {
 fn a_payload_with_the_id_0_0_is_refused() {
     let scratch = Scratch::new();
     // One entry: its id would be one that no entry can follow.
-    let pack = b"\x1d\0\0\0\x0a\0\x01\x01\0\x01\x01\x01\x81f\x02\0\x01\x02\x01\0\x01\0\x01\x81v\x02\x04\x01\xff";
+    let pack =
+        b"\x1d\0\0\0\x0a\0\x01\x01\0\x01\x01\x01\x81f\x02\0\x01\x02\x01\0\x01\0\x01\x81v\x02\x04\x01\xff";
     let mut payload = [&b"\x0f\x01\x10"[..], &[0; 16], b"\x1d", pack, b"\x01\0\0\0"].concat();
     polder_wire::rdb::seal(10, &mut payload);
     let call = [&b"RESTORE"[..], b"s", b"0", &payload];
@@ -51,8 +56,13 @@ fn a_payload_with_the_id_0_0_is_refused() {
 fn one_of_a_group_is_served_and_the_others_wait_on() {
     let scratch = Scratch::new();
     typed(&scratch, 1, "XGROUP CREATE s g $ MKSTREAM");
-    let reads = ["c", "d"].map(|consumer| format!("XREADGROUP GROUP g {consumer} COUNT 1 BLOCK {LONG} STREAMS s >"));
-    let told = waited(&scratch, &[&reads[0], &reads[1]], &["XINFO CONSUMERS s g", "XADD s 1-1 a 1", "XADD s 1-2 a 2"]);
+    let reads =
+        ["c", "d"].map(|consumer| format!("XREADGROUP GROUP g {consumer} COUNT 1 BLOCK {LONG} STREAMS s >"));
+    let told = waited(
+        &scratch,
+        &[&reads[0], &reads[1]],
+        &["XINFO CONSUMERS s g", "XADD s 1-1 a 1", "XADD s 1-2 a 2"],
+    );
     let count = |text: &str| told.iter().filter(|told| told.contains(text)).count();
     assert_eq!((count("\"1-1\""), count("\"1-2\"")), (1, 1), "{told:?}");
     assert_eq!(typed(&scratch, 1, "XPENDING s g - + 10 c").shown().matches("\"1-").count(), 1);
@@ -74,7 +84,11 @@ fn a_waiting_client_learns_that_the_group_or_the_stream_is_gone() {
     for end in ["XGROUP DESTROY s g", "DEL s", "FLUSHALL"] {
         typed(&scratch, 1, "XGROUP CREATE s g $ MKSTREAM");
         let told = waited(&scratch, &[&read], &[end]);
-        assert_eq!(told, ["(error) NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROUP option"], "{end}");
+        assert_eq!(
+            told,
+            ["(error) NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROUP option"],
+            "{end}"
+        );
     }
     typed(&scratch, 1, "XGROUP CREATE s g $ MKSTREAM");
     let told = waited(&scratch, &[&read], &["SET s text"]);

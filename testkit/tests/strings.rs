@@ -128,12 +128,17 @@ fn bits_of_long_strings_are_counted_and_found() {
             let (unit, len) = *random.pick(&[("BYTE", bytes.len()), ("BIT", bytes.len() * 8)]);
             let start = place(&mut random, len);
             // Short ranges show what is done with the bits around them.
-            let end = if random.chance(50) { start + random.below(24) as i64 } else { place(&mut random, len) };
+            let end =
+                if random.chance(50) { start + random.below(24) as i64 } else { place(&mut random, len) };
             let size = if unit == "BIT" { 1 } else { 8 };
             let range = resolved(start, end, len);
             let mut bits = range.start * size..range.end * size;
             let count = bits.clone().filter(|at| bit(&bytes, *at)).count() as i64;
-            assert_eq!(memory.typed(&format!("BITCOUNT k {start} {end} {unit}")), Answer::Integer(count), "{start} {end} {unit} of {len}");
+            assert_eq!(
+                memory.typed(&format!("BITCOUNT k {start} {end} {unit}")),
+                Answer::Integer(count),
+                "{start} {end} {unit} of {len}"
+            );
             // BITPOS turns negative places round one by one: `-1 -5` is the last thing up to the fifth before it.
             if range.is_empty() {
                 continue;
@@ -159,12 +164,19 @@ fn long_strings_are_combined_bit_by_bit() {
         }
         let len = sources.iter().map(Vec::len).max().unwrap_or(0);
         let byte = |source: usize, at: usize| sources[source].get(at).copied().unwrap_or(0);
-        for (name, combine) in
-            [("AND", (|a, b, c| a & b & c) as fn(u8, u8, u8) -> u8), ("OR", |a, b, c| a | b | c), ("XOR", |a, b, c| a ^ b ^ c)]
-        {
+        for (name, combine) in [
+            ("AND", (|a, b, c| a & b & c) as fn(u8, u8, u8) -> u8),
+            ("OR", |a, b, c| a | b | c),
+            ("XOR", |a, b, c| a ^ b ^ c),
+        ] {
             memory.typed(&format!("BITOP {name} d a b c"));
-            let expected: Vec<u8> = (0..len).map(|at| combine(byte(0, at), byte(1, at), byte(2, at))).collect();
-            assert!(memory.typed("GET d") == Answer::Bulk(expected), "{name} of {:?}", sources.each_ref().map(Vec::len));
+            let expected: Vec<u8> =
+                (0..len).map(|at| combine(byte(0, at), byte(1, at), byte(2, at))).collect();
+            assert!(
+                memory.typed("GET d") == Answer::Bulk(expected),
+                "{name} of {:?}",
+                sources.each_ref().map(Vec::len)
+            );
         }
         memory.typed("BITOP NOT a a");
         if !sources[0].is_empty() {
@@ -206,7 +218,8 @@ fn long_strings_are_edited_anywhere() {
                 model.resize(model.len().max((offset + 16).div_ceil(8)), 0);
                 for at in 0..16 {
                     let (byte, mask) = ((offset + at) / 8, 0x80 >> ((offset + at) % 8));
-                    model[byte] = if value << at & 0x8000 != 0 { model[byte] | mask } else { model[byte] & !mask };
+                    model[byte] =
+                        if value << at & 0x8000 != 0 { model[byte] | mask } else { model[byte] & !mask };
                 }
             }
         }

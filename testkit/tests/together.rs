@@ -33,7 +33,8 @@ impl Client {
 
     /// Makes the calls, as many together as may be, or one by one.
     fn call(&mut self, calls: &[Words], together: bool) -> Vec<u8> {
-        let words: Vec<Vec<&[u8]>> = calls.iter().map(|call| call.iter().map(Vec::as_slice).collect()).collect();
+        let words: Vec<Vec<&[u8]>> =
+            calls.iter().map(|call| call.iter().map(Vec::as_slice).collect()).collect();
         let mut rest: Vec<&[&[u8]]> = words.iter().map(Vec::as_slice).collect();
         let Client { embedder, session, output, .. } = self;
         while !rest.is_empty() {
@@ -103,7 +104,9 @@ fn one(random: &mut Random, kind: usize) -> Words {
         (12 | 13, false) => format!("XADD x 1-* field {name}"),
         (12, true) => format!("XADD x 1-* {name} {other} field {name}"),
         (13, true) => {
-            ["XADD x 1-1 a b", "XADD x MAXLEN ~ 900 1-* a b", "XADD x MAXLEN 800 1-* a b", "XADD x 1-* a"][random.below(4)].into()
+            ["XADD x 1-1 a b", "XADD x MAXLEN ~ 900 1-* a b", "XADD x MAXLEN 800 1-* a b", "XADD x 1-* a"]
+                [random.below(4)]
+            .into()
         }
         (14, false) => format!("XREADGROUP GROUP g{group} c COUNT {} STREAMS x >", random.below(3)),
         (14, true) => match random.below(4) {
@@ -112,7 +115,9 @@ fn one(random: &mut Random, kind: usize) -> Words {
             2 => format!("XGROUP SETID x g{group} 1-{}", random.below(900)),
             _ => format!("XREADGROUP GROUP none c STREAMS x {other}"),
         },
-        (15, _) => format!("XACK x g{group} 1-{} 1-{} 1-{}", random.below(900), random.below(900), random.below(900)),
+        (15, _) => {
+            format!("XACK x g{group} 1-{} 1-{} 1-{}", random.below(900), random.below(900), random.below(900))
+        }
         (16, _) => format!("HDEL h {name}"),
         _ => return read(random, &name, &other),
     };
@@ -154,7 +159,9 @@ fn several(random: &mut Random, kind: usize, many: usize) -> Vec<Words> {
         return (0..many).map(|_| one(random, kind)).collect();
     }
     let first = one(random, kind);
-    let names = |random: &mut Random| if first.len() == 3 { name(random, 3000).into_bytes() } else { first[first.len() - 1].clone() };
+    let names = |random: &mut Random| {
+        if first.len() == 3 { name(random, 3000).into_bytes() } else { first[first.len() - 1].clone() }
+    };
     (0..many).map(|_| [&first[..first.len() - 1], &[names(random)]].concat()).collect()
 }
 
@@ -179,15 +186,27 @@ fn pipelined_calls_are_answered_as_if_made_one_by_one() {
         }
         // At first everything grows; later it shrinks as well.
         for round in 0..400 {
-            let kinds = if round < 200 { [0, 1, 4, 6, 7, 8, 12, 14, READS][random.below(9)] } else { random.below(READS + 6) };
+            let kinds = if round < 200 {
+                [0, 1, 4, 6, 7, 8, 12, 14, READS][random.below(9)]
+            } else {
+                random.below(READS + 6)
+            };
             let many = [1, 3, 20, 128][random.below(4)];
             let calls = several(&mut random, kinds, many);
             let shown = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-            assert_eq!(shown(together.call(&calls, true)), shown(alone.call(&calls, false)), "seed {seed}, round {round}: {kinds}");
+            assert_eq!(
+                shown(together.call(&calls, true)),
+                shown(alone.call(&calls, false)),
+                "seed {seed}, round {round}: {kinds}"
+            );
             if round % 20 == 0 {
                 for look in looks {
                     let look = [words(look)];
-                    assert_eq!(together.call(&look, false), alone.call(&look, false), "seed {seed}, round {round}");
+                    assert_eq!(
+                        together.call(&look, false),
+                        alone.call(&look, false),
+                        "seed {seed}, round {round}"
+                    );
                 }
                 together.embedder.memory.table().verify().expect("a sound memory");
             }
@@ -265,7 +284,11 @@ fn pipelined_scripts_and_transactions_are_answered_as_if_made_one_by_one() {
         for round in 0..300 {
             let calls = programs(&mut random);
             let shown = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-            assert_eq!(shown(together.call(&calls, true)), shown(alone.call(&calls, false)), "seed {seed}, round {round}");
+            assert_eq!(
+                shown(together.call(&calls, true)),
+                shown(alone.call(&calls, false)),
+                "seed {seed}, round {round}"
+            );
         }
         for look in statistics {
             // Times differ, counts do not.

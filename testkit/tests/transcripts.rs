@@ -38,7 +38,8 @@ fn main() -> ExitCode {
     let (mut passed, mut failures) = (0, Vec::new());
     let (transcripts, unreadable) = read_all();
     failures.extend(unreadable);
-    for transcript in transcripts.iter().filter(|t| choice.names.is_empty() || choice.names.contains(&t.name)) {
+    for transcript in transcripts.iter().filter(|t| choice.names.is_empty() || choice.names.contains(&t.name))
+    {
         match run_through_all(transcript, &choice) {
             Ok(outcome) => {
                 passed += outcome.passed;
@@ -84,10 +85,17 @@ fn run_through_all(transcript: &Transcript, choice: &Choice) -> Result<Outcome, 
     let mut outcome = Outcome::default();
     let mut servers = choice.servers.clone();
     let scratch = choice.serve.then(Scratch::new);
-    let served = scratch.as_ref().map(|scratch| Server::start_polder(&polder(), &scratch.options.segment, &[])).transpose();
+    let served = scratch
+        .as_ref()
+        .map(|scratch| Server::start_polder(&polder(), &scratch.options.segment, &[]))
+        .transpose();
     let served = served.map_err(|error| error.to_string())?;
     servers.extend(served.as_ref().map(|server| (server.address(), false)));
-    let redis = choice.redis.then(|| Server::start_redis(Path::new("redis-server"))).transpose().map_err(|error| error.to_string())?;
+    let redis = choice
+        .redis
+        .then(|| Server::start_redis(Path::new("redis-server")))
+        .transpose()
+        .map_err(|error| error.to_string())?;
     servers.extend(redis.as_ref().map(|server| (server.address(), true)));
     for mut door in doors(&servers) {
         let more = runner::run(transcript, door.as_mut());
@@ -99,9 +107,14 @@ fn run_through_all(transcript: &Transcript, choice: &Choice) -> Result<Outcome, 
 
 fn doors(servers: &[(String, bool)]) -> Vec<Box<dyn Door>> {
     if servers.is_empty() {
-        return PROTOCOLS.iter().map(|&protocol| Box::new(InProcess::new(protocol)) as Box<dyn Door>).collect();
+        return PROTOCOLS
+            .iter()
+            .map(|&protocol| Box::new(InProcess::new(protocol)) as Box<dyn Door>)
+            .collect();
     }
-    let sockets = servers.iter().flat_map(|(address, is_redis)| PROTOCOLS.map(|protocol| Socket::new(address, protocol, *is_redis)));
+    let sockets = servers
+        .iter()
+        .flat_map(|(address, is_redis)| PROTOCOLS.map(|protocol| Socket::new(address, protocol, *is_redis)));
     sockets.map(|socket| Box::new(socket) as Box<dyn Door>).collect()
 }
 
@@ -115,8 +128,11 @@ fn read_all() -> (Vec<Transcript>, Vec<String>) {
         Ok(entries) => entries,
         Err(error) => return (vec![], vec![format!("tests/transcripts: {error}")]),
     };
-    let paths: BTreeSet<PathBuf> =
-        entries.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "transcript")).collect();
+    let paths: BTreeSet<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|e| e == "transcript"))
+        .collect();
     let mut read = (vec![], vec![]);
     for path in paths {
         match Transcript::read(&path) {
@@ -131,13 +147,18 @@ fn read_all() -> (Vec<Transcript>, Vec<String>) {
 fn every_command_has_a_case(transcripts: &[Transcript]) -> Result<(), String> {
     let tried: BTreeSet<String> = transcripts.iter().flat_map(Transcript::commands).collect();
     let missing = std::fs::read_to_string(folder().join(MISSING)).unwrap_or_default();
-    let missing: BTreeSet<&str> = missing.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    let missing: BTreeSet<&str> =
+        missing.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
     let names: BTreeSet<&str> = polder_runtime::all().map(|(_, command)| command.name).collect();
-    let lacking: Vec<&&str> = names.iter().filter(|name| !tried.contains(**name) && !missing.contains(**name)).collect();
-    let stale: Vec<&&str> = missing.iter().filter(|name| tried.contains(**name) || !names.contains(**name)).collect();
+    let lacking: Vec<&&str> =
+        names.iter().filter(|name| !tried.contains(**name) && !missing.contains(**name)).collect();
+    let stale: Vec<&&str> =
+        missing.iter().filter(|name| tried.contains(**name) || !names.contains(**name)).collect();
     match (lacking.is_empty(), stale.is_empty()) {
         (true, true) => Ok(()),
         (false, _) => Err(format!("tests/transcripts: no case for {lacking:?}")),
-        (true, false) => Err(format!("tests/transcripts/{MISSING}: take out {stale:?}, they have cases or are no commands")),
+        (true, false) => Err(format!(
+            "tests/transcripts/{MISSING}: take out {stale:?}, they have cases or are no commands"
+        )),
     }
 }

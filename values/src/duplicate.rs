@@ -21,7 +21,8 @@ fn copied(nodes: &dyn Nodes, node: Ref, deep_max: usize) -> Result<Ref, Fault> {
         return Ok(node);
     }
     let deeper = deep_max.checked_sub(1).ok_or(Fault::Damaged { what: "a tree that is too deep" })?;
-    let refs = nodes.refs(node)?.iter().map(|inner| copied(nodes, *inner, deeper)).collect::<Result<Vec<_>, _>>()?;
+    let refs =
+        nodes.refs(node)?.iter().map(|inner| copied(nodes, *inner, deeper)).collect::<Result<Vec<_>, _>>()?;
     nodes.make(&refs, &[nodes.data(node)?])
 }
 
@@ -45,7 +46,10 @@ mod tests {
         let [inner, second] = copy.refs;
         let [leaf, hole] = nodes.refs(inner).unwrap() else { panic!("two references") };
         assert_eq!(nodes.data(inner), Ok(&b"inner"[..]));
-        assert_eq!((nodes.data(*leaf), nodes.data(second), *hole), (Ok(&b"leaf"[..]), Ok(&b"leaf"[..]), Ref::NONE));
+        assert_eq!(
+            (nodes.data(*leaf), nodes.data(second), *hole),
+            (Ok(&b"leaf"[..]), Ok(&b"leaf"[..]), Ref::NONE)
+        );
     }
 
     #[test]

@@ -52,7 +52,8 @@ pub type Scores = (f64, f64);
 impl Place {
     /// Whether there is a score for it.
     pub fn is_valid(&self) -> bool {
-        (-LONGITUDE_MAX..=LONGITUDE_MAX).contains(&self.longitude) && (-LATITUDE_MAX..=LATITUDE_MAX).contains(&self.latitude)
+        (-LONGITUDE_MAX..=LONGITUDE_MAX).contains(&self.longitude)
+            && (-LATITUDE_MAX..=LATITUDE_MAX).contains(&self.latitude)
     }
 
     /// The bits of its score.
@@ -108,7 +109,8 @@ impl Shape {
             Shape::Circle { radius } => Some(middle.distance(place)).filter(|distance| *distance <= radius),
             Shape::Rectangle { width, height } => {
                 let beside = Place { longitude: middle.longitude, latitude: place.latitude };
-                let within = latitude_distance(place.latitude, middle.latitude) <= height / 2.0 && place.distance(&beside) <= width / 2.0;
+                let within = latitude_distance(place.latitude, middle.latitude) <= height / 2.0
+                    && place.distance(&beside) <= width / 2.0;
                 within.then(|| middle.distance(place))
             }
         }
@@ -149,7 +151,8 @@ impl Shape {
         };
         let by_latitude = degrees(height / EARTH_RADIUS);
         // Circles of latitude are shortest on the side of the nearer pole.
-        let narrow = if middle.latitude < 0.0 { middle.latitude - by_latitude } else { middle.latitude + by_latitude };
+        let narrow =
+            if middle.latitude < 0.0 { middle.latitude - by_latitude } else { middle.latitude + by_latitude };
         let by_longitude = degrees(width / EARTH_RADIUS / radians(narrow).cos());
         Bounds {
             west: middle.longitude - by_longitude,
@@ -163,7 +166,9 @@ impl Shape {
     fn step(&self, latitude: f64) -> u32 {
         let mut reach = match *self {
             Shape::Circle { radius } => radius,
-            Shape::Rectangle { width, height } => ((width / 2.0) * (width / 2.0) + (height / 2.0) * (height / 2.0)).sqrt(),
+            Shape::Rectangle { width, height } => {
+                ((width / 2.0) * (width / 2.0) + (height / 2.0) * (height / 2.0)).sqrt()
+            }
         };
         if reach == 0.0 {
             return STEP_MAX;
@@ -180,7 +185,8 @@ impl Shape {
 }
 
 /// The middle first, then the sides, then the corners (G1): steps in longitude and latitude.
-const NEIGHBOURS: [(i32, i32); 9] = [(0, 0), (0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, 1), (1, -1), (-1, -1)];
+const NEIGHBOURS: [(i32, i32); 9] =
+    [(0, 0), (0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, 1), (1, -1), (-1, -1)];
 
 struct Bounds {
     west: f64,
@@ -201,7 +207,11 @@ impl Cell {
     /// The cell that a place lies in, on a grid up to `latitude_max`.
     fn around(place: &Place, step: u32, latitude_max: f64) -> Cell {
         let along = |value: f64, max: f64| ((value + max) / (max - -max) * (1u64 << step) as f64) as u32;
-        Cell { longitude: along(place.longitude, LONGITUDE_MAX), latitude: along(place.latitude, latitude_max), step }
+        Cell {
+            longitude: along(place.longitude, LONGITUDE_MAX),
+            latitude: along(place.latitude, latitude_max),
+            step,
+        }
     }
 
     fn bits(&self) -> u64 {
@@ -211,8 +221,14 @@ impl Cell {
     /// The neighbour this many cells away; the grid is closed in both directions.
     fn moved(&self, by_longitude: i32, by_latitude: i32) -> Cell {
         // A place on the very edge lies past the last cell, and is left there (G1).
-        let moved = |at: u32, by: i32| if by == 0 { at } else { at.wrapping_add_signed(by) & ((1u32 << self.step) - 1) };
-        Cell { longitude: moved(self.longitude, by_longitude), latitude: moved(self.latitude, by_latitude), step: self.step }
+        let moved = |at: u32, by: i32| {
+            if by == 0 { at } else { at.wrapping_add_signed(by) & ((1u32 << self.step) - 1) }
+        };
+        Cell {
+            longitude: moved(self.longitude, by_longitude),
+            latitude: moved(self.latitude, by_latitude),
+            step: self.step,
+        }
     }
 
     fn longitudes(&self) -> (f64, f64) {
@@ -305,19 +321,28 @@ mod tests {
         assert_eq!((palermo().bits(), catania().bits()), (3_479_099_956_230_698, 3_479_447_370_796_909));
         let stored = Place::of_score(palermo().bits() as f64);
         assert_eq!((stored.longitude, stored.latitude), (13.361_389_338_970_184, 38.115_556_395_496_3));
-        assert_eq!((&stored.hash(), &Place::of_score(catania().bits() as f64).hash()), (b"sqc8b49rny0", b"sqdtr74hyu0"));
-        assert_eq!(format!("{:.4}", stored.distance(&Place::of_score(catania().bits() as f64))), "166274.1516");
+        assert_eq!(
+            (&stored.hash(), &Place::of_score(catania().bits() as f64).hash()),
+            (b"sqc8b49rny0", b"sqdtr74hyu0")
+        );
+        assert_eq!(
+            format!("{:.4}", stored.distance(&Place::of_score(catania().bits() as f64))),
+            "166274.1516"
+        );
     }
 
     #[test]
     fn any_score_is_some_place() {
-        for score in [0.0, -0.0, -1.0, 1e300, -1e300, f64::INFINITY, f64::NEG_INFINITY, 4_503_599_627_370_495.0, 0.5] {
+        for score in
+            [0.0, -0.0, -1.0, 1e300, -1e300, f64::INFINITY, f64::NEG_INFINITY, 4_503_599_627_370_495.0, 0.5]
+        {
             assert!(Place::of_score(score).is_valid(), "{score}");
         }
     }
 
     fn place() -> impl Strategy<Value = Place> {
-        (-LONGITUDE_MAX..=LONGITUDE_MAX, -LATITUDE_MAX..=LATITUDE_MAX).prop_map(|(longitude, latitude)| Place { longitude, latitude })
+        (-LONGITUDE_MAX..=LONGITUDE_MAX, -LATITUDE_MAX..=LATITUDE_MAX)
+            .prop_map(|(longitude, latitude)| Place { longitude, latitude })
     }
 
     proptest! {

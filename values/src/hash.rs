@@ -177,7 +177,9 @@ impl<'a> Field<'a> {
                 Head::read(&bytes)
             }
         };
-        let head = head.filter(|head| head.field_len.saturating_add(head.len as u64) <= element.len()).ok_or(DAMAGED)?;
+        let head = head
+            .filter(|head| head.field_len.saturating_add(head.len as u64) <= element.len())
+            .ok_or(DAMAGED)?;
         Ok(Field { element, head })
     }
 
@@ -189,7 +191,11 @@ impl<'a> Field<'a> {
 
     /// The field's value.
     pub fn value(&self) -> Part<'a> {
-        Part { value: self.element.value(), start: self.head.len as u64 + self.head.field_len, end: self.element.len() }
+        Part {
+            value: self.element.value(),
+            start: self.head.len as u64 + self.head.field_len,
+            end: self.element.len(),
+        }
     }
 
     /// Milliseconds since the Unix epoch.
@@ -269,7 +275,12 @@ impl<'a> Hash<'a> {
     ///
     /// # Errors
     /// [`Fault::Damaged`].
-    pub fn get(&self, nodes: &'a dyn Nodes, field: &[u8], now_ms: impl FnOnce() -> u64) -> Result<Option<Field<'a>>, Fault> {
+    pub fn get(
+        &self,
+        nodes: &'a dyn Nodes,
+        field: &[u8],
+        now_ms: impl FnOnce() -> u64,
+    ) -> Result<Option<Field<'a>>, Fault> {
         let (word, mut compare) = search(matches!(self.fields, Sequence::Packed(_)), field);
         let Some(element) = self.fields.find(nodes, &FIELDS, word, &mut compare)? else { return Ok(None) };
         Ok(Some(Field::of(nodes, element)?).filter(|field| field.lives(now_ms)))
@@ -279,13 +290,23 @@ impl<'a> Hash<'a> {
     ///
     /// # Errors
     /// [`Fault::Damaged`].
-    pub fn get_all(&self, nodes: &'a dyn Nodes, fields: &[&[u8]], now_ms: impl Fn() -> u64) -> Result<Vec<Option<Field<'a>>>, Fault> {
+    pub fn get_all(
+        &self,
+        nodes: &'a dyn Nodes,
+        fields: &[&[u8]],
+        now_ms: impl Fn() -> u64,
+    ) -> Result<Vec<Option<Field<'a>>>, Fault> {
         let packed = matches!(self.fields, Sequence::Packed(_));
         let words: SmallVec<[u64; 128]> = fields.iter().map(|field| word_sought(packed, field)).collect();
         let mut compare = |number: usize, element: &[u8]| compare_sought(packed, element, fields[number]);
         let found = self.fields.find_all(nodes, &FIELDS, &words, &mut compare)?.into_iter();
         found
-            .map(|element| Ok(element.map(|element| Field::of(nodes, element)).transpose()?.filter(|field| field.lives(&now_ms))))
+            .map(|element| {
+                Ok(element
+                    .map(|element| Field::of(nodes, element))
+                    .transpose()?
+                    .filter(|field| field.lives(&now_ms)))
+            })
             .collect()
     }
 
@@ -399,11 +420,17 @@ fn compare_sought(packed: bool, element: &[u8], field: &[u8]) -> Ordering {
 }
 
 /// Where the elements of the index that begin with `key` end, and the tie of the last one of them.
-fn seek_index<'a>(index: &Sequence<'a>, nodes: &'a dyn Nodes, key: &[u8; 16]) -> Result<(u64, Option<u32>), Fault> {
+fn seek_index<'a>(
+    index: &Sequence<'a>,
+    nodes: &'a dyn Nodes,
+    key: &[u8; 16],
+) -> Result<(u64, Option<u32>), Fault> {
     let begins = |element: &[u8]| element.get(..16).unwrap_or(element).cmp(&key[..]);
     let after = |element: &[u8]| if begins(element).is_le() { Ordering::Less } else { Ordering::Greater };
     let rank = index.seek(nodes, &INDEX, index_word(key), &mut { after })?.rank;
-    let Some(last) = rank.checked_sub(1).map(|last| index.at(nodes, last)).transpose()?.flatten() else { return Ok((rank, None)) };
+    let Some(last) = rank.checked_sub(1).map(|last| index.at(nodes, last)).transpose()?.flatten() else {
+        return Ok((rank, None));
+    };
     let last = last.bytes(nodes)?;
     Ok((rank, begins(&last).is_eq().then(|| tie(&last))))
 }
@@ -424,7 +451,10 @@ fn first_due(nodes: &dyn Nodes, index: &Tree) -> Result<Option<(u64, u64)>, Faul
     }
     let Some(element) = Sequence::Tree(*index).at(nodes, 0)? else { return Ok(None) };
     let bytes = element.bytes(nodes)?;
-    let (Some(expiry), Some(word)) = (bytes.first_chunk(), bytes.get(8..).and_then(<[u8]>::first_chunk)) else { return Err(DAMAGED) };
+    let (Some(expiry), Some(word)) = (bytes.first_chunk(), bytes.get(8..).and_then(<[u8]>::first_chunk))
+    else {
+        return Err(DAMAGED);
+    };
     Ok(Some((u64::from_be_bytes(*expiry), u64::from_be_bytes(*word))))
 }
 
@@ -468,7 +498,10 @@ impl<'v> Place<'v> {
         // No field has an expiry: each of this name begins with the same head.
         let (end, last) = (head.len() + field.len(), field.last().or(head.last()));
         let is_it = |element: &[u8]| {
-            element.len() >= end && element[..end].last() == last && element[head.len()..end] == *field && element.starts_with(head)
+            element.len() >= end
+                && element[..end].last() == last
+                && element[head.len()..end] == *field
+                && element.starts_with(head)
         };
         let at = hash.position(is_it)?;
         let value = match at {
@@ -502,7 +535,11 @@ impl<'v> Place<'v> {
 
 /// A packed hash with a field that gets a value (`parts` of its [`Pair`]), and whether the field is new; `None` where that takes a [`Draft`].
 #[inline]
-pub fn set<'v, 'n>(value: Option<&'v [u8]>, parts: &'n [&'n [u8]; 3], thresholds: Thresholds) -> Option<(Edit<'v, 'n>, bool)> {
+pub fn set<'v, 'n>(
+    value: Option<&'v [u8]>,
+    parts: &'n [&'n [u8]; 3],
+    thresholds: Thresholds,
+) -> Option<(Edit<'v, 'n>, bool)> {
     let place = Place::of(value, parts[0], parts[1])?;
     let new = place.at.is_none();
     Some((place.set(parts, thresholds)?, new))
@@ -552,13 +589,25 @@ pub struct Draft {
 impl Draft {
     /// A hash without fields.
     pub fn empty(thresholds: Thresholds) -> Draft {
-        Draft { fields: sequence::Draft::empty(), index: sequence::Draft::index(Tree::default()), flags: 0, thresholds, replaced: 0 }
+        Draft {
+            fields: sequence::Draft::empty(),
+            index: sequence::Draft::index(Tree::default()),
+            flags: 0,
+            thresholds,
+            replaced: 0,
+        }
     }
 
     /// A copy of a packed hash; a tree is shared until it is written to.
     pub fn of(value: &Value<'_>, thresholds: Thresholds) -> Draft {
         let Hash { fields, index, flags } = Hash::of(value);
-        Draft { fields: sequence::Draft::of(&fields), index: sequence::Draft::index(index), flags, thresholds, replaced: 0 }
+        Draft {
+            fields: sequence::Draft::of(&fields),
+            index: sequence::Draft::index(index),
+            flags,
+            thresholds,
+            replaced: 0,
+        }
     }
 
     /// Says that this many fields are about to be put in, new or not: the layout is the one that
@@ -603,14 +652,24 @@ impl Draft {
         };
         let field = Field::of(nodes, element)?;
         let lives = field.lives(now_ms);
-        Ok((Spot { rank: place.rank, stored: true, expiry_ms: field.expiry_ms(), lives }, Some(field).filter(|_| lives)))
+        Ok((
+            Spot { rank: place.rank, stored: true, expiry_ms: field.expiry_ms(), lives },
+            Some(field).filter(|_| lives),
+        ))
     }
 
     /// Gives the field at `spot`, which [`Draft::find`] has just answered for it, a value.
     ///
     /// # Errors
     /// [`Fault::Full`], [`Fault::Damaged`]: the transaction must then be given up.
-    pub fn put(&mut self, nodes: &dyn Nodes, spot: &Spot, field: &[u8], value: &[u8], expiry: Expiry) -> Result<(), Fault> {
+    pub fn put(
+        &mut self,
+        nodes: &dyn Nodes,
+        spot: &Spot,
+        field: &[u8],
+        value: &[u8],
+        expiry: Expiry,
+    ) -> Result<(), Fault> {
         let expiry_ms = match expiry {
             Expiry::None => None,
             Expiry::Keep => spot.expiry_ms(),
@@ -653,12 +712,21 @@ impl Draft {
             found: false,
         });
         // The same value again changes nothing.
-        let mut decide = |number: usize, old: Element<'_>| Ok(!matches!(old, Element::Short(old) if old == elements[number]));
+        let mut decide = |number: usize, old: Element<'_>| {
+            Ok(!matches!(old, Element::Short(old) if old == elements[number]))
+        };
         self.fields.upsert_all(nodes, &FIELDS, |element, field| name(element).cmp(field), items, &mut decide)
     }
 
     /// Stores the parts of an element at `spot`, and keeps the index right.
-    fn store(&mut self, nodes: &dyn Nodes, spot: &Spot, word: u64, expiry_ms: Option<u64>, parts: &[&[u8]]) -> Result<(), Fault> {
+    fn store(
+        &mut self,
+        nodes: &dyn Nodes,
+        spot: &Spot,
+        word: u64,
+        expiry_ms: Option<u64>,
+        parts: &[&[u8]],
+    ) -> Result<(), Fault> {
         if expiry_ms.is_some() {
             self.flags |= EXPIRING;
         }
@@ -728,7 +796,13 @@ impl Draft {
     ///
     /// # Errors
     /// As [`Draft::put`].
-    pub fn purge(&mut self, nodes: &dyn Nodes, now_ms: impl FnOnce() -> u64, most: u64, gone: &mut dyn FnMut(&[u8])) -> Result<u64, Fault> {
+    pub fn purge(
+        &mut self,
+        nodes: &dyn Nodes,
+        now_ms: impl FnOnce() -> u64,
+        most: u64,
+        gone: &mut dyn FnMut(&[u8]),
+    ) -> Result<u64, Fault> {
         if self.flags & EXPIRING == 0 {
             return Ok(0);
         }
@@ -743,11 +817,20 @@ impl Draft {
     }
 
     /// Rank, expiry and word of a field that has expired, whose name is shown.
-    fn first_expired(&self, nodes: &dyn Nodes, now_ms: u64, gone: &mut dyn FnMut(&[u8])) -> Result<Option<(u64, u64, u64)>, Fault> {
+    fn first_expired(
+        &self,
+        nodes: &dyn Nodes,
+        now_ms: u64,
+        gone: &mut dyn FnMut(&[u8]),
+    ) -> Result<Option<(u64, u64, u64)>, Fault> {
         let fields = self.fields.sequence();
         let (mut from, mut wanted) = (0, None);
         if let (true, Some(index)) = (self.fields.is_tree(), self.index.tree()) {
-            let Some((expiry_ms, word)) = first_due(nodes, &index)?.filter(|(expiry_ms, _)| *expiry_ms <= now_ms) else { return Ok(None) };
+            let Some((expiry_ms, word)) =
+                first_due(nodes, &index)?.filter(|(expiry_ms, _)| *expiry_ms <= now_ms)
+            else {
+                return Ok(None);
+            };
             from = fields.seek(nodes, &FIELDS, word, &mut |element| field_word(element).cmp(&word))?.rank;
             wanted = Some((expiry_ms, word));
         }
@@ -788,7 +871,8 @@ impl Draft {
 
     fn unindex(&mut self, nodes: &dyn Nodes, expiry_ms: Option<u64>, word: u64) -> Result<(), Fault> {
         let Some(expiry_ms) = expiry_ms else { return Ok(()) };
-        let (rank, Some(_)) = seek_index(&self.index.sequence(), nodes, &index_element(expiry_ms, word))? else {
+        let (rank, Some(_)) = seek_index(&self.index.sequence(), nodes, &index_element(expiry_ms, word))?
+        else {
             return Err(Fault::Damaged { what: "the index of a hash" });
         };
         self.index.remove(nodes, &INDEX, rank - 1, 1)
@@ -823,7 +907,11 @@ impl Draft {
     }
 
     fn hash(&self) -> Hash<'_> {
-        Hash { fields: self.fields.sequence(), index: self.index.tree().unwrap_or_default(), flags: self.flags }
+        Hash {
+            fields: self.fields.sequence(),
+            index: self.index.tree().unwrap_or_default(),
+            flags: self.flags,
+        }
     }
 
     /// The value to publish, and the earliest expiry of its fields (H3).

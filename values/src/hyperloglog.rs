@@ -101,7 +101,9 @@ impl Run {
     fn write(self, target: &mut Vec<u8>) {
         match self {
             Run::Zeros(span) => target.push((span - 1) as u8),
-            Run::ManyZeros(span) => target.extend_from_slice(&[0x40 | ((span - 1) >> 8) as u8, (span - 1) as u8]),
+            Run::ManyZeros(span) => {
+                target.extend_from_slice(&[0x40 | ((span - 1) >> 8) as u8, (span - 1) as u8])
+            }
             Run::Value(value, span) => target.push(0x80 | (value - 1) << 2 | (span - 1) as u8),
         }
     }
@@ -208,7 +210,11 @@ impl Sketch {
     /// # Errors
     /// As [`Sketch::add`].
     pub fn raise(&mut self, index: usize, value: u8, sparse_max: usize) -> Result<bool, Corrupt> {
-        let raised = if self.is_sparse() { self.raise_sparse(index, value, sparse_max)? } else { self.raise_dense(index, value) };
+        let raised = if self.is_sparse() {
+            self.raise_sparse(index, value, sparse_max)?
+        } else {
+            self.raise_dense(index, value)
+        };
         if raised {
             self.forget_count();
         }
@@ -292,7 +298,8 @@ impl Sketch {
     fn join(&mut self, mut at: usize) {
         for _ in 0..5 {
             let Some(run) = Run::read(&self.0[at..]) else { return };
-            if let (Run::Value(value, span), Some(Run::Value(next, more))) = (run, Run::read(&self.0[at + run.len()..]))
+            if let (Run::Value(value, span), Some(Run::Value(next, more))) =
+                (run, Run::read(&self.0[at + run.len()..]))
                 && value == next
                 && span + more <= RUN_MAX
             {
@@ -510,7 +517,10 @@ mod tests {
         for elements in [0u64, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000] {
             let sketch = added(0..elements, 3000);
             let count = count(sketch.bytes()).unwrap();
-            assert!(count.abs_diff(elements) as f64 <= elements as f64 * 0.03, "{elements} was counted as {count}");
+            assert!(
+                count.abs_diff(elements) as f64 <= elements as f64 * 0.03,
+                "{elements} was counted as {count}"
+            );
         }
     }
 
@@ -537,7 +547,15 @@ mod tests {
     #[test]
     fn corrupt_runs_are_told_and_change_nothing() {
         let header = &Sketch::default().bytes()[..HEADER].to_vec();
-        for runs in [&[][..], &[0x00], &[0x7f], &[0x7f, 0xff, 0x00], &[0x7f, 0xff, 0x7f, 0xff], &[0xff; 4000], &[0x40]] {
+        for runs in [
+            &[][..],
+            &[0x00],
+            &[0x7f],
+            &[0x7f, 0xff, 0x00],
+            &[0x7f, 0xff, 0x7f, 0xff],
+            &[0xff; 4000],
+            &[0x40],
+        ] {
             let bytes = [&header[..], runs].concat();
             assert!(is_one(&bytes));
             assert_eq!(count(&bytes), Err(Corrupt));
@@ -547,7 +565,11 @@ mod tests {
             let _ = sketch.raise(REGISTERS - 1, 33, 3000);
             assert_eq!(sketch.bytes(), &bytes[..]);
         }
-        assert!(!is_one(b"HYLL") && !is_one(&[b"HYLL\x02", &[0; 30][..]].concat()) && !is_one(&[b"HYLL\x00", &[0; 30][..]].concat()));
+        assert!(
+            !is_one(b"HYLL")
+                && !is_one(&[b"HYLL\x02", &[0; 30][..]].concat())
+                && !is_one(&[b"HYLL\x00", &[0; 30][..]].concat())
+        );
     }
 
     #[test]

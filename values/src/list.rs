@@ -183,7 +183,9 @@ impl Draft {
         // A packed list's listpack is shorter than this.
         let most = if self.inner.is_tree() { u64::MAX } else { 2 * sequence::RUN_MAX as u64 };
         let count = self.count()? + count;
-        if limit.is_exceeded(most.saturating_add(bytes), count) && limit.is_exceeded(self.listpack(nodes)? + bytes, count) {
+        if limit.is_exceeded(most.saturating_add(bytes), count)
+            && limit.is_exceeded(self.listpack(nodes)? + bytes, count)
+        {
             (self.large, self.bytes) = (true, None);
         }
         Ok(())
@@ -193,7 +195,12 @@ impl Draft {
     ///
     /// # Errors
     /// [`Fault::Damaged`].
-    pub fn expect_each<'e>(&mut self, nodes: &dyn Nodes, limit: Limit, groups: impl Iterator<Item = &'e [&'e [u8]]>) -> Result<(), Fault> {
+    pub fn expect_each<'e>(
+        &mut self,
+        nodes: &dyn Nodes,
+        limit: Limit,
+        groups: impl Iterator<Item = &'e [&'e [u8]]>,
+    ) -> Result<(), Fault> {
         if self.large {
             return Ok(());
         }
@@ -205,7 +212,8 @@ impl Draft {
                 (self.large, self.bytes) = (true, None);
                 return Ok(());
             }
-            bytes += group.iter().map(|element| listpack_bytes(element.len() as u64, Some(element))).sum::<u64>();
+            bytes +=
+                group.iter().map(|element| listpack_bytes(element.len() as u64, Some(element))).sum::<u64>();
         }
         Ok(())
     }
@@ -262,7 +270,11 @@ impl Draft {
     ///
     /// # Errors
     /// As [`sequence::Draft::insert`].
-    pub fn extend<'e>(&mut self, nodes: &dyn Nodes, elements: impl Iterator<Item = &'e [u8]> + Clone) -> Result<(), Fault> {
+    pub fn extend<'e>(
+        &mut self,
+        nodes: &dyn Nodes,
+        elements: impl Iterator<Item = &'e [u8]> + Clone,
+    ) -> Result<(), Fault> {
         elements.clone().for_each(|element| self.grown(element));
         let mut elements = elements;
         self.inner.extend(nodes, &BY_POSITION, &mut elements)
@@ -272,7 +284,11 @@ impl Draft {
     ///
     /// # Errors
     /// As [`sequence::Draft::insert`].
-    pub fn extend_front<'e>(&mut self, nodes: &dyn Nodes, elements: impl Iterator<Item = &'e [u8]> + Clone) -> Result<(), Fault> {
+    pub fn extend_front<'e>(
+        &mut self,
+        nodes: &dyn Nodes,
+        elements: impl Iterator<Item = &'e [u8]> + Clone,
+    ) -> Result<(), Fault> {
         elements.clone().for_each(|element| self.grown(element));
         let mut elements = elements;
         self.inner.extend_front(nodes, &BY_POSITION, &mut elements)
@@ -308,11 +324,18 @@ impl Draft {
 
 /// A packed list with one more element (`element` in one part), the first or the last, and how long it is then; `None` where that takes a [`Draft`].
 #[inline]
-pub fn pushed<'v, 'n>(value: Option<&'v [u8]>, element: &'n [&'n [u8]; 1], at_end: bool, limit: Limit) -> Option<(Edit<'v, 'n>, u64)> {
+pub fn pushed<'v, 'n>(
+    value: Option<&'v [u8]>,
+    element: &'n [&'n [u8]; 1],
+    at_end: bool,
+    limit: Limit,
+) -> Option<(Edit<'v, 'n>, u64)> {
     let list = Packed::of(value)?;
     let there = list.count();
     // See [`Draft::expect`].
-    if list.flags & LARGE == 0 && limit.is_exceeded((2 * sequence::RUN_MAX + element[0].len()) as u64, there as u64 + 1) {
+    if list.flags & LARGE == 0
+        && limit.is_exceeded((2 * sequence::RUN_MAX + element[0].len()) as u64, there as u64 + 1)
+    {
         return None;
     }
     Some((list.with(list.flags, if at_end { there } else { 0 }, 0, element)?, there as u64 + 1))
@@ -419,10 +442,21 @@ mod tests {
 
     #[test]
     fn numbers_take_less_of_a_listpack() {
-        for (text, bytes) in [("0", 2), ("127", 2), ("128", 3), ("-1", 3), ("4096", 4), ("40000", 5), ("9000000", 6), ("9000000000", 10)] {
+        for (text, bytes) in [
+            ("0", 2),
+            ("127", 2),
+            ("128", 3),
+            ("-1", 3),
+            ("4096", 4),
+            ("40000", 5),
+            ("9000000", 6),
+            ("9000000000", 10),
+        ] {
             assert_eq!(listpack_bytes(text.len() as u64, Some(text.as_bytes())), bytes, "{text}");
         }
-        for (length, bytes) in [(0, 2), (63, 65), (64, 67), (125, 128), (126, 130), (4095, 4099), (4096, 4103)] {
+        for (length, bytes) in
+            [(0, 2), (63, 65), (64, 67), (125, 128), (126, 130), (4095, 4099), (4096, 4103)]
+        {
             assert_eq!(listpack_bytes(length, None), bytes, "{length}");
         }
     }

@@ -41,7 +41,18 @@ mod tests {
 
     #[test]
     fn words_of_scores_sort_as_the_scores() {
-        let scores = [f64::NEG_INFINITY, -1e300, -2.5, -f64::MIN_POSITIVE, 0.0, 5e-324, 1.0, 1.5, 1e300, f64::INFINITY];
+        let scores = [
+            f64::NEG_INFINITY,
+            -1e300,
+            -2.5,
+            -f64::MIN_POSITIVE,
+            0.0,
+            5e-324,
+            1.0,
+            1.5,
+            1e300,
+            f64::INFINITY,
+        ];
         for pair in scores.windows(2) {
             assert!(score_word(pair[0]) < score_word(pair[1]), "{pair:?}");
         }

@@ -166,7 +166,9 @@ impl<'a> Sequence<'a> {
     pub fn of(value: &Value<'a>) -> Sequence<'a> {
         match value {
             Value::Packed(bytes) => Sequence::Packed(bytes.get(1..).unwrap_or(&[])),
-            Value::Tree(root) => Sequence::Tree(Tree { root: root.refs[0], count: root.count, height: root.extra as u8 }),
+            Value::Tree(root) => {
+                Sequence::Tree(Tree { root: root.refs[0], count: root.count, height: root.extra as u8 })
+            }
         }
     }
 
@@ -174,7 +176,9 @@ impl<'a> Sequence<'a> {
     pub fn second(value: &Value<'_>) -> Tree {
         match value {
             Value::Packed(_) => Tree::default(),
-            Value::Tree(root) => Tree { root: root.refs[1], count: root.extra >> 24, height: (root.extra >> 8) as u8 },
+            Value::Tree(root) => {
+                Tree { root: root.refs[1], count: root.extra >> 24, height: (root.extra >> 8) as u8 }
+            }
         }
     }
 
@@ -274,7 +278,8 @@ impl<'a> Sequence<'a> {
             Sequence::Tree(tree) if words.len() > 1 => near::find_all(nodes, rule, tree, words, compare),
             _ => {
                 let each = words.iter().enumerate();
-                each.map(|(number, word)| self.find(nodes, rule, *word, &mut |bytes| compare(number, bytes))).collect()
+                each.map(|(number, word)| self.find(nodes, rule, *word, &mut |bytes| compare(number, bytes)))
+                    .collect()
             }
         }
     }
@@ -382,7 +387,13 @@ impl Draft {
     ///
     /// # Errors
     /// [`Fault::Full`] when there is no room for new nodes; [`Fault::Damaged`], also when `rank` is past the end.
-    pub fn insert(&mut self, nodes: &dyn Nodes, rule: &Rule, rank: u64, parts: &[&[u8]]) -> Result<(), Fault> {
+    pub fn insert(
+        &mut self,
+        nodes: &dyn Nodes,
+        rule: &Rule,
+        rank: u64,
+        parts: &[&[u8]],
+    ) -> Result<(), Fault> {
         self.splice(nodes, rule, rank, false, parts)
     }
 
@@ -390,11 +401,24 @@ impl Draft {
     ///
     /// # Errors
     /// As [`Draft::insert`].
-    pub fn replace(&mut self, nodes: &dyn Nodes, rule: &Rule, rank: u64, parts: &[&[u8]]) -> Result<(), Fault> {
+    pub fn replace(
+        &mut self,
+        nodes: &dyn Nodes,
+        rule: &Rule,
+        rank: u64,
+        parts: &[&[u8]],
+    ) -> Result<(), Fault> {
         self.splice(nodes, rule, rank, true, parts)
     }
 
-    fn splice(&mut self, nodes: &dyn Nodes, rule: &Rule, rank: u64, replaces: bool, parts: &[&[u8]]) -> Result<(), Fault> {
+    fn splice(
+        &mut self,
+        nodes: &dyn Nodes,
+        rule: &Rule,
+        rank: u64,
+        replaces: bool,
+        parts: &[&[u8]],
+    ) -> Result<(), Fault> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         let packed = match &mut self.form {
             Form::Packed(packed) => packed,
@@ -411,7 +435,14 @@ impl Draft {
     }
 
     /// A packed sequence gets an element that no run can hold.
-    fn splice_long(&mut self, nodes: &dyn Nodes, rule: &Rule, rank: u64, replaces: bool, parts: &[&[u8]]) -> Result<(), Fault> {
+    fn splice_long(
+        &mut self,
+        nodes: &dyn Nodes,
+        rule: &Rule,
+        rank: u64,
+        replaces: bool,
+        parts: &[&[u8]],
+    ) -> Result<(), Fault> {
         let Form::Packed(packed) = &mut self.form else { unreachable!("asked of packed sequences only") };
         if replaces {
             edit::splice_packed(packed, rank, 1, None)?;
@@ -422,7 +453,9 @@ impl Draft {
         let rank = if was_sorted {
             rank
         } else {
-            self.sequence().seek(nodes, rule, (rule.word)(&bytes), &mut |other| (rule.compare)(other, &bytes))?.rank
+            self.sequence()
+                .seek(nodes, rule, (rule.word)(&bytes), &mut |other| (rule.compare)(other, &bytes))?
+                .rank
         };
         self.splice(nodes, rule, rank, false, &[&bytes])
     }
@@ -436,7 +469,14 @@ impl Draft {
     ///
     /// # Panics
     /// When it is no tree, or has no element.
-    pub fn lengthen_last(&mut self, nodes: &dyn Nodes, rule: &Rule, leaf: Ref, head: &[u8], tail: &[&[u8]]) -> Result<bool, Fault> {
+    pub fn lengthen_last(
+        &mut self,
+        nodes: &dyn Nodes,
+        rule: &Rule,
+        leaf: Ref,
+        head: &[u8],
+        tail: &[&[u8]],
+    ) -> Result<bool, Fault> {
         let Form::Tree(tree) = &mut self.form else { panic!("a packed sequence is lengthened by replacing") };
         edit::lengthen_last(nodes, rule, tree, leaf, head, tail)
     }
@@ -482,7 +522,12 @@ impl Draft {
     ///
     /// # Errors
     /// As [`Draft::insert`].
-    pub fn extend(&mut self, nodes: &dyn Nodes, rule: &Rule, elements: &mut dyn Iterator<Item = &[u8]>) -> Result<(), Fault> {
+    pub fn extend(
+        &mut self,
+        nodes: &dyn Nodes,
+        rule: &Rule,
+        elements: &mut dyn Iterator<Item = &[u8]>,
+    ) -> Result<(), Fault> {
         extend::extend(self, nodes, rule, elements)
     }
 
@@ -491,7 +536,12 @@ impl Draft {
     ///
     /// # Errors
     /// As [`Draft::insert`].
-    pub fn extend_front(&mut self, nodes: &dyn Nodes, rule: &Rule, elements: &mut dyn Iterator<Item = &[u8]>) -> Result<(), Fault> {
+    pub fn extend_front(
+        &mut self,
+        nodes: &dyn Nodes,
+        rule: &Rule,
+        elements: &mut dyn Iterator<Item = &[u8]>,
+    ) -> Result<(), Fault> {
         extend::extend_front(self, nodes, rule, elements)
     }
 
@@ -543,7 +593,10 @@ impl Draft {
             Form::Tree(tree) => Value::Tree(Root {
                 refs: [tree.root, second.root],
                 count: tree.count,
-                extra: tree.height as u64 | (second.height as u64) << 8 | (flags as u64) << 16 | second.count << 24,
+                extra: tree.height as u64
+                    | (second.height as u64) << 8
+                    | (flags as u64) << 16
+                    | second.count << 24,
             }),
         }
     }

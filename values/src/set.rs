@@ -90,7 +90,8 @@ pub fn contains_all(nodes: &dyn Nodes, members: &Sequence<'_>, sought: &[&[u8]])
         return sought.iter().map(|member| contains(nodes, members, member)).collect();
     }
     let words: SmallVec<[u64; 128]> = sought.iter().map(|member| member_word(member)).collect();
-    let found = members.find_all(nodes, &MEMBERS, &words, &mut |number, element| element.cmp(sought[number]))?;
+    let found =
+        members.find_all(nodes, &MEMBERS, &words, &mut |number, element| element.cmp(sought[number]))?;
     Ok(found.iter().map(Option::is_some).collect())
 }
 
@@ -143,7 +144,11 @@ fn numbered<'a>(nodes: &'a dyn Nodes, members: &Sequence<'a>) -> Result<Vec<Elem
 
 /// A packed set with one more member (`member` in one part); nothing where it has that already. The outer `None`: it takes a [`Draft`].
 #[inline]
-pub fn added<'v, 'n>(value: Option<&'v [u8]>, member: &'n [&'n [u8]; 1], thresholds: Thresholds) -> Option<Option<Edit<'v, 'n>>> {
+pub fn added<'v, 'n>(
+    value: Option<&'v [u8]>,
+    member: &'n [&'n [u8]; 1],
+    thresholds: Thresholds,
+) -> Option<Option<Edit<'v, 'n>>> {
     let (set, [bytes]) = (Packed::of(value)?, member);
     // Numbers have an order and a layout of their own.
     if set.flags & INTSET != 0 || value.is_none() && number::integer(bytes).is_some() {
@@ -167,7 +172,10 @@ pub fn removed<'v>(value: &'v [u8], member: &[u8]) -> Option<Removed<'v, 'static
 /// The member of a packed set at the rank that `choose` returns, which is told how many there are,
 /// and the set without that member, if there are others. `None` if that takes a [`Draft`].
 #[inline]
-pub fn taken<'v>(value: &'v [u8], choose: impl FnOnce(u64) -> u64) -> Option<(&'v [u8], Option<Edit<'v, 'static>>)> {
+pub fn taken<'v>(
+    value: &'v [u8],
+    choose: impl FnOnce(u64) -> u64,
+) -> Option<(&'v [u8], Option<Edit<'v, 'static>>)> {
     let set = Packed::of(Some(value))?;
     let count = set.count();
     let at = choose(count as u64) as usize;
@@ -207,7 +215,11 @@ impl Draft {
 
     /// A copy of a packed set; a tree is shared until it is written to.
     pub fn of(value: &Value<'_>, thresholds: Thresholds) -> Draft {
-        Draft { members: sequence::Draft::of(&Sequence::of(value)), flags: sequence::flags(value), thresholds }
+        Draft {
+            members: sequence::Draft::of(&Sequence::of(value)),
+            flags: sequence::flags(value),
+            thresholds,
+        }
     }
 
     /// Says that this many members are about to be added, new or not: the layout is the one that
@@ -264,7 +276,14 @@ impl Draft {
             return Ok(None);
         }
         let items = members.iter().copied().enumerate();
-        let items = items.map(|(number, bytes)| Item { word: member_word(bytes), name: bytes, bytes, number, goes: false, found: false });
+        let items = items.map(|(number, bytes)| Item {
+            word: member_word(bytes),
+            name: bytes,
+            bytes,
+            number,
+            goes: false,
+            found: false,
+        });
         self.members.upsert_all(nodes, &MEMBERS, <[u8]>::cmp, items, &mut |_, _| Ok(false))
     }
 
@@ -294,7 +313,8 @@ impl Draft {
         }
         let was_intset = self.flags & INTSET != 0;
         self.flags = 0;
-        let long = member.len() as u64 > value || was_intset && value < INTEGER_MAX && self.longest(nodes)? > value;
+        let long =
+            member.len() as u64 > value || was_intset && value < INTEGER_MAX && self.longest(nodes)? > value;
         if long || count > entries {
             self.flags = LARGE;
         }
@@ -323,7 +343,11 @@ impl Draft {
     pub fn remove_at(&mut self, nodes: &dyn Nodes, rank: u64) -> Result<(), Fault> {
         let was_tree = self.members.is_tree();
         self.members.remove(nodes, &MEMBERS, rank, 1)?;
-        if was_tree && !self.members.is_tree() && self.flags & INTSET != 0 { self.sort_numbers(nodes) } else { Ok(()) }
+        if was_tree && !self.members.is_tree() && self.flags & INTSET != 0 {
+            self.sort_numbers(nodes)
+        } else {
+            Ok(())
+        }
     }
 
     /// Puts the members of an intset that has become packed again into the order of their numbers.
@@ -346,7 +370,8 @@ impl Draft {
         }
         let (mut longest, mut numeric) = (0, true);
         for members in members.chunks(FEW) {
-            let runs: Vec<Cow<'_, [u8]>> = members.iter().map(|element| element.bytes(nodes)).collect::<Result<_, _>>()?;
+            let runs: Vec<Cow<'_, [u8]>> =
+                members.iter().map(|element| element.bytes(nodes)).collect::<Result<_, _>>()?;
             longest = runs.iter().fold(longest, |longest, run| longest.max(run.len() as u64));
             numeric = numeric && runs.iter().all(|run| number::integer(run).is_some());
             self.members.extend(nodes, &MEMBERS, &mut runs.iter().map(|run| &**run))?;

@@ -114,7 +114,9 @@ fn element_word(bytes: &[u8]) -> u64 {
 
 fn compare_by_score(one: &[u8], two: &[u8]) -> Ordering {
     match (split(one), split(two)) {
-        (Some(one), Some(two)) => score_word(one.value).cmp(&score_word(two.value)).then_with(|| one.member.cmp(two.member)),
+        (Some(one), Some(two)) => {
+            score_word(one.value).cmp(&score_word(two.value)).then_with(|| one.member.cmp(two.member))
+        }
         _ => one.cmp(two),
     }
 }
@@ -173,7 +175,8 @@ impl<'a> Entry<'a> {
 
     /// The exact text of the score, where it says more than the double; else empty.
     pub fn text(&self) -> &str {
-        std::str::from_utf8(&self.bytes[usize::from(self.text_at)..usize::from(self.member_at)]).unwrap_or_default()
+        std::str::from_utf8(&self.bytes[usize::from(self.text_at)..usize::from(self.member_at)])
+            .unwrap_or_default()
     }
 
     pub fn score(&self) -> Score {
@@ -227,7 +230,9 @@ impl LexBound<'_> {
             (LexBound::Greatest, _) | (_, LexBound::Least) => true,
             (LexBound::Least, _) | (_, LexBound::Greatest) => false,
             (LexBound::Closed(one), LexBound::Closed(two)) => one > two,
-            (LexBound::Closed(one) | LexBound::Open(one), LexBound::Closed(two) | LexBound::Open(two)) => one >= two,
+            (LexBound::Closed(one) | LexBound::Open(one), LexBound::Closed(two) | LexBound::Open(two)) => {
+                one >= two
+            }
         }
     }
 }
@@ -253,12 +258,19 @@ pub struct SortedSet<'a> {
 
 impl<'a> SortedSet<'a> {
     /// The set that an absent key counts as.
-    pub const EMPTY: SortedSet<'static> =
-        SortedSet { by_score: Sequence::Packed(&[0; 2]), by_member: Tree { root: Ref::NONE, count: 0, height: 0 }, flags: 0 };
+    pub const EMPTY: SortedSet<'static> = SortedSet {
+        by_score: Sequence::Packed(&[0; 2]),
+        by_member: Tree { root: Ref::NONE, count: 0, height: 0 },
+        flags: 0,
+    };
 
     /// The set of a value of kind `SortedSet`.
     pub fn of(value: &Value<'a>) -> SortedSet<'a> {
-        SortedSet { by_score: Sequence::of(value), by_member: Sequence::second(value), flags: sequence::flags(value) }
+        SortedSet {
+            by_score: Sequence::of(value),
+            by_member: Sequence::second(value),
+            flags: sequence::flags(value),
+        }
     }
 
     /// Whether Redis would keep it as a skiplist.
@@ -285,19 +297,34 @@ impl<'a> SortedSet<'a> {
     }
 
     /// The members from a rank upwards.
-    pub fn iter(&self, nodes: &'a dyn Nodes, rank: u64) -> impl Iterator<Item = Result<Entry<'a>, Fault>> + use<'a> {
+    pub fn iter(
+        &self,
+        nodes: &'a dyn Nodes,
+        rank: u64,
+    ) -> impl Iterator<Item = Result<Entry<'a>, Fault>> + use<'a> {
         self.by_score.iter(nodes, rank).map(move |element| Entry::read(nodes, element?))
     }
 
     /// The members from a rank downwards.
-    pub fn iter_back(&self, nodes: &'a dyn Nodes, rank: u64) -> impl Iterator<Item = Result<Entry<'a>, Fault>> + use<'a> {
+    pub fn iter_back(
+        &self,
+        nodes: &'a dyn Nodes,
+        rank: u64,
+    ) -> impl Iterator<Item = Result<Entry<'a>, Fault>> + use<'a> {
         self.by_score.iter_back(nodes, rank).map(move |element| Entry::read(nodes, element?))
     }
 
     /// Shows up to `count` members from a rank upwards. Returns how many there were. Less work than
     /// taking their entries.
-    pub fn each_members(&self, nodes: &'a dyn Nodes, rank: u64, count: u64, visit: &mut dyn FnMut(Members<'_>)) -> Result<usize, Fault> {
-        let (mut shown, mut bytes, mut ends) = (0, SmallVec::<[u8; 1024]>::new(), SmallVec::<[u16; 64]>::new());
+    pub fn each_members(
+        &self,
+        nodes: &'a dyn Nodes,
+        rank: u64,
+        count: u64,
+        visit: &mut dyn FnMut(Members<'_>),
+    ) -> Result<usize, Fault> {
+        let (mut shown, mut bytes, mut ends) =
+            (0, SmallVec::<[u8; 1024]>::new(), SmallVec::<[u16; 64]>::new());
         for stretch in self.by_score.stretches(nodes, rank, count) {
             for element in stretch?.elements() {
                 match element? {
@@ -329,7 +356,13 @@ impl<'a> SortedSet<'a> {
     /// Shows the members behind a cursor (0: all) to `visit`, at least `count` of them if there are
     /// as many. Returns the next cursor, 0 at the end. A member that is there all the while is
     /// shown at least once. A packed set is shown at once.
-    pub fn scan(&self, nodes: &'a dyn Nodes, cursor: u64, count: u64, visit: &mut dyn FnMut(Entry<'a>)) -> Result<u64, Fault> {
+    pub fn scan(
+        &self,
+        nodes: &'a dyn Nodes,
+        cursor: u64,
+        count: u64,
+        visit: &mut dyn FnMut(Entry<'a>),
+    ) -> Result<u64, Fault> {
         if self.is_packed() {
             self.iter(nodes, 0).try_for_each(|entry| entry.map(&mut *visit))?;
             return Ok(0);
@@ -337,7 +370,8 @@ impl<'a> SortedSet<'a> {
         // A cursor is a member's word without its last bit, so that clients may keep it in a signed number.
         let index = Sequence::Tree(self.by_member);
         let word = cursor << 1;
-        let mut compare = |bytes: &[u8]| if hash_word(bytes) < word { Ordering::Less } else { Ordering::Greater };
+        let mut compare =
+            |bytes: &[u8]| if hash_word(bytes) < word { Ordering::Less } else { Ordering::Greater };
         let rank = index.seek(nodes, &BY_MEMBER, word, &mut compare)?.rank;
         let mut last = 0;
         for (shown, element) in index.iter(nodes, rank).enumerate() {
@@ -359,7 +393,8 @@ impl<'a> SortedSet<'a> {
             return Ok(self.spot(nodes, member)?.1);
         }
         let mut compare = |bytes: &[u8]| member_of(bytes).cmp(member);
-        let found = Sequence::Tree(self.by_member).find(nodes, &BY_MEMBER, member_word(member), &mut compare)?;
+        let found =
+            Sequence::Tree(self.by_member).find(nodes, &BY_MEMBER, member_word(member), &mut compare)?;
         found.map(|element| Entry::read(nodes, element)).transpose()
     }
 
@@ -370,7 +405,8 @@ impl<'a> SortedSet<'a> {
         }
         let words: SmallVec<[u64; 128]> = members.iter().map(|member| member_word(member)).collect();
         let mut compare = |number: usize, bytes: &[u8]| member_of(bytes).cmp(members[number]);
-        let found = Sequence::Tree(self.by_member).find_all(nodes, &BY_MEMBER, &words, &mut compare)?.into_iter();
+        let found =
+            Sequence::Tree(self.by_member).find_all(nodes, &BY_MEMBER, &words, &mut compare)?.into_iter();
         found.map(|element| element.map(|element| Entry::read(nodes, element)).transpose()).collect()
     }
 
@@ -384,7 +420,11 @@ impl<'a> SortedSet<'a> {
     }
 
     /// The rank and entry of each of these members, as [`SortedSet::find_all`].
-    pub fn rank_all(&self, nodes: &'a dyn Nodes, members: &[&[u8]]) -> Result<Vec<Option<(u64, Entry<'a>)>>, Fault> {
+    pub fn rank_all(
+        &self,
+        nodes: &'a dyn Nodes,
+        members: &[&[u8]],
+    ) -> Result<Vec<Option<(u64, Entry<'a>)>>, Fault> {
         if self.is_packed() {
             return members.iter().map(|member| self.rank(nodes, member)).collect();
         }
@@ -400,7 +440,8 @@ impl<'a> SortedSet<'a> {
     /// The member's rank in the run of a packed set, in the second sequence of a tree; and its entry if it is there.
     fn spot(&self, nodes: &'a dyn Nodes, member: &[u8]) -> Result<(u64, Option<Entry<'a>>), Fault> {
         if self.is_packed() {
-            let mut compare = |bytes: &[u8]| if member_of(bytes) == member { Ordering::Equal } else { Ordering::Less };
+            let mut compare =
+                |bytes: &[u8]| if member_of(bytes) == member { Ordering::Equal } else { Ordering::Less };
             let place = self.by_score.seek(nodes, &AS_THEY_STAND, 0, &mut compare)?;
             return Ok((place.rank, place.found.map(|element| Entry::read(nodes, element)).transpose()?));
         }
@@ -432,12 +473,18 @@ impl<'a> SortedSet<'a> {
         }
         let word = score_word(value);
         let below = |held: u64| held < word || equal && held == word;
-        let mut compare = |bytes: &[u8]| if below(element_word(bytes)) { Ordering::Less } else { Ordering::Greater };
+        let mut compare =
+            |bytes: &[u8]| if below(element_word(bytes)) { Ordering::Less } else { Ordering::Greater };
         Ok(self.by_score.seek(nodes, &BY_SCORE, word, &mut compare)?.rank)
     }
 
     /// The ranks of a range of scores: the first and the one after the last.
-    pub fn ranks_by_score(&self, nodes: &'a dyn Nodes, min: ScoreBound, max: ScoreBound) -> Result<(u64, u64), Fault> {
+    pub fn ranks_by_score(
+        &self,
+        nodes: &'a dyn Nodes,
+        min: ScoreBound,
+        max: ScoreBound,
+    ) -> Result<(u64, u64), Fault> {
         let from = self.count_below(nodes, min.value, min.open)?;
         let upto = self.count_below(nodes, max.value, !max.open)?;
         Ok((from, upto.max(from)))
@@ -445,7 +492,13 @@ impl<'a> SortedSet<'a> {
 
     /// The ranks of a range of members, all of which must have one score for this to mean anything: else a small set shows
     /// what Redis shows of a listpack, and a large one what its order leads to.
-    pub fn ranks_by_lex(&self, nodes: &'a dyn Nodes, min: LexBound<'_>, max: LexBound<'_>, back: bool) -> Result<(u64, u64), Fault> {
+    pub fn ranks_by_lex(
+        &self,
+        nodes: &'a dyn Nodes,
+        min: LexBound<'_>,
+        max: LexBound<'_>,
+        back: bool,
+    ) -> Result<(u64, u64), Fault> {
         let count = self.count()?;
         if count == 0 || min.excludes_all(&max) {
             return Ok((0, 0));
@@ -467,7 +520,13 @@ impl<'a> SortedSet<'a> {
         Ok((from, upto.max(from)))
     }
 
-    fn ranks_by_lex_walked(&self, nodes: &'a dyn Nodes, min: LexBound<'_>, max: LexBound<'_>, back: bool) -> Result<(u64, u64), Fault> {
+    fn ranks_by_lex_walked(
+        &self,
+        nodes: &'a dyn Nodes,
+        min: LexBound<'_>,
+        max: LexBound<'_>,
+        back: bool,
+    ) -> Result<(u64, u64), Fault> {
         let mut lets: Vec<(bool, bool)> = Vec::new();
         for entry in self.iter(nodes, 0) {
             let entry = entry?;
@@ -535,9 +594,15 @@ impl<'v, 'm> Place<'v, 'm> {
     #[inline]
     pub fn of(value: Option<&'v [u8]>, member: &'m [u8]) -> Option<Place<'v, 'm>> {
         let set = Packed::of(value)?;
-        let is_it = |element: &[u8]| element.last() == member.last() && element.ends_with(member) && member_of(element) == member;
+        let is_it = |element: &[u8]| {
+            element.last() == member.last() && element.ends_with(member) && member_of(element) == member
+        };
         // The element of an empty member ends with its score.
-        let at = if member.is_empty() { set.position(|element| member_of(element).is_empty())? } else { set.position(is_it)? };
+        let at = if member.is_empty() {
+            set.position(|element| member_of(element).is_empty())?
+        } else {
+            set.position(is_it)?
+        };
         let parts = match at {
             Some(at) => Some(split(set.at(at)?).filter(|parts| !parts.value.is_nan())?),
             None => None,
@@ -554,7 +619,12 @@ impl<'v, 'm> Place<'v, 'm> {
     /// The set in which the member has a score, the `parts` of which are those of its [`Scored`].
     /// `is_large`: whether Redis would keep a set of that many members as a skiplist.
     #[inline]
-    pub fn put<'n>(self, value: f64, parts: &'n [&'n [u8]; 2], is_large: impl FnOnce(u64) -> bool) -> Option<Edit<'v, 'n>> {
+    pub fn put<'n>(
+        self,
+        value: f64,
+        parts: &'n [&'n [u8]; 2],
+        is_large: impl FnOnce(u64) -> bool,
+    ) -> Option<Edit<'v, 'n>> {
         let Place { set, member, at, .. } = self;
         // Its rank among those that stay (Z1).
         let (mut rank, mut end) = (0, set.count() - usize::from(at.is_some()));
@@ -614,12 +684,20 @@ impl Draft {
 
     /// A draft of what a key holds.
     pub fn of(set: &SortedSet<'_>) -> Draft {
-        Draft { by_score: sequence::Draft::of(&set.by_score), by_member: sequence::Draft::index(set.by_member), flags: set.flags }
+        Draft {
+            by_score: sequence::Draft::of(&set.by_score),
+            by_member: sequence::Draft::index(set.by_member),
+            flags: set.flags,
+        }
     }
 
     /// The set as it is now.
     pub fn set(&self) -> SortedSet<'_> {
-        SortedSet { by_score: self.by_score.sequence(), by_member: self.by_member.tree().unwrap_or_default(), flags: self.flags }
+        SortedSet {
+            by_score: self.by_score.sequence(),
+            by_member: self.by_member.tree().unwrap_or_default(),
+            flags: self.flags,
+        }
     }
 
     /// The value to publish; an empty set is none.
@@ -667,9 +745,16 @@ impl Draft {
     /// Gives members of a large set their scores, one after the other. Returns what has become of
     /// each. Returns `None`, having done nothing, if they must be put one by one: the set might
     /// become packed meanwhile.
-    pub fn put_all(&mut self, nodes: &dyn Nodes, pairs: &[(Score, &[u8])]) -> Result<Option<Vec<Became>>, Fault> {
+    pub fn put_all(
+        &mut self,
+        nodes: &dyn Nodes,
+        pairs: &[(Score, &[u8])],
+    ) -> Result<Option<Vec<Became>>, Fault> {
         const FEW: u64 = 1024;
-        if self.flags & LARGE == 0 || !self.by_score.is_tree() || self.set().count()? < FEW + pairs.len() as u64 {
+        if self.flags & LARGE == 0
+            || !self.by_score.is_tree()
+            || self.set().count()? < FEW + pairs.len() as u64
+        {
             return Ok(None);
         }
         let mut became = Vec::with_capacity(pairs.len());
@@ -678,7 +763,12 @@ impl Draft {
     }
 
     /// As [`Draft::put_all`], of a set that stays large.
-    fn put_parts(&mut self, nodes: &dyn Nodes, pairs: &[(Score, &[u8])], became: &mut Vec<Became>) -> Result<(), Fault> {
+    fn put_parts(
+        &mut self,
+        nodes: &dyn Nodes,
+        pairs: &[(Score, &[u8])],
+        became: &mut Vec<Became>,
+    ) -> Result<(), Fault> {
         // What the second score of a member changes, the first one decides: these two go different ways.
         let mut order: SmallVec<[(u64, usize); 128]> =
             pairs.iter().enumerate().map(|(at, (_, member))| (member_word(member), at)).collect();
@@ -708,7 +798,14 @@ impl Draft {
             ends.push(bytes.len());
         }
         let elements = &slices(&bytes, &ends)[..];
-        let item = |at: usize, number, word| Item { word, name: pairs[at].1, bytes: elements[at], number, goes: false, found: false };
+        let item = |at: usize, number, word| Item {
+            word,
+            name: pairs[at].1,
+            bytes: elements[at],
+            number,
+            goes: false,
+            found: false,
+        };
         let by_name: ByName = |element, member| member_of(element).cmp(member);
         let (mut became, mut moved) = (vec![Became::New; pairs.len()], Vec::with_capacity(pairs.len()));
         let mut decide = |at: usize, element: Element<'_>| {
@@ -726,7 +823,14 @@ impl Draft {
         items.extend(changed.map(|(number, at)| item(at, number, score_word(pairs[at].0.value()))));
         let many = items.len();
         let gone = moved.into_iter().enumerate();
-        items.extend(gone.map(|(number, (word, name))| Item { word, name, bytes: &[], number: many + number, goes: true, found: false }));
+        items.extend(gone.map(|(number, (word, name))| Item {
+            word,
+            name,
+            bytes: &[],
+            number: many + number,
+            goes: true,
+            found: false,
+        }));
         self.by_score.upsert_all(nodes, &BY_SCORE, by_name, items.into_iter(), &mut |_, _| Ok(true))?;
         all.extend(became);
         Ok(())
@@ -735,7 +839,11 @@ impl Draft {
     /// The rank of a member that is there.
     fn rank_in_tree(&self, nodes: &dyn Nodes, value: f64, member: &[u8]) -> Result<u64, Fault> {
         let place = self.set().rank_of(nodes, value, member)?;
-        if place.found.is_some() { Ok(place.rank) } else { Err(Fault::Damaged { what: "the two trees of a sorted set" }) }
+        if place.found.is_some() {
+            Ok(place.rank)
+        } else {
+            Err(Fault::Damaged { what: "the two trees of a sorted set" })
+        }
     }
 
     /// Takes a member away that [`Draft::spot`] has found; does nothing for one that is not there.
@@ -753,7 +861,8 @@ impl Draft {
     /// Takes `count` members away from a rank on.
     pub fn remove_range(&mut self, nodes: &dyn Nodes, rank: u64, count: u64) -> Result<(), Fault> {
         for rank in if self.by_score.is_tree() { rank..rank + count } else { 0..0 } {
-            let entry = self.set().at(nodes, rank)?.ok_or(Fault::Damaged { what: "the count of a sorted set" })?;
+            let entry =
+                self.set().at(nodes, rank)?.ok_or(Fault::Damaged { what: "the count of a sorted set" })?;
             let member = entry.into_member().into_owned();
             let spot = self.spot(nodes, &member)?;
             self.by_member.remove(nodes, &BY_MEMBER, spot.rank, 1)?;
@@ -763,7 +872,11 @@ impl Draft {
     }
 
     /// Adds members behind the last: in the order of the set, each of them once, none of them in it.
-    pub fn extend<'e>(&mut self, nodes: &dyn Nodes, entries: impl Iterator<Item = (&'e Score, &'e [u8])>) -> Result<(), Fault> {
+    pub fn extend<'e>(
+        &mut self,
+        nodes: &dyn Nodes,
+        entries: impl Iterator<Item = (&'e Score, &'e [u8])>,
+    ) -> Result<(), Fault> {
         let (mut bytes, mut ends) = (Vec::new(), Vec::new());
         for (score, member) in entries {
             bytes.extend_from_slice(Prefix::of(score).bytes());
@@ -822,7 +935,9 @@ pub fn check(nodes: &dyn Nodes, value: &Value<'_>, visit: &mut dyn FnMut(Ref)) -
         let entry = entry?;
         let sorted = last.is_none_or(|last| compare_by_score(&last.bytes, &entry.bytes) == Ordering::Less);
         let twin = set.rank(nodes, entry.member())?;
-        if !sorted || twin.is_none_or(|(twin_rank, twin)| twin_rank != rank as u64 || twin.bytes != entry.bytes) {
+        if !sorted
+            || twin.is_none_or(|(twin_rank, twin)| twin_rank != rank as u64 || twin.bytes != entry.bytes)
+        {
             return Err(Fault::Damaged { what: "the order of a sorted set" });
         }
         last = Some(entry);

@@ -68,7 +68,11 @@ impl Id {
     /// A word that sorts as ids do, and is usually another one for another id: 42 bits are enough for milliseconds up to the year 2109.
     fn word(self) -> u64 {
         const SEQ: u32 = 22;
-        if self.ms >> (u64::BITS - SEQ) == 0 { self.ms << SEQ | self.seq.min((1 << SEQ) - 1) } else { u64::MAX }
+        if self.ms >> (u64::BITS - SEQ) == 0 {
+            self.ms << SEQ | self.seq.min((1 << SEQ) - 1)
+        } else {
+            u64::MAX
+        }
     }
 
     /// Sixteen bytes that sort as ids do.
@@ -235,7 +239,11 @@ impl<'a> Stream<'a> {
             let entries = Entries::of(block, schemas)?;
             if range.back {
                 let entries = entries.collect::<Result<Vec<_>, _>>()?;
-                let wanted = entries.iter().rev().filter(|entry| fits(entry.id)).take(usize::try_from(left).unwrap_or(usize::MAX));
+                let wanted = entries
+                    .iter()
+                    .rev()
+                    .filter(|entry| fits(entry.id))
+                    .take(usize::try_from(left).unwrap_or(usize::MAX));
                 wanted.for_each(|entry| {
                     left -= 1;
                     visit(entry);
@@ -273,7 +281,11 @@ impl<'a> Stream<'a> {
             return Ok(());
         }
         if range.back {
-            let last = if range.end == Id::MAX { self.blocks.count - 1 } else { block_of(self.nodes, &blocks, range.end)? };
+            let last = if range.end == Id::MAX {
+                self.blocks.count - 1
+            } else {
+                block_of(self.nodes, &blocks, range.end)?
+            };
             for element in blocks.iter_back(self.nodes, last) {
                 let bytes = element?.bytes(self.nodes)?;
                 if !visit(&bytes, &schemas)? || block::first_id(&bytes) <= range.start {
@@ -356,7 +368,14 @@ struct End {
 impl Default for Draft<'_> {
     /// A stream to which nothing was ever added.
     fn default() -> Self {
-        Draft { blocks: Tree::default(), len: 0, head: Head::default(), node: Ref::NONE, head_changed: true, end: None }
+        Draft {
+            blocks: Tree::default(),
+            len: 0,
+            head: Head::default(),
+            node: Ref::NONE,
+            head_changed: true,
+            end: None,
+        }
     }
 }
 
@@ -432,15 +451,21 @@ impl<'a> Draft<'a> {
     /// # Errors
     /// [`Fault::Full`] when there is no room for new nodes, [`Fault::Damaged`].
     pub fn append(&mut self, nodes: &dyn Nodes, id: Id, pairs: &[&[u8]]) -> Result<(), Fault> {
-        assert!(id > self.last_given(nodes)? && !pairs.is_empty() && pairs.len().is_multiple_of(2), "an id that was given before");
+        assert!(
+            id > self.last_given(nodes)? && !pairs.is_empty() && pairs.len().is_multiple_of(2),
+            "an id that was given before"
+        );
         let before = self.head.schemas.len();
         let (schema, body) = block::body(&mut self.head.schemas, pairs)?;
         self.head_changed |= self.head.schemas.len() != before;
         let mut blocks = sequence::Draft::index(self.blocks);
-        let lengthened = self.end(nodes)?.and_then(|end| Some((end, block::lengthened(&end.beginning, end.len?, id, schema, &body)?)));
+        let lengthened = self
+            .end(nodes)?
+            .and_then(|end| Some((end, block::lengthened(&end.beginning, end.len?, id, schema, &body)?)));
         match lengthened {
             Some((end, (beginning, step))) => {
-                let in_place = blocks.lengthen_last(nodes, &BLOCKS, end.leaf, &beginning, &[step.bytes(), &body])?;
+                let in_place =
+                    blocks.lengthen_last(nodes, &BLOCKS, end.leaf, &beginning, &[step.bytes(), &body])?;
                 let len = end.len.map(|len| len + step.bytes().len() + body.len());
                 self.end = in_place.then_some(Some(End { beginning, len, ..end }));
             }
@@ -474,7 +499,12 @@ impl<'a> Draft<'a> {
     }
 
     /// The entries of the block at `rank` that `keep` wants kept, as a block of their own; of none there is none.
-    fn kept(&self, nodes: &dyn Nodes, rank: u64, keep: &mut dyn FnMut(&Entry<'_>) -> bool) -> Result<Vec<u8>, Fault> {
+    fn kept(
+        &self,
+        nodes: &dyn Nodes,
+        rank: u64,
+        keep: &mut dyn FnMut(&Entry<'_>) -> bool,
+    ) -> Result<Vec<u8>, Fault> {
         let blocks = Sequence::Tree(self.blocks);
         let element = blocks.at(nodes, rank)?.ok_or(DAMAGED)?;
         let (block, schemas) = (element.bytes(nodes)?, Schemas::read(&self.head.schemas)?);

@@ -67,7 +67,10 @@ pub fn make<'a>(nodes: &dyn Nodes, bytes: &'a [u8]) -> Result<Value<'a>, Fault> 
 /// As [`make`].
 pub fn make_tree(nodes: &dyn Nodes, bytes: &[u8]) -> Result<Root, Fault> {
     if bytes.len() as u64 > LEN_MAX {
-        return Err(Fault::TooLarge(format!("a string of {} bytes is longer than any can be, {LEN_MAX} bytes", bytes.len())));
+        return Err(Fault::TooLarge(format!(
+            "a string of {} bytes is longer than any can be, {LEN_MAX} bytes",
+            bytes.len()
+        )));
     }
     let mut builder = Builder::new();
     for chunk in bytes.chunks(CHUNK) {
@@ -191,7 +194,9 @@ pub fn gather(nodes: &dyn Nodes, value: &Value<'_>, start: u64, end: u64) -> Res
         checked_height(root)?;
     }
     let (len, mut bytes) = (end.min(len(value)).saturating_sub(start), Vec::new());
-    bytes.try_reserve_exact(len as usize).map_err(|_| Fault::TooLarge(format!("this process has no memory for {len} bytes")))?;
+    bytes
+        .try_reserve_exact(len as usize)
+        .map_err(|_| Fault::TooLarge(format!("this process has no memory for {len} bytes")))?;
     for piece in pieces(nodes, *value, start, end) {
         bytes.extend_from_slice(piece?.bytes());
     }
@@ -235,7 +240,13 @@ pub fn check_tree(nodes: &dyn Nodes, root: &Root, visit: &mut dyn FnMut(Ref)) ->
 }
 
 /// Checks the node that begins `left` bytes before the value's end.
-fn check_node(nodes: &dyn Nodes, node: Ref, level: u64, left: u64, visit: &mut dyn FnMut(Ref)) -> Result<(), Fault> {
+fn check_node(
+    nodes: &dyn Nodes,
+    node: Ref,
+    level: u64,
+    left: u64,
+    visit: &mut dyn FnMut(Ref),
+) -> Result<(), Fault> {
     if node.is_none() {
         return Ok(());
     }
@@ -246,7 +257,11 @@ fn check_node(nodes: &dyn Nodes, node: Ref, level: u64, left: u64, visit: &mut d
     if level == 0 {
         let held = leaf(nodes, node)?;
         let room = &held[held.len().min(left as usize)..];
-        return if room == &ZEROS[..room.len()] { Ok(()) } else { Err(Fault::Damaged { what: "the room at the end of a string" }) };
+        return if room == &ZEROS[..room.len()] {
+            Ok(())
+        } else {
+            Err(Fault::Damaged { what: "the room at the end of a string" })
+        };
     }
     if !nodes.data(node)?.is_empty() {
         return Err(Fault::Damaged { what: "an inner node of a string" });
@@ -382,10 +397,11 @@ impl Builder {
         let (mut level, mut height) = (self.leaves, 0);
         while level.len() > 1 {
             height += 1;
-            let groups = level.chunks(FANOUT).map(|group| match group.iter().rposition(|node| !node.is_none()) {
-                Some(last) => nodes.make(&group[..=last], &[]),
-                None => Ok(Ref::NONE),
-            });
+            let groups =
+                level.chunks(FANOUT).map(|group| match group.iter().rposition(|node| !node.is_none()) {
+                    Some(last) => nodes.make(&group[..=last], &[]),
+                    None => Ok(Ref::NONE),
+                });
             level = groups.collect::<Result<_, _>>()?;
         }
         let top = level.first().copied().unwrap_or(Ref::NONE);
@@ -464,7 +480,14 @@ fn write_tree(nodes: &dyn Nodes, root: &mut Root, offset: u64, bytes: &[u8]) -> 
 
 /// Writes `bytes` at `from` of chunk `index` below `node`. Returns the node that takes the place of
 /// `node`.
-fn write_chunk(nodes: &dyn Nodes, node: Ref, level: u64, index: u64, from: usize, bytes: &[u8]) -> Result<Ref, Fault> {
+fn write_chunk(
+    nodes: &dyn Nodes,
+    node: Ref,
+    level: u64,
+    index: u64,
+    from: usize,
+    bytes: &[u8],
+) -> Result<Ref, Fault> {
     if level == 0 {
         return write_leaf(nodes, node, from, bytes);
     }

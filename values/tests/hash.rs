@@ -122,7 +122,11 @@ impl Pair<'_> {
                 }
             }
             Step::Purge { most } => {
-                let due = self.model.values().filter(|(_, expiry)| expiry.is_some_and(|expiry| expiry <= now)).count() as u64;
+                let due = self
+                    .model
+                    .values()
+                    .filter(|(_, expiry)| expiry.is_some_and(|expiry| expiry <= now))
+                    .count() as u64;
                 let purged = self.draft.purge(self.memory, || now, most, &mut |_| {})?;
                 assert_eq!(purged, due.min(most) + std::mem::take(&mut self.replaced));
                 if due <= most {
@@ -156,7 +160,8 @@ impl Pair<'_> {
         let (value, told) = self.draft.finish(memory)?;
         assert_eq!(told, first);
         let hash = Hash::of(&value);
-        let living = self.model.values().filter(|(_, expiry)| expiry.is_none_or(|expiry| expiry > now)).count() as u64;
+        let living =
+            self.model.values().filter(|(_, expiry)| expiry.is_none_or(|expiry| expiry > now)).count() as u64;
         assert_eq!(hash.len(memory, || now)?, living);
         let mut seen = BTreeSet::new();
         hash.check(memory, &mut |node| assert!(seen.insert(node), "a node is named twice"))?;
@@ -165,7 +170,8 @@ impl Pair<'_> {
         let mut fields = HashMap::new();
         for field in hash.iter(memory, 0) {
             let field = field?;
-            let (name, value) = (field.name().bytes(memory)?.into_owned(), field.value().bytes(memory)?.into_owned());
+            let (name, value) =
+                (field.name().bytes(memory)?.into_owned(), field.value().bytes(memory)?.into_owned());
             fields.insert(name, (value, field.expiry_ms()));
         }
         assert!(fields == self.model, "the fields are others than they should be");

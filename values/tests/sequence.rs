@@ -93,10 +93,12 @@ impl Pair<'_> {
         let rank = if self.by_position {
             place * self.model.len() / 1000
         } else {
-            let found = self
-                .draft
-                .sequence()
-                .seek(self.memory, self.rule, (self.rule.word)(&bytes), &mut |other| (self.rule.compare)(other, &bytes))?;
+            let found = self.draft.sequence().seek(
+                self.memory,
+                self.rule,
+                (self.rule.word)(&bytes),
+                &mut |other| (self.rule.compare)(other, &bytes),
+            )?;
             assert!(found.found.is_none());
             let expected = if self.sorted() { self.rank_in_model(&bytes) } else { self.model.len() };
             assert_eq!(found.rank as usize, expected);
@@ -116,9 +118,18 @@ impl Pair<'_> {
         let goes = |at: usize| !at.is_multiple_of(7) && at % 1000 < many * 3;
         all.extend(self.model.iter().enumerate().filter(|(at, _)| goes(*at)).map(|(_, bytes)| bytes.clone()));
         let word = self.rule.word;
-        let item = |(number, bytes)| Item { word: word(bytes), name: bytes, bytes, number, goes: number >= there, found: false };
+        let item = |(number, bytes)| Item {
+            word: word(bytes),
+            name: bytes,
+            bytes,
+            number,
+            goes: number >= there,
+            found: false,
+        };
         let items = all.iter().map(Vec::as_slice).enumerate().map(item);
-        let new = self.draft.upsert_all(self.memory, self.rule, <[u8]>::cmp, items, &mut |_, _| Ok(many.is_multiple_of(2)))?;
+        let new = self
+            .draft
+            .upsert_all(self.memory, self.rule, <[u8]>::cmp, items, &mut |_, _| Ok(many.is_multiple_of(2)))?;
         let new = new.expect("a tree that is not empty");
         assert!(new.iter().enumerate().all(|(number, new)| *new == (number < many)));
         let gone: BTreeSet<Vec<u8>> = all.drain(there..).collect();
@@ -155,7 +166,9 @@ impl Pair<'_> {
                 let mut new: Vec<Vec<u8>> = (0..many).map(|_| self.bytes(length)).collect();
                 if self.sorted() || self.rule.packed_sorted && !self.by_position {
                     new.sort_by(|one, two| (self.rule.compare)(one, two));
-                    new.retain(|bytes| self.model.last().is_none_or(|last| (self.rule.compare)(last, bytes).is_lt()));
+                    new.retain(|bytes| {
+                        self.model.last().is_none_or(|last| (self.rule.compare)(last, bytes).is_lt())
+                    });
                 }
                 self.draft.extend(self.memory, self.rule, &mut new.iter().map(|bytes| &bytes[..]))?;
                 self.model.extend(new);
@@ -166,7 +179,9 @@ impl Pair<'_> {
                 self.draft.extend_front(self.memory, self.rule, &mut new.iter().map(|bytes| &bytes[..]))?;
                 self.model.splice(0..0, new.into_iter().rev());
             }
-            Step::Upsert { many, length } if !self.by_position && self.draft.is_tree() && !self.model.is_empty() => {
+            Step::Upsert { many, length }
+                if !self.by_position && self.draft.is_tree() && !self.model.is_empty() =>
+            {
                 self.upsert(many, length)?;
             }
             Step::MakeTree => self.draft.make_tree(self.memory, self.rule)?,
@@ -191,7 +206,9 @@ impl Pair<'_> {
                 sequence::check(self.memory, &tree, self.rule, sorted, &mut visit).expect("a sound tree");
                 assert_eq!(seen, self.memory.live());
             }
-            (Sequence::Packed(_), Value::Packed(bytes)) => assert!(bytes.len() <= sequence::RUN_MAX && !is_tree),
+            (Sequence::Packed(_), Value::Packed(bytes)) => {
+                assert!(bytes.len() <= sequence::RUN_MAX && !is_tree)
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -199,14 +216,25 @@ impl Pair<'_> {
     /// Everything that can be asked.
     fn compare(&self, place: usize) {
         let (sequence, memory) = (self.draft.sequence(), self.memory);
-        let read = |element: Result<Element<'_>, Fault>| element.expect("a sound tree").bytes(memory).expect("a sound tree").into_owned();
+        let read = |element: Result<Element<'_>, Fault>| {
+            element.expect("a sound tree").bytes(memory).expect("a sound tree").into_owned()
+        };
         let from = place * self.model.len() / 1000;
         assert_eq!(sequence.iter(memory, from as u64).map(read).collect::<Vec<_>>(), self.model[from..]);
         let back: Vec<_> = sequence.iter_back(memory, from as u64).map(read).collect();
-        let expected: Vec<_> = self.model.get(..=from).map(|before| before.iter().rev().cloned().collect()).unwrap_or_default();
+        let expected: Vec<_> =
+            self.model.get(..=from).map(|before| before.iter().rev().cloned().collect()).unwrap_or_default();
         assert_eq!(back, expected);
         let mut by_rank = sequence.by_rank(memory).expect("a sound tree");
-        for rank in [0, from, from + 1, from.saturating_sub(1), self.model.len().saturating_sub(1), from + 20, self.model.len()] {
+        for rank in [
+            0,
+            from,
+            from + 1,
+            from.saturating_sub(1),
+            self.model.len().saturating_sub(1),
+            from + 20,
+            self.model.len(),
+        ] {
             let element = by_rank.at(rank as u64).expect("a sound tree").map(|element| read(Ok(element)));
             assert_eq!(element.as_ref(), self.model.get(rank));
         }
@@ -214,7 +242,9 @@ impl Pair<'_> {
         if !self.by_position {
             for (rank, bytes) in self.model.iter().enumerate() {
                 let place = sequence
-                    .seek(memory, self.rule, (self.rule.word)(bytes), &mut |other| (self.rule.compare)(other, bytes))
+                    .seek(memory, self.rule, (self.rule.word)(bytes), &mut |other| {
+                        (self.rule.compare)(other, bytes)
+                    })
                     .expect("a sound tree");
                 assert_eq!(place.rank as usize, rank);
                 assert_eq!(place.found.map(|element| read(Ok(element))).as_ref(), Some(bytes));
@@ -225,10 +255,15 @@ impl Pair<'_> {
 
     /// Elements that are there and such as are not, all sought at once.
     fn compare_all(&self) {
-        let sought: Vec<Vec<u8>> = self.model.iter().flat_map(|bytes| [bytes.clone(), [bytes, &b"?"[..]].concat()]).collect();
+        let sought: Vec<Vec<u8>> =
+            self.model.iter().flat_map(|bytes| [bytes.clone(), [bytes, &b"?"[..]].concat()]).collect();
         let words: Vec<u64> = sought.iter().map(|bytes| (self.rule.word)(bytes)).collect();
         let mut compare = |number: usize, other: &[u8]| (self.rule.compare)(other, &sought[number]);
-        let found = self.draft.sequence().find_all(self.memory, self.rule, &words, &mut compare).expect("a sound tree");
+        let found = self
+            .draft
+            .sequence()
+            .find_all(self.memory, self.rule, &words, &mut compare)
+            .expect("a sound tree");
         for (number, element) in found.iter().enumerate() {
             let found = element.map(|element| element.bytes(self.memory).expect("a sound tree").into_owned());
             assert_eq!(found, number.is_multiple_of(2).then(|| sought[number].clone()));
@@ -239,7 +274,8 @@ impl Pair<'_> {
 fn run(rule: &Rule, by_position: bool, steps: &[Step], place: usize) {
     let arena = Bump::new();
     let memory = Memory::new(&arena);
-    let mut pair = Pair { memory: &memory, rule, draft: Draft::empty(), model: Vec::new(), made: 0, by_position };
+    let mut pair =
+        Pair { memory: &memory, rule, draft: Draft::empty(), model: Vec::new(), made: 0, by_position };
     for step in steps {
         pair.apply(step).expect("memory enough");
         pair.check();
@@ -291,14 +327,23 @@ fn a_range_begins_where_the_comparison_turns() {
     let arena = Bump::new();
     let memory = Memory::new(&arena);
     let numbers: Vec<[u8; 8]> = (0..5000u64).map(|number| (number * 2).to_be_bytes()).collect();
-    let rule = Rule { word: |bytes| u64::from_be_bytes(bytes.try_into().unwrap()), compare: |one, two| one.cmp(two), packed_sorted: true };
+    let rule = Rule {
+        word: |bytes| u64::from_be_bytes(bytes.try_into().unwrap()),
+        compare: |one, two| one.cmp(two),
+        packed_sorted: true,
+    };
     let mut draft = Draft::empty();
     draft.extend(&memory, &rule, &mut numbers.iter().map(|number| &number[..])).unwrap();
     assert!(draft.tree().is_some_and(|tree| tree.height > 0));
     for sought in [0u64, 1, 2, 199, 200, 201, 9998, 9999, 20_000] {
         // Everything from `sought` on, without an equal element.
-        let mut compare =
-            |other: &[u8]| if other < &sought.to_be_bytes()[..] { std::cmp::Ordering::Less } else { std::cmp::Ordering::Greater };
+        let mut compare = |other: &[u8]| {
+            if other < &sought.to_be_bytes()[..] {
+                std::cmp::Ordering::Less
+            } else {
+                std::cmp::Ordering::Greater
+            }
+        };
         let place = draft.sequence().seek(&memory, &rule, sought, &mut compare).unwrap();
         assert_eq!((place.rank, place.found.is_none()), (sought.div_ceil(2).min(5000), true), "{sought}");
     }
@@ -336,11 +381,19 @@ fn an_element_may_be_made_of_others() {
         let count = draft.sequence().count().unwrap();
         draft.insert(&memory, &BY_POSITION, count, &[element]).unwrap();
     }
-    let Ok(Some(Element::Short(first))) = Sequence::Tree(draft.tree().unwrap()).at(&memory, 0) else { panic!("an element") };
+    let Ok(Some(Element::Short(first))) = Sequence::Tree(draft.tree().unwrap()).at(&memory, 0) else {
+        panic!("an element")
+    };
     draft.replace(&memory, &BY_POSITION, 0, &[b"(", first, first, b")"]).unwrap();
-    let Ok(Some(Element::Short(last))) = Sequence::Tree(draft.tree().unwrap()).at(&memory, 2) else { panic!("an element") };
+    let Ok(Some(Element::Short(last))) = Sequence::Tree(draft.tree().unwrap()).at(&memory, 2) else {
+        panic!("an element")
+    };
     draft.insert(&memory, &BY_POSITION, 0, &[last]).unwrap();
-    let all: Vec<_> = draft.sequence().iter(&memory, 0).map(|element| element.unwrap().bytes(&memory).unwrap().into_owned()).collect();
+    let all: Vec<_> = draft
+        .sequence()
+        .iter(&memory, 0)
+        .map(|element| element.unwrap().bytes(&memory).unwrap().into_owned())
+        .collect();
     assert_eq!(all, [&b"three"[..], b"(oneone)", b"two", b"three"]);
 }
 
@@ -348,7 +401,15 @@ fn an_element_may_be_made_of_others() {
 fn a_value_that_is_none_is_damage_and_no_panic() {
     let arena = Bump::new();
     let memory = Memory::new(&arena);
-    for bytes in [&[][..], &[0], &[0, 1], &[0, 1, 0], &[0, 1, 0, 5, 0], &[0, 2, 0, 5, 0, 1, 0, 9, 9, 9, 9, 9], &[0, 1, 0, 1, 128, 9]] {
+    for bytes in [
+        &[][..],
+        &[0],
+        &[0, 1],
+        &[0, 1, 0],
+        &[0, 1, 0, 5, 0],
+        &[0, 2, 0, 5, 0, 1, 0, 9, 9, 9, 9, 9],
+        &[0, 1, 0, 1, 128, 9],
+    ] {
         let value = Value::Packed(bytes);
         let sequence = Sequence::of(&value);
         let damaged = match sequence.at(&memory, 0) {

@@ -42,10 +42,19 @@ fn member(number: usize, word: bool) -> Vec<u8> {
 
 fn bytes(memory: &Memory<'_>, members: &Sequence<'_>) -> Vec<Vec<u8>> {
     let members = members.iter(memory, 0);
-    members.map(|element| element.and_then(|element| Ok(element.bytes(memory)?.into_owned())).expect("a sound set")).collect()
+    members
+        .map(|element| {
+            element.and_then(|element| Ok(element.bytes(memory)?.into_owned())).expect("a sound set")
+        })
+        .collect()
 }
 
-fn apply(memory: &Memory<'_>, draft: &mut Draft, model: &mut BTreeSet<Vec<u8>>, step: &Step) -> Result<(), Fault> {
+fn apply(
+    memory: &Memory<'_>,
+    draft: &mut Draft,
+    model: &mut BTreeSet<Vec<u8>>,
+    step: &Step,
+) -> Result<(), Fault> {
     match *step {
         Step::Add { from, many, words } => {
             for member in (from..from + many).map(|number| member(number, words)) {
@@ -60,7 +69,12 @@ fn apply(memory: &Memory<'_>, draft: &mut Draft, model: &mut BTreeSet<Vec<u8>>, 
         Step::RemoveAt { place, many } => {
             for _ in 0..many.min(model.len()) {
                 let rank = (place * model.len() / 1000) as u64;
-                let gone = draft.members().at(memory, rank)?.expect("a rank below the count").bytes(memory)?.into_owned();
+                let gone = draft
+                    .members()
+                    .at(memory, rank)?
+                    .expect("a rank below the count")
+                    .bytes(memory)?
+                    .into_owned();
                 draft.remove_at(memory, rank)?;
                 assert!(model.remove(&gone));
             }
@@ -80,28 +94,38 @@ fn check(memory: &Memory<'_>, draft: &mut Draft, model: &BTreeSet<Vec<u8>>) {
     assert_eq!(members.count().expect("a sound set"), model.len() as u64);
     let mut seen = BTreeSet::new();
     if let Sequence::Tree(tree) = &members {
-        sequence::check(memory, tree, &MEMBERS, true, &mut |node| assert!(seen.insert(node))).expect("a sound set");
+        sequence::check(memory, tree, &MEMBERS, true, &mut |node| assert!(seen.insert(node)))
+            .expect("a sound set");
     }
     assert_eq!(seen, memory.live());
     let shown = bytes(memory, &members);
-    let numbers: Option<Vec<i64>> =
-        shown.iter().map(|member| std::str::from_utf8(member).ok().and_then(|text| text.parse().ok())).collect();
+    let numbers: Option<Vec<i64>> = shown
+        .iter()
+        .map(|member| std::str::from_utf8(member).ok().and_then(|text| text.parse().ok()))
+        .collect();
     match encoding(&value) {
         Encoding::Intset => {
             let numbers = numbers.expect("an intset holds numbers");
             assert!(numbers.len() as u64 <= THRESHOLDS.intset_entries);
             let ordered = by_number(memory, &value).expect("a sound set");
             let sorted = match ordered {
-                Some(members) => members.iter().map(|element| element.bytes(memory).expect("a sound set").into_owned()).collect(),
+                Some(members) => members
+                    .iter()
+                    .map(|element| element.bytes(memory).expect("a sound set").into_owned())
+                    .collect(),
                 None => shown.clone(),
             };
-            let sorted: Vec<i64> = sorted.iter().map(|text| String::from_utf8_lossy(text).parse().expect("a number")).collect();
+            let sorted: Vec<i64> =
+                sorted.iter().map(|text| String::from_utf8_lossy(text).parse().expect("a number")).collect();
             assert!(sorted.is_sorted(), "{sorted:?}");
         }
         Encoding::Listpack => assert!(shown.iter().all(|member| member.len() <= 64) && shown.len() <= 128),
         Encoding::Hashtable => {}
     }
-    assert!(shown.into_iter().collect::<BTreeSet<_>>() == *model, "the members are others than they should be");
+    assert!(
+        shown.into_iter().collect::<BTreeSet<_>>() == *model,
+        "the members are others than they should be"
+    );
 }
 
 proptest! {

@@ -84,7 +84,9 @@ fn name(number: u8) -> Vec<u8> {
 
 fn fields(kind: usize, value: u64, length: usize) -> Pairs {
     let count = 1 + kind % 3;
-    let pair = |at: usize| [format!("field{kind}{at}").into_bytes(), [&value.to_le_bytes()[..], &vec![b'v'; length]].concat()];
+    let pair = |at: usize| {
+        [format!("field{kind}{at}").into_bytes(), [&value.to_le_bytes()[..], &vec![b'v'; length]].concat()]
+    };
     (0..count).flat_map(pair).collect()
 }
 
@@ -108,10 +110,16 @@ impl<'m> Pair<'m> {
             Step::Append { many, ms, seq, fields: kind, length } => {
                 for at in 0..(*many).min(if *length > 1000 { 3 } else { 1000 }) {
                     let last = self.model.last;
-                    let id = if at == 0 && *ms > 0 { Id { ms: last.ms + ms, seq: *seq } } else { Id { seq: last.seq + 1 + seq, ..last } };
+                    let id = if at == 0 && *ms > 0 {
+                        Id { ms: last.ms + ms, seq: *seq }
+                    } else {
+                        Id { seq: last.seq + 1 + seq, ..last }
+                    };
                     self.made += 1;
                     let pairs = fields(*kind, self.made, *length);
-                    self.draft.append(nodes, id, &pairs.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap();
+                    self.draft
+                        .append(nodes, id, &pairs.iter().map(Vec::as_slice).collect::<Vec<_>>())
+                        .unwrap();
                     self.model.entries.insert(id, pairs);
                     self.model.last = id;
                 }
@@ -166,7 +174,11 @@ impl<'m> Pair<'m> {
             }
             Step::DeleteConsumer { group, name: number } => {
                 let Some(group) = self.group(*group) else { return };
-                let Some(consumer) = self.view().consumer(group.number, &name(*number)).unwrap().map(|found| found.owned()) else { return };
+                let Some(consumer) =
+                    self.view().consumer(group.number, &name(*number)).unwrap().map(|found| found.owned())
+                else {
+                    return;
+                };
                 let model = self.model.groups.get_mut(&*group.name).unwrap();
                 let before = model.pending.len();
                 model.pending.retain(|_, (owner, _)| *owner != name(*number));
@@ -183,12 +195,19 @@ impl<'m> Pair<'m> {
         match step {
             Step::PutPending { group, consumer, place, many } => {
                 let Some(group) = self.group(*group) else { return };
-                let Some(consumer) = self.view().consumer(group.number, &name(*consumer)).unwrap().map(|found| found.owned()) else {
+                let Some(consumer) =
+                    self.view().consumer(group.number, &name(*consumer)).unwrap().map(|found| found.owned())
+                else {
                     return;
                 };
                 let ids = self.place(*place, *many);
                 if many.is_multiple_of(2) {
-                    let of = |id: &Id| Pending { id: *id, consumer: consumer.number, delivered_ms: 9, deliveries: 1 };
+                    let of = |id: &Id| Pending {
+                        id: *id,
+                        consumer: consumer.number,
+                        delivered_ms: 9,
+                        deliveries: 1,
+                    };
                     let delivered: Vec<Pending> = ids.iter().map(of).collect();
                     self.draft.put_delivered(nodes, group.number, &delivered).unwrap();
                     let model = self.model.groups.get_mut(&*group.name).unwrap();
@@ -228,7 +247,10 @@ impl<'m> Pair<'m> {
         self.memory.commit();
         let Value::Tree(root) = value else { panic!("a stream is a tree") };
         let mut seen = BTreeSet::new();
-        stream::check(self.memory, &root, &mut |node: Ref| assert!(seen.insert(node), "a node was shown twice")).unwrap();
+        stream::check(self.memory, &root, &mut |node: Ref| {
+            assert!(seen.insert(node), "a node was shown twice")
+        })
+        .unwrap();
         assert_eq!(self.memory.live(), seen);
         assert_eq!(self.memory.reachable(&value), seen);
         self.draft = Draft::of(self.memory, &value).unwrap();
@@ -238,7 +260,10 @@ impl<'m> Pair<'m> {
     fn compare(&self) {
         let stream = self.view();
         let (entries, model) = (&self.model.entries, &self.model);
-        assert_eq!((stream.len(), stream.added()), (entries.len() as u64, entries.len() as u64 + model.removed));
+        assert_eq!(
+            (stream.len(), stream.added()),
+            (entries.len() as u64, entries.len() as u64 + model.removed)
+        );
         assert_eq!(stream.last_given().unwrap(), model.last);
         assert_eq!(
             (stream.first().unwrap(), stream.last().unwrap()),
@@ -246,8 +271,13 @@ impl<'m> Pair<'m> {
         );
         let ids: Vec<Id> = entries.keys().copied().collect();
         let around = |at: usize| ids.get(ids.len() * at / 7).copied().unwrap_or(Id { ms: 3, seq: 3 });
-        for (start, end) in [(Id::MIN, Id::MAX), (around(2), around(5)), (around(1), Id::MAX), (Id::MIN, around(6)), (around(4), around(3))]
-        {
+        for (start, end) in [
+            (Id::MIN, Id::MAX),
+            (around(2), around(5)),
+            (around(1), Id::MAX),
+            (Id::MIN, around(6)),
+            (around(4), around(3)),
+        ] {
             for limit in [1, 10, u64::MAX] {
                 for back in [false, true] {
                     self.compare_range(&stream, &Range { start, end, back, limit });
@@ -273,7 +303,8 @@ impl<'m> Pair<'m> {
         let mut shown: Vec<(Id, Pairs)> = Vec::new();
         stream
             .walk(range, &mut |entry| {
-                let pairs = entry.pairs().flat_map(|(field, value)| [field.to_vec(), value.to_vec()]).collect();
+                let pairs =
+                    entry.pairs().flat_map(|(field, value)| [field.to_vec(), value.to_vec()]).collect();
                 shown.push((entry.id, pairs));
             })
             .unwrap();
@@ -285,17 +316,24 @@ impl<'m> Pair<'m> {
         let number = group.number;
         assert_eq!(stream.pending_len(number).unwrap(), expected.pending.len() as u64);
         assert_eq!(stream.consumers_len(number).unwrap(), expected.consumers.len() as u64);
-        for (pending, (id, (owner, deliveries))) in stream.pending(number, Id::MIN).unwrap().zip(&expected.pending) {
+        for (pending, (id, (owner, deliveries))) in
+            stream.pending(number, Id::MIN).unwrap().zip(&expected.pending)
+        {
             let pending = pending.unwrap();
             let owned_by = stream.consumer_name(number, pending.consumer).unwrap();
             assert_eq!((pending.id, &*owned_by, pending.deliveries), (*id, &owner[..], *deliveries));
         }
-        assert_eq!(stream.pending_last(number).unwrap().map(|pending| pending.id), expected.pending.keys().next_back().copied());
+        assert_eq!(
+            stream.pending_last(number).unwrap().map(|pending| pending.id),
+            expected.pending.keys().next_back().copied()
+        );
         for (consumer, name) in stream.consumers(number).unwrap().zip(&expected.consumers) {
             let consumer = consumer.unwrap();
             assert_eq!(&*consumer.name, &name[..]);
-            let owned: Vec<Id> = stream.owned(consumer.number, Id::MIN).unwrap().map(|id| id.unwrap()).collect();
-            let expected: Vec<Id> = expected.pending.iter().filter(|(_, (owner, _))| owner == name).map(|(id, _)| *id).collect();
+            let owned: Vec<Id> =
+                stream.owned(consumer.number, Id::MIN).unwrap().map(|id| id.unwrap()).collect();
+            let expected: Vec<Id> =
+                expected.pending.iter().filter(|(_, (owner, _))| owner == name).map(|(id, _)| *id).collect();
             assert_eq!(stream.owned_len(consumer.number).unwrap(), expected.len() as u64);
             assert_eq!(owned, expected);
         }
@@ -349,8 +387,15 @@ fn read_all(nodes: &Memory<'_>, value: &Value<'_>) {
     let Ok(stream) = Stream::of(nodes, value) else { return };
     let _ = (stream.first(), stream.last(), stream.last_given());
     let end = Id { ms: 30, seq: 0 };
-    for range in [Range::ALL, Range { back: true, ..Range::ALL }, Range { start: Id { ms: 3, seq: 0 }, end, back: false, limit: 9 }] {
-        let _ = (stream.count(&range), stream.walk(&range, &mut |entry| assert!(entry.pairs().count() <= entry.len())));
+    for range in [
+        Range::ALL,
+        Range { back: true, ..Range::ALL },
+        Range { start: Id { ms: 3, seq: 0 }, end, back: false, limit: 9 },
+    ] {
+        let _ = (
+            stream.count(&range),
+            stream.walk(&range, &mut |entry| assert!(entry.pairs().count() <= entry.len())),
+        );
     }
     for group in stream.groups().take(5).flatten() {
         let number = group.number;
@@ -359,7 +404,10 @@ fn read_all(nodes: &Memory<'_>, value: &Value<'_>) {
             let _ = stream.consumer_name(number, pending.consumer);
         });
         for consumer in stream.consumers(number).into_iter().flatten().take(5).flatten() {
-            let _ = (stream.owned_len(consumer.number), stream.owned(consumer.number, Id::MIN).map(Iterator::count));
+            let _ = (
+                stream.owned_len(consumer.number),
+                stream.owned(consumer.number, Id::MIN).map(Iterator::count),
+            );
         }
     }
 }
@@ -370,7 +418,11 @@ fn change_all(nodes: &Memory<'_>, value: &Value<'_>) -> Result<(), polder_base::
     let group = draft.view(nodes).group(&name(1))?.map(Group::owned);
     if let Some(group) = group {
         draft.remove_pending(nodes, group.number, Id { ms: 5, seq: 0 })?;
-        draft.put_pending(nodes, group.number, &Pending { id: Id { ms: 6, seq: 0 }, consumer: 0, delivered_ms: 1, deliveries: 1 })?;
+        draft.put_pending(
+            nodes,
+            group.number,
+            &Pending { id: Id { ms: 6, seq: 0 }, consumer: 0, delivered_ms: 1, deliveries: 1 },
+        )?;
     }
     draft.remove(nodes, Id { ms: 4, seq: 0 })?;
     draft.trim(nodes, 3)?;

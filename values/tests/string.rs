@@ -88,7 +88,9 @@ fn apply(memory: &Memory<'_>, draft: &mut Draft, model: &mut Vec<u8>, step: &Ste
 }
 
 fn read(memory: &Memory<'_>, value: Value<'_>, start: u64, end: u64) -> Vec<u8> {
-    string::pieces(memory, value, start, end).flat_map(|piece| piece.expect("a sound tree").bytes().to_vec()).collect()
+    string::pieces(memory, value, start, end)
+        .flat_map(|piece| piece.expect("a sound tree").bytes().to_vec())
+        .collect()
 }
 
 proptest! {
@@ -168,7 +170,8 @@ fn zeros_are_holes() {
     builder.push(&memory, b"end").expect("memory enough");
     let value = Value::Tree(builder.finish(&memory).expect("memory enough"));
     assert_eq!(memory.live().len(), 2, "the last leaf and its inner node");
-    let pieces: Vec<Piece<'_>> = string::pieces(&memory, value, 1, u64::MAX).map(|piece| piece.expect("a sound tree")).collect();
+    let pieces: Vec<Piece<'_>> =
+        string::pieces(&memory, value, 1, u64::MAX).map(|piece| piece.expect("a sound tree")).collect();
     assert_eq!(pieces, [Piece::Zeros(CHUNK - 1), Piece::Zeros(CHUNK), Piece::Bytes(b"end")]);
 }
 
@@ -184,7 +187,10 @@ fn a_damaged_tree_is_an_error() {
         let read = string::read_at(&memory, &Value::Tree(root), 0, &mut bytes);
         let written = Draft::Tree(root).write(&memory, 0, b"x");
         assert!(matches!(string::check(&memory, &root, &mut |_| {}), Err(Fault::Damaged { .. })));
-        assert!(matches!((&read, &written), (Err(Fault::Damaged { .. }), Err(Fault::Damaged { .. }))), "{read:?} {written:?}");
+        assert!(
+            matches!((&read, &written), (Err(Fault::Damaged { .. }), Err(Fault::Damaged { .. }))),
+            "{read:?} {written:?}"
+        );
     };
     damaged(Root { extra: 9, ..root });
     damaged(Root { extra: 0, ..root });

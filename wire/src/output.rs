@@ -119,7 +119,11 @@ impl Output {
 
     /// All pieces in their order; a part of the first may have been sent.
     fn pieces(&self) -> impl Iterator<Item = &[u8]> {
-        self.shared.as_deref().into_iter().chain(self.sealed.iter().map(Vec::as_slice)).chain(std::iter::once(&*self.tail))
+        self.shared
+            .as_deref()
+            .into_iter()
+            .chain(self.sealed.iter().map(Vec::as_slice))
+            .chain(std::iter::once(&*self.tail))
     }
 
     /// Removes the first `count` bytes: they have been sent.
@@ -311,7 +315,11 @@ mod tests {
         }
         let held = output.waiting();
         (0..100).for_each(|_| output.bulk(&[0; 50_000]));
-        assert!((200_001..400_000).contains(&held) && output.waiting() < held + 100_000 && output.waiting() > 200_000);
+        assert!(
+            (200_001..400_000).contains(&held)
+                && output.waiting() < held + 100_000
+                && output.waiting() > 200_000
+        );
         output.rewind(0);
         assert!(output.waiting() > 200_000);
     }

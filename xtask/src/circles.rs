@@ -25,22 +25,32 @@ pub fn check(root: &Path, crates: &[String]) -> Result<Vec<String>, String> {
     let mut findings = Vec::new();
     for name in crates {
         let mut sources = BTreeMap::new();
-        read(&root.join(name).join("src"), &mut Vec::new(), &mut sources).map_err(|error| format!("{name}/src: {error}"))?;
+        read(&root.join(name).join("src"), &mut Vec::new(), &mut sources)
+            .map_err(|error| format!("{name}/src: {error}"))?;
         let circles = circles(&sources);
         let found: usize = circles.iter().map(Vec::len).sum();
         let known = CIRCLES.iter().find(|(known, _)| known == name).map_or(0, |(_, rooms)| *rooms);
         if found > known {
             let shown: Vec<String> = circles.iter().map(|circle| circle.join(", ")).collect();
-            findings.push(format!("{name}: {found} files import each other in a circle ({known} are known): {}", shown.join("; ")));
+            findings.push(format!(
+                "{name}: {found} files import each other in a circle ({known} are known): {}",
+                shown.join("; ")
+            ));
         } else if found < known {
-            findings.push(format!("{name}: only {found} files are in a circle: lower the {known} in xtask/src/circles.rs"));
+            findings.push(format!(
+                "{name}: only {found} files are in a circle: lower the {known} in xtask/src/circles.rs"
+            ));
         }
     }
     Ok(findings)
 }
 
 /// Reads all modules below a folder; a module's path is its names joined by `::`, the crate's front has none.
-fn read(folder: &Path, path: &mut Vec<String>, sources: &mut BTreeMap<String, String>) -> std::io::Result<()> {
+fn read(
+    folder: &Path,
+    path: &mut Vec<String>,
+    sources: &mut BTreeMap<String, String>,
+) -> std::io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?.path();
         let stem = entry.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -70,7 +80,8 @@ fn circles(sources: &BTreeMap<String, String>) -> Vec<Vec<String>> {
         for path in paths(source) {
             let Some(target) = target(module, &path, sources) else { continue };
             // The edge stands in the folder where the two part; a file and what its own folder holds do not part.
-            let (from, to): (Vec<&str>, Vec<&str>) = (module.split("::").collect(), target.split("::").collect());
+            let (from, to): (Vec<&str>, Vec<&str>) =
+                (module.split("::").collect(), target.split("::").collect());
             let common = from.iter().zip(&to).take_while(|(one, two)| one == two).count();
             if module.is_empty() || target.is_empty() || common >= from.len().min(to.len()) {
                 continue;
@@ -101,15 +112,21 @@ fn target(module: &str, path: &str, sources: &BTreeMap<String, String>) -> Optio
         _ => {}
     }
     let whole: Vec<&str> = base.iter().chain(&words).copied().collect();
-    let found = (0..=whole.len()).rev().map(|length| (length, whole[..length].join("::"))).find(|(_, name)| sources.contains_key(name));
+    let found = (0..=whole.len())
+        .rev()
+        .map(|length| (length, whole[..length].join("::")))
+        .find(|(_, name)| sources.contains_key(name));
     let (_, name) = found?;
     if name.is_empty() && path.starts_with("crate") {
         let item = whole.first()?;
-        let exported = paths(&sources[""]).into_iter().find(|path| path.rsplit("::").next() == Some(item) && path.contains("::"))?;
+        let exported = paths(&sources[""])
+            .into_iter()
+            .find(|path| path.rsplit("::").next() == Some(item) && path.contains("::"))?;
         return if exported.starts_with("crate") { None } else { target("", &exported, sources) };
     }
     // A path of one word names something of the module itself, and others begin with another crate's name.
-    (path.contains("::") && (name != base.join("::") || module == name || path.starts_with("super"))).then_some(name)
+    (path.contains("::") && (name != base.join("::") || module == name || path.starts_with("super")))
+        .then_some(name)
 }
 
 /// Every path that a source imports, or begins with `crate`, `self` or `super`.
@@ -117,7 +134,8 @@ fn paths(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = source;
     while let Some(at) = rest.find("use ") {
-        let starts = rest[..at].chars().next_back().is_none_or(|before| before.is_whitespace() || before == ')');
+        let starts =
+            rest[..at].chars().next_back().is_none_or(|before| before.is_whitespace() || before == ')');
         rest = &rest[at + 4..];
         if let (true, Some(end)) = (starts, rest.find(';')) {
             expand("", &rest[..end], &mut found);
@@ -125,8 +143,9 @@ fn paths(source: &str) -> Vec<String> {
     }
     for start in ["crate::", "super::", "self::"] {
         for (at, _) in source.match_indices(start) {
-            let end =
-                source[at..].find(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != ':').unwrap_or(source.len() - at);
+            let end = source[at..]
+                .find(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != ':')
+                .unwrap_or(source.len() - at);
             found.push(source[at..at + end].trim_end_matches(':').to_owned());
         }
     }
@@ -159,13 +178,15 @@ fn expand(prefix: &str, tree: &str, found: &mut Vec<String>) {
 
 /// The sets of modules of which each reaches each other.
 fn components(graph: &Graph) -> Vec<Vec<String>> {
-    let reached: BTreeMap<&String, BTreeSet<&String>> = graph.keys().map(|start| (start, reach(graph, start))).collect();
+    let reached: BTreeMap<&String, BTreeSet<&String>> =
+        graph.keys().map(|start| (start, reach(graph, start))).collect();
     let mut circles: Vec<Vec<String>> = Vec::new();
     for (module, others) in &reached {
         if !others.contains(module) || circles.iter().any(|circle| circle.contains(module)) {
             continue;
         }
-        let circle = others.iter().filter(|other| reached.get(**other).is_some_and(|back| back.contains(module)));
+        let circle =
+            others.iter().filter(|other| reached.get(**other).is_some_and(|back| back.contains(module)));
         circles.push(circle.map(|name| (*name).clone()).collect());
     }
     circles
@@ -192,7 +213,12 @@ mod tests {
 
     #[test]
     fn files_that_import_each_other_are_a_circle() {
-        let found = of(&[("", "pub use a::A;"), ("a", "use crate::b::{B, C};"), ("b", "use crate::{c};"), ("c", "use crate::A;")]);
+        let found = of(&[
+            ("", "pub use a::A;"),
+            ("a", "use crate::b::{B, C};"),
+            ("b", "use crate::{c};"),
+            ("c", "use crate::A;"),
+        ]);
         assert_eq!(found, [["a", "b", "c"]]);
         assert!(of(&[("", ""), ("a", "use crate::b::B;"), ("b", "// use crate::a::A;")]).is_empty());
     }
@@ -200,15 +226,22 @@ mod tests {
     #[test]
     fn a_file_and_its_own_folder_are_one_room() {
         let front = ("a", "mod one; mod two; use one::f; use two::g;");
-        assert!(of(&[("", ""), front, ("a::one", "use super::A;"), ("a::two", "use super::one::f;")]).is_empty());
-        let found = of(&[("", ""), front, ("a::one", "use super::two::g;"), ("a::two", "use super::one::f;")]);
+        assert!(
+            of(&[("", ""), front, ("a::one", "use super::A;"), ("a::two", "use super::one::f;")]).is_empty()
+        );
+        let found =
+            of(&[("", ""), front, ("a::one", "use super::two::g;"), ("a::two", "use super::one::f;")]);
         assert_eq!(found, [["a::one", "a::two"]]);
-        let found = of(&[("", ""), front, ("a::one", "use crate::b::B;"), ("a::two", ""), ("b", "use crate::a::A;")]);
+        let found =
+            of(&[("", ""), front, ("a::one", "use crate::b::B;"), ("a::two", ""), ("b", "use crate::a::A;")]);
         assert_eq!(found, [["a", "b"]]);
     }
 
     #[test]
     fn tests_may_import_whatever_they_like() {
-        assert!(of(&[("", ""), ("a", "use crate::b::B;"), ("b", "#[cfg(test)]\nmod tests { use crate::a::A; }")]).is_empty());
+        assert!(
+            of(&[("", ""), ("a", "use crate::b::B;"), ("b", "#[cfg(test)]\nmod tests { use crate::a::A; }")])
+                .is_empty()
+        );
     }
 }

@@ -19,7 +19,8 @@ const PERCENT_MAX: f64 = 3.0;
 
 /// What callgrind is told of the program's functions, see bench/counts/src/main.rs. A name must match one function and none that it calls: each match
 /// turns the counting on or off.
-const FUNCTIONS: [&str; 3] = ["--toggle-collect=*::toggled", "--toggle-collect=*turn::EventLoop::work", "--dump-after=*::dumped"];
+const FUNCTIONS: [&str; 3] =
+    ["--toggle-collect=*::toggled", "--toggle-collect=*turn::EventLoop::work", "--dump-after=*::dumped"];
 
 /// Instructions by operation, in the order they were counted.
 type Counts = Vec<(String, f64)>;
@@ -48,7 +49,10 @@ pub fn check(root: &Path, writes: bool) -> Result<Vec<String>, String> {
         return Ok(Vec::new());
     }
     if (&rustc, &target) != (&expected.rustc, &expected.target) {
-        println!("{FILE} is of {} for {}, this is {rustc} for {target}: the figures are not compared", expected.rustc, expected.target);
+        println!(
+            "{FILE} is of {} for {}, this is {rustc} for {target}: the figures are not compared",
+            expected.rustc, expected.target
+        );
         return Ok(Vec::new());
     }
     Ok(findings)
@@ -78,7 +82,10 @@ impl Expected {
     /// The file with these figures: a line for each, so that a change shows what it changes.
     fn written(&self, rustc: &str, target: &str, counts: &Counts) -> String {
         let lines = |figures: Vec<(&String, f64)>| -> String {
-            let lines: Vec<String> = figures.iter().map(|(name, figure)| format!("    {}: {figure}", Value::from(name.as_str()))).collect();
+            let lines: Vec<String> = figures
+                .iter()
+                .map(|(name, figure)| format!("    {}: {figure}", Value::from(name.as_str())))
+                .collect();
             lines.join(",\n")
         };
         let thresholds = self.thresholds.iter().map(|(name, percent)| (name, *percent)).collect();
@@ -110,13 +117,20 @@ fn compare(expected: &Expected, counts: &Counts) -> Vec<String> {
         }
     }
     let gone = expected.instructions.keys().filter(|name| counts.iter().all(|(counted, _)| counted != *name));
-    findings.extend(gone.map(|name| format!("{name} is in {FILE} and was not counted: run 'cargo x bench counts --write'")));
+    findings.extend(
+        gone.map(|name| {
+            format!("{name} is in {FILE} and was not counted: run 'cargo x bench counts --write'")
+        }),
+    );
     findings
 }
 
 fn show(expected: &Expected, counts: &Counts) {
     for (name, count) in counts {
-        let change = expected.instructions.get(name).map_or(String::new(), |before| format!("{:+7.1} %", (count / before - 1.0) * 100.0));
+        let change = expected
+            .instructions
+            .get(name)
+            .map_or(String::new(), |before| format!("{:+7.1} %", (count / before - 1.0) * 100.0));
         println!("  {name:<28} {count:>9.1} {change}");
     }
 }
@@ -125,14 +139,19 @@ fn show(expected: &Expected, counts: &Counts) {
 fn compiler(root: &Path) -> Result<(String, String), String> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let said = said(Command::new(rustc).arg("-vV").current_dir(root))?;
-    let line = |start: &str| said.lines().find_map(|line| line.strip_prefix(start)).unwrap_or_default().to_string();
+    let line =
+        |start: &str| said.lines().find_map(|line| line.strip_prefix(start)).unwrap_or_default().to_string();
     Ok((format!("rustc {}", line("rustc ")), line("host: ")))
 }
 
 /// Builds and runs the program.
 fn count(root: &Path) -> Result<Counts, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    said(Command::new(cargo).args(["build", "--quiet", "--profile", "counts", "--package", "polder-counts"]).current_dir(root))?;
+    said(
+        Command::new(cargo)
+            .args(["build", "--quiet", "--profile", "counts", "--package", "polder-counts"])
+            .current_dir(root),
+    )?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let program = target.join("counts/polder-counts");
     let folder = std::env::temp_dir().join(format!("polder-counts-{}", std::process::id()));
@@ -156,16 +175,23 @@ fn run(program: &Path, segment: &str, out: &Path) -> Result<Counts, String> {
         if name.is_empty() {
             continue;
         }
-        let count = total(&out.with_extension((at + 1).to_string()))? / calls.parse::<f64>().map_err(|_| format!("counts says {line}"))?;
+        let count = total(&out.with_extension((at + 1).to_string()))?
+            / calls.parse::<f64>().map_err(|_| format!("counts says {line}"))?;
         if count == 0.0 {
-            return Err(format!("nothing was counted of {name}: callgrind does not find the functions {FUNCTIONS:?}"));
+            return Err(format!(
+                "nothing was counted of {name}: callgrind does not find the functions {FUNCTIONS:?}"
+            ));
         }
         match rounds.last_mut().filter(|(last, _)| last == name) {
             Some((_, counts)) => counts.push(count),
             None => rounds.push((name.into(), vec![count])),
         }
     }
-    if rounds.is_empty() { Err("counts counted nothing".into()) } else { Ok(rounds.into_iter().map(least).collect()) }
+    if rounds.is_empty() {
+        Err("counts counted nothing".into())
+    } else {
+        Ok(rounds.into_iter().map(least).collect())
+    }
 }
 
 /// The least of all rounds: what is done by the clock, every 100 ms, comes on top of it in some of them.
@@ -176,15 +202,20 @@ fn least((name, counts): (String, Vec<f64>)) -> (String, f64) {
 /// The sum that a file of callgrind's ends with.
 fn total(path: &Path) -> Result<f64, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let total = text.lines().find_map(|line| line.strip_prefix("totals: ").or_else(|| line.strip_prefix("summary: ")));
-    total.and_then(|total| total.trim().parse().ok()).ok_or_else(|| format!("{} has no total", path.display()))
+    let total = text
+        .lines()
+        .find_map(|line| line.strip_prefix("totals: ").or_else(|| line.strip_prefix("summary: ")));
+    total
+        .and_then(|total| total.trim().parse().ok())
+        .ok_or_else(|| format!("{} has no total", path.display()))
 }
 
 /// What a command says, if it succeeds.
 fn said(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().to_os_string();
-    let output =
-        command.output().map_err(|error| format!("{}: {error}; 'xtask/needs.sh test' installs what is missing", program.display()))?;
+    let output = command.output().map_err(|error| {
+        format!("{}: {error}; 'xtask/needs.sh test' installs what is missing", program.display())
+    })?;
     if !output.status.success() {
         return Err(format!("{}: {}", program.display(), String::from_utf8_lossy(&output.stderr).trim()));
     }
@@ -196,8 +227,15 @@ mod tests {
     use super::*;
 
     fn expected(instructions: &[(&str, f64)], thresholds: &[(&str, f64)]) -> Expected {
-        let map = |figures: &[(&str, f64)]| figures.iter().map(|(name, figure)| (name.to_string(), *figure)).collect();
-        Expected { rustc: "rustc 1".into(), target: "a".into(), thresholds: map(thresholds), instructions: map(instructions) }
+        let map = |figures: &[(&str, f64)]| {
+            figures.iter().map(|(name, figure)| (name.to_string(), *figure)).collect()
+        };
+        Expected {
+            rustc: "rustc 1".into(),
+            target: "a".into(),
+            thresholds: map(thresholds),
+            instructions: map(instructions),
+        }
     }
 
     fn counts(figures: &[(&str, f64)]) -> Counts {
@@ -222,7 +260,11 @@ mod tests {
     fn what_is_written_is_read_again() {
         let root = std::env::temp_dir().join(format!("polder-xtask-{}", std::process::id()));
         std::fs::create_dir_all(root.join("bench")).unwrap();
-        let text = expected(&[], &[("SET", 0.5)]).written("rustc 2", "b", &counts(&[("SET \"x\"", 1.5), ("GET", 200.0)]));
+        let text = expected(&[], &[("SET", 0.5)]).written(
+            "rustc 2",
+            "b",
+            &counts(&[("SET \"x\"", 1.5), ("GET", 200.0)]),
+        );
         std::fs::write(root.join(FILE), text).unwrap();
         let read = Expected::read(&root).unwrap();
         std::fs::remove_dir_all(&root).unwrap();

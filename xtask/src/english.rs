@@ -16,9 +16,15 @@ const HEAD: &str = "# Places that break a rule of plain English yet: PATH COUNT.
 
 /// What is looked for, and what to write instead. Spelled so that this file does not find itself: strings are not looked at.
 const RULES: [(&str, &str); 4] = [
-    (r"\b(he|his|him|himself|whoever|somebody|anybody|nobody|everybody)\b", "name the thing: a thread, writer, reader, process, client"),
+    (
+        r"\b(he|his|him|himself|whoever|somebody|anybody|nobody|everybody)\b",
+        "name the thing: a thread, writer, reader, process, client",
+    ),
     (r"\b(thread|process|writer|reader|server|transaction|seat)s? who\b", "which or that"),
-    (r"\b(comes to its end|in vain|at hand|all the same|so many|the midst|finds? no memory|rings? the bell)\b", "plain words"),
+    (
+        r"\b(comes to its end|in vain|at hand|all the same|so many|the midst|finds? no memory|rings? the bell)\b",
+        "plain words",
+    ),
     (r"\b(the (long|short|shortest|quick) way|answers)\b", "slow path, fast path; returns, replies, fails"),
 ];
 
@@ -40,9 +46,9 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
 /// When a file cannot be read.
 pub fn list(root: &Path) -> Result<Vec<String>, String> {
     let places = places(root)?;
-    let lines = places
-        .iter()
-        .flat_map(|(path, places)| places.iter().map(move |(line, found, instead)| format!("{path}:{line}: \"{found}\": {instead}")));
+    let lines = places.iter().flat_map(|(path, places)| {
+        places.iter().map(move |(line, found, instead)| format!("{path}:{line}: \"{found}\": {instead}"))
+    });
     Ok(lines.collect())
 }
 
@@ -96,7 +102,8 @@ mod tests {
 
     #[test]
     fn only_prose_is_looked_at() {
-        let rules: Vec<_> = RULES.iter().map(|(pattern, instead)| (Regex::new(pattern).unwrap(), *instead)).collect();
+        let rules: Vec<_> =
+            RULES.iter().map(|(pattern, instead)| (Regex::new(pattern).unwrap(), *instead)).collect();
         let found = |text, is_code| places_of(&rules, text, is_code).len();
         assert_eq!(found("/// A process who dies tells nobody.", true), 2);
         assert_eq!(found("let nobody = 1;", true), 0);

@@ -47,7 +47,8 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
         .current_dir(root)
         .output()
         .map_err(|error| format!("cargo metadata: {error}"))?;
-    let metadata: Value = serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata: {error}"))?;
+    let metadata: Value =
+        serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata: {error}"))?;
     let mut found = findings(&metadata);
     found.extend(circles::check(root, &folders(root, &metadata))?);
     Ok(found)
@@ -55,7 +56,11 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
 
 /// The folders of all packages, relative to the root.
 fn folders(root: &Path, metadata: &Value) -> Vec<String> {
-    let manifests = metadata["packages"].as_array().into_iter().flatten().filter_map(|package| package["manifest_path"].as_str());
+    let manifests = metadata["packages"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|package| package["manifest_path"].as_str());
     let folders = manifests.filter_map(|manifest| Path::new(manifest).parent()?.strip_prefix(root).ok());
     folders.map(|folder| folder.to_string_lossy().into_owned()).collect()
 }

@@ -19,7 +19,8 @@ use std::process::{Command, ExitCode};
 use tally::{Clock, Tally};
 
 const USAGE: &str = "\
-cargo x check                 formatting, clippy, tidy, floors, packages, documents, unit tests and transcripts
+cargo x rules                 formatting, tidy, plain English, floors and packages: a few seconds
+cargo x check                 the same, clippy, documents, unit tests and transcripts
 cargo x test [--long]         every layer, as `make test` runs it; or for as long as a release deserves
 cargo x english [--write]     where comments and documents break the rules of plain English; or lowers xtask/english.txt
 cargo x peers [--seed N] [--seconds N] [--sequences N] [--only NAME]
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut tally = Tally::default();
     match words.as_slice() {
+        ["rules"] => rules(&mut tally),
         ["check"] => _ = check(&mut tally),
         ["test"] => test(&mut tally, &SHORT),
         ["test", "--long"] => test(&mut tally, &LONG),
@@ -60,7 +62,9 @@ fn main() -> ExitCode {
         ["peers", "--transcripts"] => transcripts(&mut tally, "--redis-server"),
         ["crash", "stores", rest @ ..] => table(&mut tally, "kill", &[&["--all"], rest].concat()),
         ["crash", "torture", rest @ ..] => table(&mut tally, "torture", rest),
-        ["crash", rest @ ..] if rest.contains(&"--seconds") && !rest.contains(&"--histories") => torture(&mut tally, rest),
+        ["crash", rest @ ..] if rest.contains(&"--seconds") && !rest.contains(&"--histories") => {
+            torture(&mut tally, rest)
+        }
         [name @ ("peers" | "crash" | "fuzz"), rest @ ..] => testkit(&mut tally, name, name, rest),
         ["english"] => tally.rule("plain English", || english::list(&root())),
         ["english", "--write"] => tally.rule("plain English", || english::write(&root())),
@@ -104,13 +108,18 @@ const LONG: Length = Length {
     table: true,
 };
 
-/// What every commit must pass. Whether the build succeeded, without which nothing else can be run.
-fn check(tally: &mut Tally) -> bool {
+/// What is looked at without a build.
+fn rules(tally: &mut Tally) {
     tally.cargo("format", &["fmt", "--all", "--check"]);
     tally.rule("tidy", || tidy::check(&root()));
     tally.rule("plain English", || english::check(&root()));
     tally.rule("floors", || floors::check(&root()));
     tally.rule("packages", || packages::check(&root()));
+}
+
+/// What every commit must pass. Whether the build succeeded, without which nothing else can be run.
+fn check(tally: &mut Tally) -> bool {
+    rules(tally);
     tally.cargo("clippy", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]);
     // One build for all that runs below: another choice of packages would have other features, and build every crate again.
     let built = tally.build("build of all tests", &["test", "--workspace", "--no-run", "--quiet"]);
@@ -118,7 +127,10 @@ fn check(tally: &mut Tally) -> bool {
         tally.run("documents are fresh", program("docs", &["--check"]));
         // The crate that strangers read: a broken link fails, and so does an item without a text.
         let strict = "build.rustdocflags=['-Dwarnings']";
-        tally.cargo("documentation", &["doc", "--quiet", "--no-deps", "--package", "polder-engine", "--config", strict]);
+        tally.cargo(
+            "documentation",
+            &["doc", "--quiet", "--no-deps", "--package", "polder-engine", "--config", strict],
+        );
         tally.tests("unit tests and transcripts", &["test", "--workspace", "--no-fail-fast"]);
     }
     built
@@ -133,20 +145,31 @@ fn test(tally: &mut Tally, length: &Length) {
     let clock = Clock::start();
     let counts = std::thread::spawn(|| counts::check(&root(), false));
     // The real code of the shared memory, whose schedule shuttle chooses: a build of two crates.
-    let scheduled = ["test", "--quiet", "--package", "polder-shm", "--features", "schedules", "--test", "schedules"];
+    let scheduled =
+        ["test", "--quiet", "--package", "polder-shm", "--features", "schedules", "--test", "schedules"];
     tally.tests("schedules of the shared memory", &scheduled);
     tally.run("fuzz", program("fuzz", &[&["smoke", "--seed", SEED], &length.fuzz[..]].concat()));
     tally.run("peers", program("peers", &[&["--seed", SEED], &length.peers[..]].concat()));
-    tally.cargo("transcripts over a socket", &["test", "--quiet", "--workspace", "--test", "transcripts", "--", "--serve"]);
+    tally.cargo(
+        "transcripts over a socket",
+        &["test", "--quiet", "--workspace", "--test", "transcripts", "--", "--serve"],
+    );
     tally.run("stock clients", program("stock_clients", &[]));
-    tally.found("instruction counts", counts.join().unwrap_or_else(|_| Err("the count panicked".into())), &clock);
+    tally.found(
+        "instruction counts",
+        counts.join().unwrap_or_else(|_| Err("the count panicked".into())),
+        &clock,
+    );
     tally.run("C door", script("capi/test.sh"));
     tally.run("Python door", script("python/test.sh"));
     tally.run("real input", program("real_input", &[]));
     tally.run("crash points", program("crash", &["points"]));
     tally.run("actors in C and Python", script("testkit/actors/build.sh"));
     tally.run("torture", program("crash", &[&["--seed", SEED], &length.torture[..]].concat()));
-    tally.run("histories", program("crash", &[&["--histories", "--seed", SEED], &length.histories[..]].concat()));
+    tally.run(
+        "histories",
+        program("crash", &[&["--histories", "--seed", SEED], &length.histories[..]].concat()),
+    );
     tally.run("crash", program("crash", &[&["--seed", SEED], &length.crash[..]].concat()));
     if length.table {
         tally.run("client: simulation and chaos", client_long());
@@ -166,7 +189,9 @@ fn program(name: &str, words: &[&str]) -> Command {
 /// The client's simulation over ten thousand seeds, and its chaos for a minute.
 fn client_long() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["test", "--quiet", "--package", "polder-client", "--lib", "--test", "chaos"]).current_dir(root());
+    command
+        .args(["test", "--quiet", "--package", "polder-client", "--lib", "--test", "chaos"])
+        .current_dir(root());
     command.env("POLDER_SEEDS", "1..10001").env("POLDER_CHAOS_SECONDS", "60");
     command
 }
@@ -199,7 +224,10 @@ fn table(tally: &mut Tally, program: &str, words: &[&str]) {
 
 /// Measures in release builds, server and load generator alike.
 fn bench(tally: &mut Tally, words: &[&str]) {
-    tally.build("release build", &["build", "--release", "--quiet", "--package", "polder", "--package", "polder-testkit"]);
+    tally.build(
+        "release build",
+        &["build", "--release", "--quiet", "--package", "polder", "--package", "polder-testkit"],
+    );
     let mut args = vec!["run", "--release", "--quiet", "--package", "polder-testkit", "--bin", "bench", "--"];
     args.extend(words);
     tally.cargo("bench", &args);
@@ -207,7 +235,9 @@ fn bench(tally: &mut Tally, words: &[&str]) {
 
 /// Builds and runs a program of testkit; all its programs are built, since one may start another.
 fn testkit(tally: &mut Tally, layer: &str, name: &str, words: &[&str]) {
-    if tally.build("build", &["build", "--quiet", "--package", "polder", "--package", "polder-testkit", "--bins"]) {
+    if tally
+        .build("build", &["build", "--quiet", "--package", "polder", "--package", "polder-testkit", "--bins"])
+    {
         tally.run(layer, program(name, words));
     }
 }

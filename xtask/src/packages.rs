@@ -13,15 +13,21 @@ use crate::tidy::tracked;
 /// # Errors
 /// When git or a file cannot be read.
 pub fn check(root: &Path) -> Result<Vec<String>, String> {
-    let read = |path: &str| std::fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"));
+    let read =
+        |path: &str| std::fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"));
     let mut findings = Vec::new();
     for manifest in tracked(root, "*/Cargo.toml")? {
         let folders = packaged(&read(&manifest)?);
-        let Some(package) = manifest.strip_suffix("/Cargo.toml").filter(|_| !folders.is_empty()) else { continue };
+        let Some(package) = manifest.strip_suffix("/Cargo.toml").filter(|_| !folders.is_empty()) else {
+            continue;
+        };
         for source in tracked(root, &format!("{package}/src/*.rs"))? {
-            let missing = taken_in(&source, &read(&source)?).into_iter().filter(|file| !is_packaged(package, &folders, file));
-            findings
-                .extend(missing.map(|file| format!("{source} takes in {}, which `include` in {manifest} does not name", file.display())));
+            let missing = taken_in(&source, &read(&source)?)
+                .into_iter()
+                .filter(|file| !is_packaged(package, &folders, file));
+            findings.extend(missing.map(|file| {
+                format!("{source} takes in {}, which `include` in {manifest} does not name", file.display())
+            }));
         }
     }
     Ok(findings)
@@ -30,7 +36,10 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
 /// The folders that a manifest packages whole; none where it packages everything, or is not published.
 fn packaged(manifest: &str) -> Vec<String> {
     let line = manifest.lines().find_map(|line| line.strip_prefix("include = "));
-    line.into_iter().flat_map(|line| line.split('"')).filter_map(|word| Some(word.strip_prefix('/')?.strip_suffix("/**")?.into())).collect()
+    line.into_iter()
+        .flat_map(|line| line.split('"'))
+        .filter_map(|word| Some(word.strip_prefix('/')?.strip_suffix("/**")?.into()))
+        .collect()
 }
 
 /// The files that a source takes in, relative to the root.
@@ -65,7 +74,10 @@ mod tests {
         assert_eq!(folders, ["src", "pages"]);
         let text = "include_str!(\"../../pages/a.html\"), include_bytes!(\"b.bin\"), include_str!(\"../../assets/c.css\")";
         let files = taken_in("door/src/web/mod.rs", text);
-        assert_eq!(files, ["door/pages/a.html", "door/src/web/b.bin", "door/assets/c.css"].map(PathBuf::from));
+        assert_eq!(
+            files,
+            ["door/pages/a.html", "door/src/web/b.bin", "door/assets/c.css"].map(PathBuf::from)
+        );
         let packaged: Vec<bool> = files.iter().map(|file| is_packaged("door", &folders, file)).collect();
         assert_eq!(packaged, [true, true, false]);
     }

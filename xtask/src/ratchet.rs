@@ -38,8 +38,12 @@ impl Ratchet {
         }
         for (name, &allowed) in entries {
             match counts.get(name) {
-                Some(&(count, limit)) if count <= limit => findings.push(format!("{file}: {name} keeps its limit now, take it out")),
-                Some(&(count, _)) if count < allowed => findings.push(format!("{file}: {name} has {count} {unit}, lower it")),
+                Some(&(count, limit)) if count <= limit => {
+                    findings.push(format!("{file}: {name} keeps its limit now, take it out"))
+                }
+                Some(&(count, _)) if count < allowed => {
+                    findings.push(format!("{file}: {name} has {count} {unit}, lower it"))
+                }
                 Some(_) => {}
                 None => findings.push(format!("{file}: {name} is gone, take it out")),
             }
@@ -54,7 +58,8 @@ mod tests {
 
     #[test]
     fn the_ratchet_only_shrinks() {
-        let counts: BTreeMap<String, (usize, usize)> = [("a.rs".to_string(), (1200, 1000)), ("b.rs".to_string(), (10, 1000))].into();
+        let counts: BTreeMap<String, (usize, usize)> =
+            [("a.rs".to_string(), (1200, 1000)), ("b.rs".to_string(), (10, 1000))].into();
         let ratchet = |entries: &[(&str, usize)]| Ratchet {
             file: "list.txt",
             unit: "lines",

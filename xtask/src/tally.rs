@@ -55,7 +55,13 @@ impl Tally {
         let (before_passed, before_failed) = (self.passed, self.failed);
         let succeeded = match command.stdout(Stdio::piped()).spawn() {
             Ok(mut child) => {
-                for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()).map_while(Result::ok) {
+                for line in child
+                    .stdout
+                    .take()
+                    .into_iter()
+                    .flat_map(|out| BufReader::new(out).lines())
+                    .map_while(Result::ok)
+                {
                     self.count(&line);
                     self.note(&line);
                     println!("{line}");
@@ -116,7 +122,11 @@ impl Tally {
         if self.times.len() > 1 {
             println!("{:<44} {:>8} {:>8}", "layer", "wall s", "CPU s");
             let sum = |of: fn(&Time) -> f64| self.times.iter().map(of).sum();
-            let all = Time { layer: "together".into(), wall_s: sum(|time| time.wall_s), cpu_s: sum(|time| time.cpu_s) };
+            let all = Time {
+                layer: "together".into(),
+                wall_s: sum(|time| time.wall_s),
+                cpu_s: sum(|time| time.cpu_s),
+            };
             for Time { layer, wall_s, cpu_s } in self.times.iter().chain([&all]) {
                 println!("{layer:<44} {wall_s:>8.1} {cpu_s:>8.1}");
             }
@@ -133,7 +143,10 @@ impl Tally {
 
     /// Keeps a line for the end, where it is seen: the output of all layers is long.
     fn note(&mut self, line: &str) {
-        if line.ends_with("... FAILED") || line.contains("has been running for over") || line.starts_with("limit.sh: ") {
+        if line.ends_with("... FAILED")
+            || line.contains("has been running for over")
+            || line.starts_with("limit.sh: ")
+        {
             self.findings.push(line.into());
         }
     }
@@ -179,7 +192,10 @@ const LAYER_SECONDS_MAX: &str = "2400";
 
 fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new("timeout");
-    command.arg(LAYER_SECONDS_MAX).arg(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).args(args);
+    command
+        .arg(LAYER_SECONDS_MAX)
+        .arg(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(args);
     command
 }
 
@@ -190,7 +206,13 @@ mod tests {
     #[test]
     fn the_cpu_time_of_children_is_counted() {
         let clock = Clock::start();
-        assert!(Command::new("sh").args(["-c", "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done"]).status().unwrap().success());
+        assert!(
+            Command::new("sh")
+                .args(["-c", "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done"])
+                .status()
+                .unwrap()
+                .success()
+        );
         let (wall_s, cpu_s) = clock.elapsed();
         assert!(cpu_s > 0.0 && cpu_s <= wall_s + 0.1, "{cpu_s} of {wall_s}");
     }
@@ -198,7 +220,12 @@ mod tests {
     #[test]
     fn lines_that_count_are_added_up() {
         let mut tally = Tally::default();
-        for line in ["test result: ok. 5 passed; 1 failed; 0 ignored", "transcripts: 7 passed, 2 failed", "nothing", "test a ... ok"] {
+        for line in [
+            "test result: ok. 5 passed; 1 failed; 0 ignored",
+            "transcripts: 7 passed, 2 failed",
+            "nothing",
+            "test a ... ok",
+        ] {
             tally.count(line);
         }
         assert_eq!((tally.passed, tally.failed), (12, 3));

@@ -17,8 +17,13 @@ const FUNCTION_LINES_MAX: usize = 70;
 const UNSAFE_CRATES: [&str; 3] = ["shm/", "table/", "capi/"];
 
 /// Words that say "not done". Spelled in halves so that this file does not find itself.
-const UNFINISHED: [&str; 5] =
-    [concat!("todo", "!("), concat!("unimplemented", "!("), concat!("dbg", "!("), concat!("FIX", "ME"), concat!("TO", "DO")];
+const UNFINISHED: [&str; 5] = [
+    concat!("todo", "!("),
+    concat!("unimplemented", "!("),
+    concat!("dbg", "!("),
+    concat!("FIX", "ME"),
+    concat!("TO", "DO"),
+];
 
 /// Everything that is not as it should be.
 ///
@@ -64,7 +69,8 @@ fn header(path: &str, lines: &[&str]) -> Vec<String> {
         // A crate that a later day fills has nothing to teach yet.
         return findings;
     }
-    let teaches = lines.iter().find(|line| !line.starts_with("#!")).is_some_and(|line| line.starts_with("//!"));
+    let teaches =
+        lines.iter().find(|line| !line.starts_with("#!")).is_some_and(|line| line.starts_with("//!"));
     if !teaches {
         findings.push(format!("{path}:1: a file opens by saying what it is (//!)"));
     }
@@ -79,8 +85,10 @@ fn header(path: &str, lines: &[&str]) -> Vec<String> {
 /// What single lines give away.
 fn words(path: &str, lines: &[&str]) -> Result<Vec<String>, String> {
     let keyword = Regex::new(concat!(r"\bun", r"safe\b[^_]")).map_err(|error| error.to_string())?;
-    let dead = Regex::new(r"^\s*//\s(let\s.*;|.*\);|\}|use\s.*;|(pub )?fn\s.*\{)$").map_err(|error| error.to_string())?;
-    let may_be_unsafe = path.starts_with("shm/") || path.starts_with("table/src/raw") || path.starts_with("capi/");
+    let dead = Regex::new(r"^\s*//\s(let\s.*;|.*\);|\}|use\s.*;|(pub )?fn\s.*\{)$")
+        .map_err(|error| error.to_string())?;
+    let may_be_unsafe =
+        path.starts_with("shm/") || path.starts_with("table/src/raw") || path.starts_with("capi/");
     let mut findings = Vec::new();
     for (at, line) in lines.iter().enumerate() {
         let mut find = |what: &str| findings.push(format!("{path}:{}: {what}", at + 1));
@@ -105,7 +113,9 @@ fn functions(lines: &[&str]) -> Vec<(String, usize)> {
         let Some((indent, name)) = function_name(line) else {
             continue;
         };
-        let end_of_head = lines[at..].iter().position(|line| line.ends_with('{') || line.ends_with(';') || line.ends_with('}'));
+        let end_of_head = lines[at..]
+            .iter()
+            .position(|line| line.ends_with('{') || line.ends_with(';') || line.ends_with('}'));
         let Some(head) = end_of_head.filter(|&head| lines[at + head].ends_with('{')) else {
             continue;
         };
@@ -121,7 +131,9 @@ fn function_name(line: &str) -> Option<(usize, String)> {
     let trimmed = line.trim_start();
     let (before, after) = trimmed.split_once("fn ")?;
     let qualifiers = |word: &str| {
-        matches!(word, "pub" | "const" | "async" | "extern" | "\"C\"") || word.starts_with("pub(") || word == concat!("un", "safe")
+        matches!(word, "pub" | "const" | "async" | "extern" | "\"C\"")
+            || word.starts_with("pub(")
+            || word == concat!("un", "safe")
     };
     before.split_whitespace().all(qualifiers).then(|| {
         let name = after.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
@@ -142,8 +154,13 @@ mod tests {
 
     #[test]
     fn telltale_lines_are_found() {
-        let lines =
-            ["let a = 1; // let it be", "    // let a = 1;", concat!("    dbg", "!(a);"), concat!("un", "safe { a }"), "/// let a = 1;"];
+        let lines = [
+            "let a = 1; // let it be",
+            "    // let a = 1;",
+            concat!("    dbg", "!(a);"),
+            concat!("un", "safe { a }"),
+            "/// let a = 1;",
+        ];
         assert_eq!(words("values/src/x.rs", &lines).unwrap().len(), 3);
         assert_eq!(words("shm/src/x.rs", &lines).unwrap().len(), 2);
     }

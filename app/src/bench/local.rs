@@ -70,9 +70,9 @@ const OPS: [(&str, Op); 4] = [("get", Op::Get), ("set", Op::Set), ("incr", Op::I
 pub fn op(name: &str) -> Result<Op, String> {
     let names: Vec<&str> = OPS.iter().map(|(name, _)| *name).collect();
     let found = OPS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-    found
-        .map(|(_, op)| *op)
-        .ok_or_else(|| format!("in-process operations are {}; '{name}' needs a server (-h, -p or -s)", names.join(", ")))
+    found.map(|(_, op)| *op).ok_or_else(|| {
+        format!("in-process operations are {}; '{name}' needs a server (-h, -p or -s)", names.join(", "))
+    })
 }
 
 /// Runs every operation on the segment.
@@ -80,15 +80,22 @@ pub fn op(name: &str) -> Result<Op, String> {
 /// # Errors
 /// A line that says what failed.
 pub fn run(arguments: &Arguments, segment: &str) -> Result<Vec<Line>, Failed> {
-    let ops = arguments.ops().into_iter().map(|name| op(&name).map(|op| (name, op))).collect::<Result<Vec<_>, _>>()?;
+    let ops = arguments
+        .ops()
+        .into_iter()
+        .map(|name| op(&name).map(|op| (name, op)))
+        .collect::<Result<Vec<_>, _>>()?;
     let memory = attach(arguments, segment, true)?;
     if arguments.fill {
         fill(&memory, arguments)?;
     }
     let mut lines = Vec::new();
     for (name, op) in ops {
-        let measured =
-            if arguments.processes > 1 { in_processes(arguments, segment, &name)? } else { in_threads(&memory, arguments, op, 0)? };
+        let measured = if arguments.processes > 1 {
+            in_processes(arguments, segment, &name)?
+        } else {
+            in_threads(&memory, arguments, op, 0)?
+        };
         lines.push(Line { op: name, measured });
     }
     Ok(lines)
@@ -107,14 +114,24 @@ pub fn work(arguments: &Arguments, segment: &str, worker: u32) -> Result<(), Fai
 }
 
 fn attach(arguments: &Arguments, segment: &str, create: bool) -> Result<Memory, Failed> {
-    text::attached(&Options { segment: segment.into(), create, owner: arguments.whose.owner, ..Options::default() })
+    text::attached(&Options {
+        segment: segment.into(),
+        create,
+        owner: arguments.whose.owner,
+        ..Options::default()
+    })
 }
 
 /// Writes every key once.
 fn fill(memory: &Memory, arguments: &Arguments) -> Result<(), String> {
-    let mut worker = Worker::new(memory, Op::Set, Picks::in_order(Op::Set.prefix(), 0, arguments.keys), arguments);
+    let mut worker =
+        Worker::new(memory, Op::Set, Picks::in_order(Op::Set.prefix(), 0, arguments.keys), arguments);
     (0..arguments.keys).for_each(|_| worker.call(1));
-    if worker.errors == 0 { Ok(()) } else { Err(format!("{} of {} keys could not be written", worker.errors, arguments.keys)) }
+    if worker.errors == 0 {
+        Ok(())
+    } else {
+        Err(format!("{} of {} keys could not be written", worker.errors, arguments.keys))
+    }
 }
 
 /// Runs `--threads` workers at once.
@@ -129,7 +146,8 @@ fn in_threads(memory: &Memory, arguments: &Arguments, op: Op, process: u32) -> R
             .map(|thread| {
                 let (spread, ready, start) = (&spread, &ready, &start);
                 scope.spawn(move || {
-                    let mut random = Random::new(arguments.seed ^ u64::from(process) << 32 ^ u64::from(thread) << 16);
+                    let mut random =
+                        Random::new(arguments.seed ^ u64::from(process) << 32 ^ u64::from(thread) << 16);
                     let picks = Picks::new(op.prefix(), spread, share.calls(), &mut random);
                     let mut worker = Worker::new(memory, op, picks, arguments);
                     // The first call takes the thread's seat, which is not what is measured.
@@ -255,7 +273,14 @@ impl<'m> Worker<'m> {
         });
         for (number, call) in calls.iter().enumerate() {
             if count > 1 {
-                self.memory.execute_foreseen(&mut self.session, &self.host, &plan, number, call.args(), &mut self.reply);
+                self.memory.execute_foreseen(
+                    &mut self.session,
+                    &self.host,
+                    &plan,
+                    number,
+                    call.args(),
+                    &mut self.reply,
+                );
             } else {
                 self.memory.execute(&mut self.session, &self.host, call.args(), &mut self.reply);
             }

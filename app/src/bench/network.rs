@@ -69,7 +69,10 @@ const OPS: &[Op] = &[
 pub fn place(arguments: &Arguments) -> Place {
     match &arguments.socket {
         Some(path) => Place::Unix(path.clone()),
-        None => Place::Tcp { host: arguments.host.clone().unwrap_or_else(|| "127.0.0.1".into()), port: arguments.port.unwrap_or(6379) },
+        None => Place::Tcp {
+            host: arguments.host.clone().unwrap_or_else(|| "127.0.0.1".into()),
+            port: arguments.port.unwrap_or(6379),
+        },
     }
 }
 
@@ -85,7 +88,10 @@ pub fn run(arguments: &Arguments) -> Result<Vec<Line>, String> {
     let mut lines = Vec::new();
     for name in arguments.ops() {
         let names = || OPS.iter().map(|op| op.name).collect::<Vec<_>>().join(", ");
-        let op = OPS.iter().find(|op| op.name == name).ok_or_else(|| format!("'{name}' is none of {}", names()))?;
+        let op = OPS
+            .iter()
+            .find(|op| op.name == name)
+            .ok_or_else(|| format!("'{name}' is none of {}", names()))?;
         if op.name.starts_with("lrange") {
             fill_list(arguments)?;
         }
@@ -97,7 +103,8 @@ pub fn run(arguments: &Arguments) -> Result<Vec<Line>, String> {
 
 fn open(arguments: &Arguments) -> Result<Link, String> {
     let place = place(arguments);
-    let mut link = Link::open(&place).map_err(|error| format!("Could not connect to {place}: {}", reason(&error)))?;
+    let mut link =
+        Link::open(&place).map_err(|error| format!("Could not connect to {place}: {}", reason(&error)))?;
     let login = Login { password: arguments.password.clone(), ..Login::default() };
     match link.login(&login).map_err(|error| error.to_string())? {
         Some(refused) => Err(refused),
@@ -109,7 +116,9 @@ fn fill_list(arguments: &Arguments) -> Result<(), String> {
     let mut link = open(arguments)?;
     let value = "x".repeat(arguments.value_size);
     for _ in 0..LIST_ELEMENTS {
-        if let Value::Error(text) = link.call(&["LPUSH", "mylist", &value]).map_err(|error| error.to_string())? {
+        if let Value::Error(text) =
+            link.call(&["LPUSH", "mylist", &value]).map_err(|error| error.to_string())?
+        {
             return Err(format!("LPUSH: {}", String::from_utf8_lossy(&text)));
         }
     }
@@ -126,7 +135,8 @@ struct Pipeline {
 impl Pipeline {
     fn new(words: &[String], value_bytes: usize, requests: u32) -> Pipeline {
         let value = "x".repeat(value_bytes);
-        let words: Vec<&str> = words.iter().map(|word| if word == DATA { value.as_str() } else { word }).collect();
+        let words: Vec<&str> =
+            words.iter().map(|word| if word == DATA { value.as_str() } else { word }).collect();
         let mut one = Vec::new();
         command(&words, &mut one);
         let bytes = one.repeat(requests as usize);
@@ -154,7 +164,8 @@ fn measure(arguments: &Arguments, words: &[String]) -> Result<Measured, String> 
             .map(|thread| {
                 let (spread, budget, start, pipeline) = (&spread, &budget, &start, &pipeline);
                 scope.spawn(move || {
-                    let connections = (0..arguments.connections.max(1)).filter(|number| number % threads == thread).count();
+                    let connections =
+                        (0..arguments.connections.max(1)).filter(|number| number % threads == thread).count();
                     let opened = Worker::open(arguments, spread, pipeline, connections, u64::from(thread));
                     // Every thread comes to the gate, even one that failed: the others would wait
                     // for ever.
@@ -219,14 +230,22 @@ struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    fn open(arguments: &Arguments, spread: &'a Spread, pipeline: &Pipeline, count: usize, thread: u64) -> Result<Worker<'a>, String> {
+    fn open(
+        arguments: &Arguments,
+        spread: &'a Spread,
+        pipeline: &Pipeline,
+        count: usize,
+        thread: u64,
+    ) -> Result<Worker<'a>, String> {
         let poll = Poll::new().map_err(|error| error.to_string())?;
         let mut connections = Vec::with_capacity(count);
         for token in 0..count {
             let socket = open(arguments)?.into_socket().ok_or("a segment has no connections")?;
             let mut socket = pollable(socket).map_err(|error| error.to_string())?;
             let interest = Interest::READABLE | Interest::WRITABLE;
-            poll.registry().register(&mut *socket, Token(token), interest).map_err(|error| error.to_string())?;
+            poll.registry()
+                .register(&mut *socket, Token(token), interest)
+                .map_err(|error| error.to_string())?;
             connections.push(Connection {
                 socket,
                 pipeline: pipeline.clone(),
@@ -316,7 +335,9 @@ impl<'a> Worker<'a> {
             let count = match connection.socket.read(&mut self.chunk) {
                 Ok(0) => return Err("Server closed the connection".into()),
                 Ok(count) => count,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(was_open && connection.open == 0),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return Ok(was_open && connection.open == 0);
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(format!("Error reading from the server: {}", reason(&error))),
             };

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
 /// The quantiles of a report.
-const QUANTILES: [(&str, f64); 6] = [("p50", 0.50), ("p90", 0.90), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("max", 1.0)];
+const QUANTILES: [(&str, f64); 6] =
+    [("p50", 0.50), ("p90", 0.90), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("max", 1.0)];
 
 /// What one worker measured, or several together.
 pub struct Measured {
@@ -50,7 +51,11 @@ impl Measured {
 
     /// For another process: everything that [`Measured::from_wire`] needs.
     pub fn to_wire(&self) -> Value {
-        let recorded: Vec<_> = self.latency.iter_recorded().map(|step| json!([step.value_iterated_to(), step.count_at_value()])).collect();
+        let recorded: Vec<_> = self
+            .latency
+            .iter_recorded()
+            .map(|step| json!([step.value_iterated_to(), step.count_at_value()]))
+            .collect();
         json!({ "calls": self.calls, "errors": self.errors, "misses": self.misses, "wall_ns": self.wall.as_nanos() as u64, "latency": recorded })
     }
 
@@ -81,14 +86,25 @@ pub fn print(setting: &Value, lines: &[Line], as_json: bool) {
         println!("{}", json!({ "setting": setting, "results": lines }));
         return;
     }
-    let setting: Vec<String> = setting.as_object().into_iter().flatten().map(|(name, value)| format!("{name} {}", plain(value))).collect();
+    let setting: Vec<String> = setting
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, value)| format!("{name} {}", plain(value)))
+        .collect();
     println!("{}\n", setting.join(", "));
     print!("{:<14}{:>12}{:>12}{:>9}", "op", "calls", "per second", "mean");
     QUANTILES.iter().for_each(|(name, _)| print!("{name:>9}"));
     println!();
     for line in lines {
         let measured = &line.measured;
-        print!("{:<14}{:>12}{:>12}{:>9}", line.op, measured.calls, measured.per_second() as u64, time(measured.latency.mean()));
+        print!(
+            "{:<14}{:>12}{:>12}{:>9}",
+            line.op,
+            measured.calls,
+            measured.per_second() as u64,
+            time(measured.latency.mean())
+        );
         for (_, quantile) in QUANTILES {
             print!("{:>9}", time(measured.latency.value_at_quantile(quantile) as f64));
         }
@@ -108,7 +124,9 @@ fn plain(value: &Value) -> String {
 
 fn json_line(line: &Line) -> Value {
     let measured = &line.measured;
-    let quantiles = QUANTILES.iter().map(|(name, quantile)| (name.to_string(), json!(measured.latency.value_at_quantile(*quantile))));
+    let quantiles = QUANTILES
+        .iter()
+        .map(|(name, quantile)| (name.to_string(), json!(measured.latency.value_at_quantile(*quantile))));
     let mut latency: serde_json::Map<String, Value> = quantiles.collect();
     latency.insert("mean".into(), json!(measured.latency.mean()));
     json!({

@@ -171,7 +171,8 @@ impl Arguments {
     /// # Errors
     /// A line that says what is wrong.
     pub fn target(&self) -> Result<(Place, Login), String> {
-        let resp3 = self.resp3 || (!self.resp2 && matches!(self.format().form, Form::Json | Form::QuotedJson));
+        let resp3 =
+            self.resp3 || (!self.resp2 && matches!(self.format().form, Form::Json | Form::QuotedJson));
         let password = match self.askpass {
             true => Some(ask_password().map_err(|error| format!("Cannot read the password: {error}"))?),
             false => self.password.clone().or_else(|| std::env::var("REDISCLI_AUTH").ok()),
@@ -181,7 +182,11 @@ impl Arguments {
             (Some(segment), ..) => Place::Segment(segment.clone(), self.whose.owner),
             (_, Some(path), _) => Place::Unix(path.clone()),
             (_, _, Some(uri)) => self.place_of_uri(uri, &mut login)?,
-            _ => Place::server(self.host.clone().unwrap_or_else(|| "127.0.0.1".into()), self.port.unwrap_or(PORT), &self.tls),
+            _ => Place::server(
+                self.host.clone().unwrap_or_else(|| "127.0.0.1".into()),
+                self.port.unwrap_or(PORT),
+                &self.tls,
+            ),
         };
         Ok((place, login))
     }
@@ -196,7 +201,9 @@ impl Arguments {
         let (authority, db) = rest.split_once('/').unwrap_or((rest, ""));
         let (login_part, address) = authority.rsplit_once('@').unwrap_or(("", authority));
         if !login_part.is_empty() {
-            let (user, password) = login_part.split_once(':').map_or((None, login_part), |(user, password)| (Some(user), password));
+            let (user, password) = login_part
+                .split_once(':')
+                .map_or((None, login_part), |(user, password)| (Some(user), password));
             login.user = login.user.take().or(user.filter(|user| !user.is_empty()).map(decoded));
             login.password = Some(self.password.clone().unwrap_or_else(|| decoded(password)));
         }
@@ -204,7 +211,9 @@ impl Arguments {
             login.db = db.parse().map_err(|_| format!("Invalid database number '{db}' in the URI"))?;
         }
         let (host, port) = match address.rsplit_once(':') {
-            Some((host, port)) if !port.contains(']') => (host, port.parse().map_err(|_| format!("Invalid port '{port}' in the URI"))?),
+            Some((host, port)) if !port.contains(']') => {
+                (host, port.parse().map_err(|_| format!("Invalid port '{port}' in the URI"))?)
+            }
             _ => (address, PORT),
         };
         let host = self.host.clone().unwrap_or_else(|| match host.trim_matches(['[', ']']) {
@@ -238,7 +247,10 @@ impl Arguments {
     /// A line that says what is wrong.
     pub fn words(&self) -> Result<Vec<Vec<u8>>, String> {
         if let Some(first) = self.command.first().filter(|first| first.as_encoded_bytes().starts_with(b"-")) {
-            return Err(format!("Unrecognized option or bad number of args for: '{}'", first.to_string_lossy()));
+            return Err(format!(
+                "Unrecognized option or bad number of args for: '{}'",
+                first.to_string_lossy()
+            ));
         }
         let words = self.command.iter().map(|word| word.clone().into_vec());
         if let Some(file) = &self.eval {
@@ -262,7 +274,8 @@ impl Arguments {
 
 /// EVAL of a file's script: keys, a comma, arguments.
 fn eval(file: &Path, words: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, String> {
-    let script = std::fs::read(file).map_err(|error| format!("Can't open file '{}': {}", file.display(), reason(&error)))?;
+    let script = std::fs::read(file)
+        .map_err(|error| format!("Can't open file '{}': {}", file.display(), reason(&error)))?;
     let comma = words.iter().position(|word| word == b",").unwrap_or(words.len());
     let (keys, arguments) = (&words[..comma], words.get(comma + 1..).unwrap_or_default());
     let count = keys.len().to_string().into_bytes();
@@ -341,12 +354,20 @@ mod tests {
         let file = std::env::temp_dir().join(format!("polder-eval-{}.lua", std::process::id()));
         std::fs::write(&file, "return KEYS").unwrap();
         let words = |rest: &str| parsed(&format!("--eval {} {rest}", file.display())).words().unwrap();
-        let texts = |rest: &str| words(rest).iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect::<Vec<_>>().join("|");
+        let texts = |rest: &str| {
+            words(rest)
+                .iter()
+                .map(|word| String::from_utf8_lossy(word).into_owned())
+                .collect::<Vec<_>>()
+                .join("|")
+        };
         assert_eq!(texts("a b , c"), "EVAL|return KEYS|2|a|b|c");
         assert_eq!(texts("a"), "EVAL|return KEYS|1|a");
         assert_eq!(texts(", c"), "EVAL|return KEYS|0|c");
         std::fs::remove_file(&file).unwrap();
-        assert!(parsed(&format!("--eval {}", file.display())).words().unwrap_err().starts_with("Can't open file"));
+        assert!(
+            parsed(&format!("--eval {}", file.display())).words().unwrap_err().starts_with("Can't open file")
+        );
     }
 
     #[test]
@@ -357,10 +378,17 @@ mod tests {
             ("host:7000", Some("me"), Some("p@ss"), 3)
         );
         let (place, login) = target("-u redis://secret@host").unwrap();
-        assert_eq!((place.as_str(), login.user, login.password.as_deref(), login.db), ("host:6379", None, Some("secret"), 0));
+        assert_eq!(
+            (place.as_str(), login.user, login.password.as_deref(), login.db),
+            ("host:6379", None, Some("secret"), 0)
+        );
         assert_eq!(target("-u redis://[::1]:7000").unwrap().0, "[::1]:7000");
         assert_eq!(target("-u redis://[::1]").unwrap().0, "[::1]:6379");
-        assert!(target("-u http://host").is_err() && target("-u redis://host:no").is_err() && target("-u redis://host/no").is_err());
+        assert!(
+            target("-u http://host").is_err()
+                && target("-u redis://host:no").is_err()
+                && target("-u redis://host/no").is_err()
+        );
     }
 
     #[test]
@@ -372,7 +400,10 @@ mod tests {
     #[test]
     fn what_follows_the_command_is_its_own() {
         let arguments = parsed("-r 2 set k -1 -p 5 --raw");
-        assert_eq!(arguments.words().unwrap(), ["set", "k", "-1", "-p", "5", "--raw"].map(|word| word.as_bytes().to_vec()));
+        assert_eq!(
+            arguments.words().unwrap(),
+            ["set", "k", "-1", "-p", "5", "--raw"].map(|word| word.as_bytes().to_vec())
+        );
         assert_eq!((arguments.repeat, arguments.port, arguments.raw), (2, None, false));
         assert!(parsed("--unknown").words().is_err());
     }

@@ -66,12 +66,17 @@ impl Hinter for Assist {
 impl Completer for Assist {
     type Candidate = Pair;
 
-    fn complete(&self, line: &str, at: usize, _context: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
+    fn complete(
+        &self,
+        line: &str,
+        at: usize,
+        _context: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<Pair>)> {
         let line = &line[..at];
         let start = line.rfind(' ').map_or(0, |blank| blank + 1);
         let typed = &line[start..];
-        let fold =
-            typed.chars().any(|letter| letter.is_lowercase()) || typed.is_empty() && line.chars().any(|letter| letter.is_lowercase());
+        let fold = typed.chars().any(|letter| letter.is_lowercase())
+            || typed.is_empty() && line.chars().any(|letter| letter.is_lowercase());
         let pairs = candidates(&words(&line[..start]), typed).into_iter().map(|word| {
             let word = if fold { word.to_lowercase() } else { word };
             Pair { display: word.clone(), replacement: word }
@@ -120,7 +125,11 @@ fn candidates(before: &[String], typed: &str) -> Vec<String> {
     } else {
         behind(before).into_iter().map(String::from).collect()
     };
-    found.retain(|word| word.len() >= typed.len() && word.is_char_boundary(typed.len()) && word[..typed.len()].eq_ignore_ascii_case(typed));
+    found.retain(|word| {
+        word.len() >= typed.len()
+            && word.is_char_boundary(typed.len())
+            && word[..typed.len()].eq_ignore_ascii_case(typed)
+    });
     found.sort();
     found.dedup();
     found
@@ -144,7 +153,10 @@ fn behind(before: &[String]) -> Vec<&'static str> {
 pub fn help(topic: &[String]) -> String {
     let Some(first) = topic.first() else { return general() };
     let rows: Vec<(&str, &Command)> = if let Some(group) = first.strip_prefix('@') {
-        all().filter(|(family, _)| family.group.eq_ignore_ascii_case(group)).map(|(family, row)| (family.group, row)).collect()
+        all()
+            .filter(|(family, _)| family.group.eq_ignore_ascii_case(group))
+            .map(|(family, row)| (family.group, row))
+            .collect()
     } else {
         let wanted = topic.join("|");
         let mut rows: Vec<_> = all().filter(|(_, row)| row.name.eq_ignore_ascii_case(&wanted)).collect();
@@ -154,7 +166,10 @@ pub fn help(topic: &[String]) -> String {
         rows.into_iter().map(|(family, row)| (family.group, row)).collect()
     };
     if rows.is_empty() {
-        return format!("There is no command or @group '{}'. Try TAB, or help without a name.\n", topic.join(" "));
+        return format!(
+            "There is no command or @group '{}'. Try TAB, or help without a name.\n",
+            topic.join(" ")
+        );
     }
     rows.into_iter().map(|(group, row)| described(group, row)).collect()
 }
@@ -229,7 +244,9 @@ mod tests {
 
     #[test]
     fn secrets_stay_out_of_the_history() {
-        for secret in [&["AUTH", "x"][..], &["config", "set", "requirepass", "x"], &["hello", "3", "AUTH", "u", "p"]] {
+        for secret in
+            [&["AUTH", "x"][..], &["config", "set", "requirepass", "x"], &["hello", "3", "AUTH", "u", "p"]]
+        {
             assert!(is_secret(&owned(secret)), "{secret:?}");
         }
         for open in [&["get", "auth"][..], &["config", "get", "requirepass"], &[]] {

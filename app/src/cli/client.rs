@@ -48,7 +48,10 @@ impl Client {
     /// A line that says what is wrong with the arguments.
     pub fn new(arguments: &Arguments) -> Result<Client, String> {
         let (place, login) = arguments.target()?;
-        let show_pushes = arguments.show_pushes.as_ref().map_or_else(|| io::stdout().is_terminal(), |answer| answer == "yes");
+        let show_pushes = arguments
+            .show_pushes
+            .as_ref()
+            .map_or_else(|| io::stdout().is_terminal(), |answer| answer == "yes");
         Ok(Client {
             place,
             login,
@@ -71,7 +74,9 @@ impl Client {
         self.link = None;
         self.multi = false;
         let mut link = Link::open(&self.place).map_err(|error| self.unreachable(&error))?;
-        if let Some(refused) = link.login(&self.login).map_err(|error| format!("Error: {}", reason(&error)))? {
+        if let Some(refused) =
+            link.login(&self.login).map_err(|error| format!("Error: {}", reason(&error)))?
+        {
             eprintln!("{refused}");
             if refused.starts_with("SELECT") {
                 self.login.db = 0;
@@ -141,7 +146,9 @@ impl Client {
     fn give_up(&mut self) -> Ran {
         let was_multi = self.multi;
         match self.connect() {
-            Ok(_) if was_multi => eprintln!("Interrupted: the connection was made anew, and the transaction is gone"),
+            Ok(_) if was_multi => {
+                eprintln!("Interrupted: the connection was made anew, and the transaction is gone")
+            }
             Ok(_) => eprintln!("Interrupted: the connection was made anew"),
             Err(text) => return Ran::Lost(text),
         }
@@ -171,7 +178,10 @@ impl Client {
             Err(error) => return Ok(self.lost(reason(&error))),
         };
         let stream = Stream::of(args);
-        if stream == Some(Stream::Messages) && !matches!(value, Value::Error(_)) && self.format.form != Form::Raw {
+        if stream == Some(Stream::Messages)
+            && !matches!(value, Value::Error(_))
+            && self.format.form != Form::Raw
+        {
             writeln!(out, "Reading messages... (press Ctrl-C to quit)")?;
         }
         while let (Value::Push(_), None) = (&value, stream) {

@@ -40,11 +40,17 @@ impl Spread {
     /// One line. Programs get redis-cli's whole milliseconds; people see fractions, since most
     /// replies take less than one.
     fn text(&self, form: Form) -> String {
-        let (min, max, mean) = (self.min / 1000, self.max / 1000, self.sum as f64 / self.count as f64 / 1000.0);
+        let (min, max, mean) =
+            (self.min / 1000, self.max / 1000, self.sum as f64 / self.count as f64 / 1000.0);
         let millis = |micros: u64| micros as f64 / 1000.0;
         match form {
             Form::Standard => {
-                format!("min: {:.3}, max: {:.3}, avg: {mean:.3} ms ({} samples)", millis(self.min), millis(self.max), self.count)
+                format!(
+                    "min: {:.3}, max: {:.3}, avg: {mean:.3} ms ({} samples)",
+                    millis(self.min),
+                    millis(self.max),
+                    self.count
+                )
             }
             Form::Csv => format!("{min},{max},{mean:.2},{}", self.count),
             Form::Raw => format!("{min} {max} {mean:.2} {}", self.count),
@@ -62,10 +68,13 @@ impl Spread {
 pub fn latency(mut client: Client, arguments: &Arguments, history: bool) -> Result<(), String> {
     let form = client.format.form;
     let usual = if history { 15.0 } else { 1.0 };
-    let window = Duration::try_from_secs_f64(arguments.interval.unwrap_or(usual)).map_err(|error| error.to_string())?;
+    let window = Duration::try_from_secs_f64(arguments.interval.unwrap_or(usual))
+        .map_err(|error| error.to_string())?;
     let link = client.connected()?;
     let mut out = io::stdout();
-    let mut wrote = |text: String| out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| reason(&error));
+    let mut wrote = |text: String| {
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| reason(&error))
+    };
     loop {
         let (started, mut spread) = (Instant::now(), Spread::new());
         loop {
@@ -79,7 +88,9 @@ pub fn latency(mut client: Client, arguments: &Arguments, history: bool) -> Resu
             std::thread::sleep(PING_PAUSE);
         }
         match (form, history) {
-            (Form::Standard, _) => wrote(format!(" -- {:.2} seconds range\n", started.elapsed().as_secs_f64()))?,
+            (Form::Standard, _) => {
+                wrote(format!(" -- {:.2} seconds range\n", started.elapsed().as_secs_f64()))?
+            }
             (_, true) => wrote(format!("{}\n", spread.text(form)))?,
             (_, false) => return wrote(format!("{}\n", spread.text(form))),
         }
@@ -88,8 +99,8 @@ pub fn latency(mut client: Client, arguments: &Arguments, history: bool) -> Resu
 
 /// The upper ends of the spectrum's columns, in microseconds; what takes longer counts in the last one.
 const COLUMNS_US: [u64; 24] = [
-    50, 75, 100, 125, 150, 200, 250, 300, 400, 500, 600, 800, 1_000, 1_500, 2_000, 3_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000,
-    500_000, 1_000_000,
+    50, 75, 100, 125, 150, 200, 250, 300, 400, 500, 600, 800, 1_000, 1_500, 2_000, 3_000, 5_000, 10_000,
+    20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000,
 ];
 
 /// The first and the number of the terminal's grey tones (of 256 colours), from dark to bright.
@@ -100,12 +111,17 @@ const GREYS: (u64, u64) = (232, 24);
 /// # Errors
 /// A line that says what failed.
 pub fn spectrum(mut client: Client, arguments: &Arguments) -> Result<(), String> {
-    let window = Duration::try_from_secs_f64(arguments.interval.unwrap_or(1.0)).map_err(|error| error.to_string())?;
+    let window =
+        Duration::try_from_secs_f64(arguments.interval.unwrap_or(1.0)).map_err(|error| error.to_string())?;
     let link = client.connected()?;
     let mut out = io::stdout();
-    let scale = |micros: u64| if micros < 1000 { format!("{micros}us") } else { format!("{}ms", micros as f64 / 1000.0) };
+    let scale = |micros: u64| {
+        if micros < 1000 { format!("{micros}us") } else { format!("{}ms", micros as f64 / 1000.0) }
+    };
     let legend: Vec<String> = COLUMNS_US.iter().map(|end| format!("{:>6}", scale(*end))).collect();
-    let mut wrote = |text: String| out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| reason(&error));
+    let mut wrote = |text: String| {
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| reason(&error))
+    };
     for line in 0u64.. {
         if line % HEADER_LINES == 0 {
             wrote(format!("{}  (a PING took at most so long; brighter: more of them)\n", legend.concat()))?;
@@ -156,8 +172,14 @@ pub fn intrinsic(seconds: u64) -> Result<(), String> {
         runs += BURST;
     }
     let mean_us = started.elapsed().as_secs_f64() * 1e6 / runs.max(1) as f64;
-    println!("\n{runs} total runs (avg latency: {mean_us:.4} microseconds / {:.2} nanoseconds per run).", mean_us * 1e3);
-    println!("Worst run took {:.0}x longer than the average latency.", longest.as_secs_f64() * 1e6 / mean_us.max(f64::MIN_POSITIVE));
+    println!(
+        "\n{runs} total runs (avg latency: {mean_us:.4} microseconds / {:.2} nanoseconds per run).",
+        mean_us * 1e3
+    );
+    println!(
+        "Worst run took {:.0}x longer than the average latency.",
+        longest.as_secs_f64() * 1e6 / mean_us.max(f64::MIN_POSITIVE)
+    );
     Ok(())
 }
 
@@ -174,14 +196,17 @@ fn ping(link: &mut Link) -> Result<Duration, String> {
 /// # Errors
 /// A line that says what failed.
 pub fn stat(mut client: Client, arguments: &Arguments) -> Result<(), String> {
-    let pause = Duration::try_from_secs_f64(arguments.interval.unwrap_or(1.0)).map_err(|error| error.to_string())?;
+    let pause =
+        Duration::try_from_secs_f64(arguments.interval.unwrap_or(1.0)).map_err(|error| error.to_string())?;
     // `-r` counts lines; its usual value of one means "for ever" here, as in redis-cli.
     let lines = if arguments.repeat > 1 { arguments.repeat.cast_unsigned() } else { u64::MAX };
     let link = client.connected()?;
     let mut before = None;
     for line in 0..lines {
         let info = info(link)?;
-        let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or("0").trim();
+        let field = |name: &str| {
+            info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or("0").trim()
+        };
         let number = |name: &str| field(name).parse::<u64>().unwrap_or(0);
         if line % HEADER_LINES == 0 {
             println!("------- data ------ --------------------- load -------------------- - child -");

@@ -150,7 +150,9 @@ fn meet_any_order<'g>(group: &[Part<'g>], behind: &[Part<'g>], args: &mut &[&str
         };
         // A literal wins over a placeholder, which would take any word.
         let exact = unused.iter().position(|part| fits(part) == Some(true));
-        let Some(index) = exact.or_else(|| unused.iter().position(|part| fits(part).is_some())) else { return Met::Whole };
+        let Some(index) = exact.or_else(|| unused.iter().position(|part| fits(part).is_some())) else {
+            return Met::Whole;
+        };
         let Part::Optional(choices, repeats) = unused[index].clone() else { return Met::Not };
         if !repeats {
             unused.remove(index);
@@ -171,7 +173,9 @@ fn meet_any_order<'g>(group: &[Part<'g>], behind: &[Part<'g>], args: &mut &[&str
 /// a placeholder.
 fn fitting<'c, 'g>(choices: &'c [Sequence<'g>], word: &str) -> Option<&'c Sequence<'g>> {
     let exact = choices.iter().find(|choice| is_starter(choice, word));
-    exact.or_else(|| choices.iter().find(|choice| matches!(choice.first(), Some(Part::Word(first)) if !is_literal(first))))
+    exact.or_else(|| {
+        choices.iter().find(|choice| matches!(choice.first(), Some(Part::Word(first)) if !is_literal(first)))
+    })
 }
 
 /// Whether a sequence begins with `word` as a literal.
@@ -215,12 +219,15 @@ fn starters<'g>(parts: &[Part<'g>]) -> Vec<&'g str> {
 /// A part as its grammar writes it.
 fn written(part: &Part<'_>) -> String {
     let inside = |choices: &[Sequence<'_>]| {
-        let choices: Vec<String> = choices.iter().map(|choice| choice.iter().map(written).collect::<Vec<_>>().join(" ")).collect();
+        let choices: Vec<String> =
+            choices.iter().map(|choice| choice.iter().map(written).collect::<Vec<_>>().join(" ")).collect();
         choices.join("|")
     };
     match part {
         Part::Word(word) => (*word).into(),
-        Part::Optional(choices, repeats) => format!("[{}{}]", inside(choices), if *repeats { " ..." } else { "" }),
+        Part::Optional(choices, repeats) => {
+            format!("[{}{}]", inside(choices), if *repeats { " ..." } else { "" })
+        }
         Part::Choice(choices) => format!("<{}>", inside(choices)),
     }
 }

@@ -39,13 +39,19 @@ pub fn run(mut client: Client, arguments: &Arguments, mut words: Vec<Vec<u8>>) -
 fn add_stdin(arguments: &Arguments, words: &mut Vec<Vec<u8>>) -> Result<(), String> {
     let read = || {
         let mut bytes = Vec::new();
-        io::stdin().lock().read_to_end(&mut bytes).map_err(|error| format!("Cannot read standard input: {error}"))?;
+        io::stdin()
+            .lock()
+            .read_to_end(&mut bytes)
+            .map_err(|error| format!("Cannot read standard input: {error}"))?;
         Ok::<_, String>(bytes)
     };
     if arguments.stdin_last {
         words.push(read()?);
     } else if let Some(tag) = &arguments.stdin_tag {
-        let word = words.iter_mut().find(|word| *word == tag.as_bytes()).ok_or("Using -X option but stdin tag not match.")?;
+        let word = words
+            .iter_mut()
+            .find(|word| *word == tag.as_bytes())
+            .ok_or("Using -X option but stdin tag not match.")?;
         *word = read()?;
     }
     Ok(())

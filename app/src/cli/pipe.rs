@@ -74,7 +74,13 @@ fn progress_bar() -> ProgressBar {
     bar
 }
 
-fn over_socket(link: &mut Link, reader: Link, magic: &[u8], timeout_seconds: u64, bar: &ProgressBar) -> Result<Tally, String> {
+fn over_socket(
+    link: &mut Link,
+    reader: Link,
+    magic: &[u8],
+    timeout_seconds: u64,
+    bar: &ProgressBar,
+) -> Result<Tally, String> {
     let (news, inbox) = channel();
     let expected = magic.to_vec();
     let thread = std::thread::spawn(move || {
@@ -155,7 +161,9 @@ fn await_end(inbox: &Receiver<News>, timeout_seconds: u64, bar: &ProgressBar) ->
                 bar.set_message(replies.to_string());
             }
             Ok(News::End(tally)) => return tally,
-            Err(RecvTimeoutError::Timeout) => return Err(format!("No replies for {timeout_seconds} seconds: exiting.")),
+            Err(RecvTimeoutError::Timeout) => {
+                return Err(format!("No replies for {timeout_seconds} seconds: exiting."));
+            }
             Err(RecvTimeoutError::Disconnected) => return Err("Error reading from the server".into()),
         }
     }
@@ -200,6 +208,7 @@ fn take_all(link: &mut Link, tally: &mut Tally) -> Result<(), String> {
 /// Twenty bytes that no reply will be by chance.
 fn magic() -> Vec<u8> {
     use std::hash::{BuildHasher, RandomState};
-    let words = [RandomState::new().hash_one(1), RandomState::new().hash_one(2), RandomState::new().hash_one(3)];
+    let words =
+        [RandomState::new().hash_one(1), RandomState::new().hash_one(2), RandomState::new().hash_one(3)];
     words.iter().flat_map(|word| word.to_le_bytes()).take(20).collect()
 }

@@ -86,8 +86,11 @@ fn source() -> rustyline::Result<Source> {
     if !io::stdin().is_terminal() {
         return Ok(Source::Program);
     }
-    let config =
-        Config::builder().completion_type(CompletionType::List).auto_add_history(false).max_history_size(HISTORY_LINES_MAX)?.build();
+    let config = Config::builder()
+        .completion_type(CompletionType::List)
+        .auto_add_history(false)
+        .max_history_size(HISTORY_LINES_MAX)?
+        .build();
     let mut editor = Editor::with_config(config)?;
     editor.set_helper(Some(Assist { hints: true }));
     let history = history_path();
@@ -157,7 +160,13 @@ fn prompt(client: &Client) -> String {
 }
 
 /// Does what a line says.
-fn obey(client: &mut Client, source: &mut Source, ends_process: &AtomicBool, line: &[u8], out: &mut dyn Write) -> io::Result<After> {
+fn obey(
+    client: &mut Client,
+    source: &mut Source,
+    ends_process: &AtomicBool,
+    line: &[u8],
+    out: &mut dyn Write,
+) -> io::Result<After> {
     let Some(mut words) = split(line) else {
         writeln!(out, "Invalid argument(s)")?;
         return Ok(After::Next);
@@ -206,7 +215,12 @@ fn timed(client: &mut Client, words: &[Vec<u8>], person: bool, out: &mut dyn Wri
 }
 
 /// What the command line itself understands; `None` for a command.
-fn own_word(client: &mut Client, source: &mut Source, words: &[String], out: &mut dyn Write) -> io::Result<Option<After>> {
+fn own_word(
+    client: &mut Client,
+    source: &mut Source,
+    words: &[String],
+    out: &mut dyn Write,
+) -> io::Result<Option<After>> {
     let lower: Vec<String> = words.iter().map(|word| word.to_ascii_lowercase()).collect();
     let lower: Vec<&str> = lower.iter().map(String::as_str).collect();
     match lower.as_slice() {
@@ -234,7 +248,9 @@ fn own_word(client: &mut Client, source: &mut Source, words: &[String], out: &mu
                 editor.set_helper(Some(Assist { hints: *preference == "hints" }));
             }
         }
-        [word, ..] if word.starts_with(':') => writeln!(out, "Unknown preference: try :set hints or :set nohints")?,
+        [word, ..] if word.starts_with(':') => {
+            writeln!(out, "Unknown preference: try :set hints or :set nohints")?
+        }
         _ => return Ok(None),
     }
     Ok(Some(After::Next))

@@ -58,7 +58,9 @@ fn walk(
             Value::Error(text) => return Err(format!("ERROR: {}", String::from_utf8_lossy(&text))),
             _ => return Err("Non-standard reply to SCAN".into()),
         };
-        let (Value::Bulk(next), Value::Array(keys)) = (next, keys) else { return Err("Non-standard reply to SCAN".into()) };
+        let (Value::Bulk(next), Value::Array(keys)) = (next, keys) else {
+            return Err("Non-standard reply to SCAN".into());
+        };
         visit(link, keys.into_iter().filter_map(bytes).collect())?;
         if next == b"0" {
             return Ok(());
@@ -94,7 +96,8 @@ pub fn list(mut client: Client, arguments: &Arguments) -> Result<(), String> {
         ProgressBar::hidden()
     } else {
         let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} keys, {per_sec}, {eta} left");
-        ProgressBar::new(database_size(link)?).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        ProgressBar::new(database_size(link)?)
+            .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
     };
     let mut out = BufWriter::new(io::stdout().lock());
     let walked = walk(link, arguments, |_, keys| {
@@ -166,12 +169,13 @@ fn hot(mut client: Client, arguments: &Arguments) -> Result<(), String> {
     walk(link, arguments, |link, keys| {
         for key in keys {
             seen += 1;
-            let counter = match link.call(&[b"OBJECT".as_slice(), b"FREQ", &key]).map_err(|error| reason(&error))? {
-                Value::Integer(counter) => counter,
-                Value::Error(text) => return Err(format!("Error: {}", String::from_utf8_lossy(&text))),
-                // Gone since SCAN showed it.
-                _ => continue,
-            };
+            let counter =
+                match link.call(&[b"OBJECT".as_slice(), b"FREQ", &key]).map_err(|error| reason(&error))? {
+                    Value::Integer(counter) => counter,
+                    Value::Error(text) => return Err(format!("Error: {}", String::from_utf8_lossy(&text))),
+                    // Gone since SCAN showed it.
+                    _ => continue,
+                };
             let place = hottest.partition_point(|(other, _)| *other >= counter);
             if place >= HOT_KEYS {
                 continue;
@@ -206,7 +210,9 @@ impl Sample {
         let known = TYPES.iter().find(|known| known.name == kind);
         let asked = match (measure, known) {
             (Measure::Memory, _) => link.call(&[b"MEMORY".as_slice(), b"USAGE", &key]),
-            (Measure::Elements | Measure::Use, Some(known)) => link.call(&[known.command.as_bytes(), key.as_slice()]),
+            (Measure::Elements | Measure::Use, Some(known)) => {
+                link.call(&[known.command.as_bytes(), key.as_slice()])
+            }
             (Measure::Elements | Measure::Use, None) => Ok(Value::Integer(0)),
         };
         let mut name = Vec::new();
@@ -226,7 +232,10 @@ impl Sample {
         found.size += size;
         if found.biggest.as_ref().is_none_or(|(_, biggest)| size > *biggest) {
             found.biggest = Some((key, size));
-            println!("[{percent:05.2}%] Biggest {kind:<6} found so far '{name}' with {size} {}", unit(&kind, measure));
+            println!(
+                "[{percent:05.2}%] Biggest {kind:<6} found so far '{name}' with {size} {}",
+                unit(&kind, measure)
+            );
         }
         Ok(())
     }
@@ -234,17 +243,29 @@ impl Sample {
     fn summary(&self, measure: Measure) -> String {
         let average = |sum: u64, count: u64| if count == 0 { 0.0 } else { sum as f64 / count as f64 };
         let mut text = format!("\n-------- summary -------\n\nSampled {} keys in the keyspace!\n", self.keys);
-        text += &format!("Total key length in bytes is {} (avg len {:.2})\n\n", self.key_bytes, average(self.key_bytes, self.keys));
+        text += &format!(
+            "Total key length in bytes is {} (avg len {:.2})\n\n",
+            self.key_bytes,
+            average(self.key_bytes, self.keys)
+        );
         for (kind, found) in &self.types {
             if let Some((key, size)) = &found.biggest {
                 let mut name = Vec::new();
                 quote(key, &mut name);
-                text += &format!("Biggest {kind:>6} found '{}' has {size} {}\n", String::from_utf8_lossy(&name), unit(kind, measure));
+                text += &format!(
+                    "Biggest {kind:>6} found '{}' has {size} {}\n",
+                    String::from_utf8_lossy(&name),
+                    unit(kind, measure)
+                );
             }
         }
         text.push('\n');
         let none = Found::default();
-        let others = self.types.keys().map(String::as_str).filter(|kind| !TYPES.iter().any(|known| known.name == *kind));
+        let others = self
+            .types
+            .keys()
+            .map(String::as_str)
+            .filter(|kind| !TYPES.iter().any(|known| known.name == *kind));
         for kind in TYPES.iter().map(|known| known.name).chain(others) {
             let found = self.types.get(kind).unwrap_or(&none);
             text += &format!(

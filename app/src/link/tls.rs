@@ -56,7 +56,9 @@ impl Secure {
     pub fn connect(mut socket: TcpStream, host: &str, arguments: &TlsArguments) -> io::Result<Secure> {
         let host = arguments.sni.as_deref().unwrap_or(host);
         let name = ServerName::try_from(host.to_owned());
-        let name = name.map_err(|_| io::Error::new(ErrorKind::InvalidInput, format!("'{host}' is not a name that TLS can check")))?;
+        let name = name.map_err(|_| {
+            io::Error::new(ErrorKind::InvalidInput, format!("'{host}' is not a name that TLS can check"))
+        })?;
         let config = config(arguments).map_err(io::Error::other)?;
         let mut tls = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
         while tls.is_handshaking() {
@@ -144,7 +146,9 @@ fn config(arguments: &TlsArguments) -> Result<ClientConfig, String> {
         (Some(certificate), Some(key)) => {
             let private = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable("key", key, &error))?;
             let config = builder.with_client_auth_cert(certificates("cert", certificate)?, private);
-            config.map_err(|error| format!("--cert {certificate} and --key {key} cannot be used together: {error}"))
+            config.map_err(|error| {
+                format!("--cert {certificate} and --key {key} cannot be used together: {error}")
+            })
         }
         _ => Ok(builder.with_no_client_auth()),
     }

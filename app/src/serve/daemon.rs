@@ -32,7 +32,9 @@ pub fn is_supervised() -> bool {
 /// # Errors
 /// One line: no process can be started.
 pub fn start(words: &[String]) -> Result<ExitCode, String> {
-    let failed = |error: std::io::Error| format!("cannot go on in the background: {error}; start with '--daemonize no'");
+    let failed = |error: std::io::Error| {
+        format!("cannot go on in the background: {error}; start with '--daemonize no'")
+    };
     let (ours, theirs) = UnixStream::pair().map_err(failed)?;
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
     command.args(["serve", DETACHED]).args(words).stdin(Stdio::from(OwnedFd::from(theirs)));
@@ -43,7 +45,9 @@ pub fn start(words: &[String]) -> Result<ExitCode, String> {
         Ok(1) => Ok(ExitCode::SUCCESS),
         _ => {
             let status = child.wait().map_err(failed)?;
-            Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0).unwrap_or(1)))
+            Ok(ExitCode::from(
+                status.code().and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0).unwrap_or(1),
+            ))
         }
     }
 }
@@ -53,7 +57,9 @@ pub fn start(words: &[String]) -> Result<ExitCode, String> {
 /// # Errors
 /// What the system says.
 pub fn leave_session() -> Result<(), String> {
-    rustix::process::setsid().map(|_| ()).map_err(|error| format!("cannot leave the terminal's session: {error}"))
+    rustix::process::setsid()
+        .map(|_| ())
+        .map_err(|error| format!("cannot leave the terminal's session: {error}"))
 }
 
 /// In the background: tells the waiting process that clients are served, and lets go of the terminal.

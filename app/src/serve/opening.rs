@@ -28,12 +28,21 @@ pub fn describe(memory: &Memory, segment: &str, began_ms: u64) {
     let others = processes(&table.segment().seated());
     let age = text::age(Duration::from_millis(began_ms.saturating_sub(made_ms)));
     let used_bytes = table.usage().used;
-    tracing::info!(segment, keys, used_bytes, age, others, layout = table.segment().layout(), "the segment was found");
+    tracing::info!(
+        segment,
+        keys,
+        used_bytes,
+        age,
+        others,
+        layout = table.segment().layout(),
+        "the segment was found"
+    );
 }
 
 /// How many other processes are attached.
 fn processes(seats: &[Seated]) -> usize {
-    let mut others: Vec<u32> = seats.iter().map(|seat| seat.process).filter(|process| *process != std::process::id()).collect();
+    let mut others: Vec<u32> =
+        seats.iter().map(|seat| seat.process).filter(|process| *process != std::process::id()).collect();
     others.sort_unstable();
     others.dedup();
     others.len()
@@ -74,7 +83,10 @@ fn warn_of_room(may_grow: u64, committed: u64, (total, free): (u64, u64)) {
     let (may_grow, total) = (text::bytes(may_grow), text::bytes(total));
     let advice = "enlarge it ('mount -o remount,size=...', in a container --shm-size) or set maxmemory";
     if missing > free {
-        tracing::warn!("the memory may grow to {may_grow}, but {SHM} has {} left of {total}: {advice}", text::bytes(free));
+        tracing::warn!(
+            "the memory may grow to {may_grow}, but {SHM} has {} left of {total}: {advice}",
+            text::bytes(free)
+        );
     }
 }
 
@@ -92,7 +104,10 @@ fn is_removed_at_logout() -> bool {
     }
     let user = rustix::process::geteuid().as_raw().to_string();
     let users = read("/etc/passwd");
-    let mut names = users.lines().map(|line| line.split(':').collect::<Vec<_>>()).filter(|fields| fields.get(2) == Some(&user.as_str()));
+    let mut names = users
+        .lines()
+        .map(|line| line.split(':').collect::<Vec<_>>())
+        .filter(|fields| fields.get(2) == Some(&user.as_str()));
     let lingers = names.any(|fields| Path::new("/var/lib/systemd/linger").join(fields[0]).exists());
     let is_off = |text: String| text.lines().any(|line| line.trim().eq_ignore_ascii_case("RemoveIPC=no"));
     !lingers && !is_off(read("/etc/systemd/logind.conf"))

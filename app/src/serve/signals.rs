@@ -31,7 +31,8 @@ impl Attention {
     /// One line.
     pub fn begin() -> Result<Attention, String> {
         let failed = |error: std::io::Error| format!("cannot wait for signals: {error}");
-        let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGXFSZ]).map_err(failed)?;
+        let mut signals =
+            Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGXFSZ]).map_err(failed)?;
         let stop: Arc<OnceLock<Stop>> = Arc::default();
         let reload: Arc<OnceLock<Reload>> = Arc::default();
         let (handle, own, own_reload) = (signals.handle(), stop.clone(), reload.clone());

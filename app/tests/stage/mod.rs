@@ -19,12 +19,16 @@ impl Segment {
     /// A `polder serve` on it.
     pub fn serve(&self, flags: &[&str]) -> Server {
         let size = ["--segment-size", "256mb"];
-        Server::start_polder(Path::new(env!("CARGO_BIN_EXE_polder")), &self.0, &[&size, flags].concat()).expect("a server")
+        Server::start_polder(Path::new(env!("CARGO_BIN_EXE_polder")), &self.0, &[&size, flags].concat())
+            .expect("a server")
     }
 
     /// Has everything walked and counted.
     pub fn verify(&self) {
-        let output = Command::new(env!("CARGO_BIN_EXE_polder")).args(["verify", &self.0]).output().expect("polder runs");
+        let output = Command::new(env!("CARGO_BIN_EXE_polder"))
+            .args(["verify", &self.0])
+            .output()
+            .expect("polder runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
 }
@@ -37,5 +41,6 @@ impl Drop for Segment {
 
 /// A client of it.
 pub fn connect(server: &Server) -> Connection {
-    Connection::open(&server.address()).unwrap_or_else(|error| panic!("no connection to the server: {error}; {}", server.fate()))
+    Connection::open(&server.address())
+        .unwrap_or_else(|error| panic!("no connection to the server: {error}; {}", server.fate()))
 }

@@ -11,13 +11,29 @@ fn results(args: &[&str]) -> Vec<serde_json::Value> {
 #[test]
 fn every_request_of_every_connection_is_counted() {
     let server = Canned::start([].into_iter());
-    let lines = results(&["-p", &server.port(), "-t", "set,mset", "-n", "4000", "-c", "8", "--threads", "2", "-P", "10"]);
+    let lines = results(&[
+        "-p",
+        &server.port(),
+        "-t",
+        "set,mset",
+        "-n",
+        "4000",
+        "-c",
+        "8",
+        "--threads",
+        "2",
+        "-P",
+        "10",
+    ]);
     assert_eq!(lines.len(), 2);
     for (line, op) in lines.iter().zip(["set", "mset"]) {
         assert_eq!((line["op"].as_str(), line["errors"].as_u64()), (Some(op), Some(0)));
         assert!(line["calls"].as_u64().unwrap() >= 4000, "{line}");
         let latency = &line["latency_ns"];
-        assert!(latency["p50"].as_u64() > Some(0) && latency["p50"].as_u64() <= latency["max"].as_u64(), "{line}");
+        assert!(
+            latency["p50"].as_u64() > Some(0) && latency["p50"].as_u64() <= latency["max"].as_u64(),
+            "{line}"
+        );
     }
 }
 

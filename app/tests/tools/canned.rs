@@ -37,8 +37,12 @@ fn answer(stream: TcpStream, replies: &[&'static [u8]]) -> Option<()> {
     loop {
         let args = request(&mut reader)?;
         let reply = match args.as_slice() {
-            [name, number] if name == b"reply" => replies[std::str::from_utf8(number).ok()?.parse::<usize>().ok()?].to_vec(),
-            [name, text] if name == b"ECHO" => [format!("${}\r\n", text.len()).as_bytes(), text, b"\r\n"].concat(),
+            [name, number] if name == b"reply" => {
+                replies[std::str::from_utf8(number).ok()?.parse::<usize>().ok()?].to_vec()
+            }
+            [name, text] if name == b"ECHO" => {
+                [format!("${}\r\n", text.len()).as_bytes(), text, b"\r\n"].concat()
+            }
             _ => b"+OK\r\n".to_vec(),
         };
         reader.get_mut().write_all(&reply).ok()?;
@@ -88,7 +92,8 @@ impl std::fmt::Debug for Output {
 
 /// Runs `polder` with any subcommand.
 pub fn run_polder(args: &[&str], stdin: &[u8]) -> Output {
-    run(Command::new(env!("CARGO_BIN_EXE_polder")), args, stdin).expect("the binary that this test was built with")
+    run(Command::new(env!("CARGO_BIN_EXE_polder")), args, stdin)
+        .expect("the binary that this test was built with")
 }
 
 /// Runs `polder cli`.
@@ -103,8 +108,14 @@ pub fn run_redis_cli(args: &[String], stdin: &[u8]) -> Option<Output> {
 }
 
 fn run(mut command: Command, args: &[impl AsRef<std::ffi::OsStr>], stdin: &[u8]) -> Option<Output> {
-    let mut child =
-        command.args(args).env_remove("REDISCLI_AUTH").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().ok()?;
+    let mut child = command
+        .args(args)
+        .env_remove("REDISCLI_AUTH")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .ok()?;
     // A program that ends without reading its input is no failure of the test.
     let _ = child.stdin.take()?.write_all(stdin);
     let output = child.wait_with_output().ok()?;

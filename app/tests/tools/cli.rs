@@ -58,7 +58,12 @@ fn a_pipe_counts_replies_and_errors() {
     };
     check(REPLIES, "--pipe", b"", (&summary(0, 0), "", 0));
     check(REPLIES, "--pipe", &request.repeat(5000), (&summary(0, 5000), "", 0));
-    check(REPLIES, "--pipe", &[request.as_slice(), refused, request].concat(), (&summary(1, 3), "ERR no\n", 1));
+    check(
+        REPLIES,
+        "--pipe",
+        &[request.as_slice(), refused, request].concat(),
+        (&summary(1, 3), "ERR no\n", 1),
+    );
 }
 
 #[test]
@@ -71,7 +76,10 @@ fn raw_delimiters_stand_between_and_after() {
 fn quoted_arguments_are_unquoted_when_asked() {
     check(&[b"+zero\r\n"], "--quoted-input \"re\\x70ly\" 0", b"", ("zero\n", "", 0));
     let unbalanced = polder(&args("--quoted-input \"reply 0"), b"");
-    assert_eq!((unbalanced.stderr.as_slice(), unbalanced.status), (b"Invalid quoted string\n".as_slice(), Some(1)));
+    assert_eq!(
+        (unbalanced.stderr.as_slice(), unbalanced.status),
+        (b"Invalid quoted string\n".as_slice(), Some(1))
+    );
 }
 
 #[test]
@@ -92,7 +100,8 @@ fn a_refused_login_is_told_and_the_command_still_runs() {
     let server = Canned::start([b"+fine\r\n".as_slice()].into_iter());
     let output = polder(&args(&format!("-u redis://me:p%40ss@127.0.0.1:{}/3 reply 0", server.port())), b"");
     assert_eq!(output.stdout, b"fine\n");
-    let warning = "Warning: Using a password with '-a' or '-u' option on the command line interface may not be safe.\n";
+    let warning =
+        "Warning: Using a password with '-a' or '-u' option on the command line interface may not be safe.\n";
     assert_eq!(String::from_utf8_lossy(&output.stderr), warning);
     let tls = polder(&args("-u rediss://127.0.0.1 ping"), b"");
     assert_eq!(tls.status, Some(1));
@@ -147,7 +156,10 @@ fn keys_that_are_used_much_are_found_where_the_policy_counts_them() {
     let cli = |args: &[&str]| run_polder(&[&["cli", "--segment", segment.name()], args].concat(), b"");
     cli(&["set", "hot", "1"]);
     let refused = cli(&["--hotkeys"]);
-    assert!(refused.status == Some(1) && String::from_utf8_lossy(&refused.stderr).contains("LFU"), "{refused:?}");
+    assert!(
+        refused.status == Some(1) && String::from_utf8_lossy(&refused.stderr).contains("LFU"),
+        "{refused:?}"
+    );
     cli(&["config", "set", "maxmemory-policy", "allkeys-lfu"]);
     let found = String::from_utf8(cli(&["--hotkeys"]).stdout).unwrap();
     assert!(found.contains("hot key found with counter: "), "{found}");

@@ -24,7 +24,16 @@ const fn ours(bytes: &'static [u8], shown: [&'static str; 5]) -> Row {
 
 const ROWS: &[Row] = &[
     row(b"+OK\r\n", ["OK", "OK", "\"OK\"", "\"OK\"", "\"OK\""]),
-    row(b"-ERR no way\r\n", ["(error) ERR no way", "ERR no way\n", "ERROR,\"ERR no way\"", "error:\"ERR no way\"", "error:\"ERR no way\""]),
+    row(
+        b"-ERR no way\r\n",
+        [
+            "(error) ERR no way",
+            "ERR no way\n",
+            "ERROR,\"ERR no way\"",
+            "error:\"ERR no way\"",
+            "error:\"ERR no way\"",
+        ],
+    ),
     row(b":-42\r\n", ["(integer) -42", "-42", "-42", "-42", "-42"]),
     row(b"$-1\r\n", ["(nil)", "", "NULL", "null", "null"]),
     row(b"*-1\r\n", ["(nil)", "", "NULL", "null", "null"]),
@@ -33,7 +42,16 @@ const ROWS: &[Row] = &[
     row(b"%0\r\n", ["(empty hash)", "", "", "{}", "{}"]),
     row(b"~0\r\n", ["(empty set)", "", "", "[]", "[]"]),
     row(b"$0\r\n\r\n", ["\"\"", "", "\"\"", "\"\"", "\"\""]),
-    row(b"$4\r\na\xc3\xa9\n\r\n", ["\"a\\xc3\\xa9\\n\"", "a\u{e9}\n", "\"a\\xc3\\xa9\\n\"", "\"a\u{e9}\\n\"", "\"a\\\\xc3\\\\xa9\\\\n\""]),
+    row(
+        b"$4\r\na\xc3\xa9\n\r\n",
+        [
+            "\"a\\xc3\\xa9\\n\"",
+            "a\u{e9}\n",
+            "\"a\\xc3\\xa9\\n\"",
+            "\"a\u{e9}\\n\"",
+            "\"a\\\\xc3\\\\xa9\\\\n\"",
+        ],
+    ),
     row(
         b"$6\r\n\x00\x07\x08\\\t~\r\n",
         [
@@ -84,13 +102,23 @@ const ROWS: &[Row] = &[
             "{\"a\":[[1,2]],\"b\":{\"1\":[2]},\"c\":\"x\\\\ny\\\\nz\"}",
         ],
     ),
-    row(b"~2\r\n+a\r\n$1\r\nb\r\n", ["1~ a\n2~ \"b\"", "a\nb", "\"a\",\"b\"", "[\"a\",\"b\"]", "[\"a\",\"b\"]"]),
+    row(
+        b"~2\r\n+a\r\n$1\r\nb\r\n",
+        ["1~ a\n2~ \"b\"", "a\nb", "\"a\",\"b\"", "[\"a\",\"b\"]", "[\"a\",\"b\"]"],
+    ),
     row(b",3.25\r\n", ["(double) 3.25", "3.25", "3.25", "3.25", "3.25"]),
     row(b"#f\r\n", ["(false)", "(false)", "false", "false", "false"]),
-    row(b"=8\r\ntxt:a\"cd\r\n", ["a\"cd", "a\"cd", "\"a\\\"cd\"", "\"a\\\"cd\"", "\"a\\\\\\\"cd\""]).quoted_json_is_ours(),
+    row(b"=8\r\ntxt:a\"cd\r\n", ["a\"cd", "a\"cd", "\"a\\\"cd\"", "\"a\\\"cd\"", "\"a\\\\\\\"cd\""])
+        .quoted_json_is_ours(),
     ours(b"(12345678901234567890123\r\n", ["12345678901234567890123"; 5]),
-    ours(b"|1\r\n+ttl\r\n:100\r\n*1\r\n:5\r\n", ["1| ttl => (integer) 100\n1) (integer) 5", "5", "5", "[5]", "[5]"]),
-    ours(b"%1\r\n*1\r\n+a\r\n:1\r\n", ["1# 1) a => (integer) 1", "a 1", "\"a\",1", "{\"[\\\"a\\\"]\":1}", "{\"[\\\"a\\\"]\":1}"]),
+    ours(
+        b"|1\r\n+ttl\r\n:100\r\n*1\r\n:5\r\n",
+        ["1| ttl => (integer) 100\n1) (integer) 5", "5", "5", "[5]", "[5]"],
+    ),
+    ours(
+        b"%1\r\n*1\r\n+a\r\n:1\r\n",
+        ["1# 1) a => (integer) 1", "a 1", "\"a\",1", "{\"[\\\"a\\\"]\":1}", "{\"[\\\"a\\\"]\":1}"],
+    ),
 ];
 
 impl Row {
@@ -108,7 +136,8 @@ fn replies_look_as_redis_cli_prints_them() {
         for (flag, shown) in FLAGS.iter().zip(row.shown) {
             let args = ["-3", "-p", &server.port(), flag, "reply", &at.to_string()].map(String::from);
             let ours = polder(&args, b"");
-            let expected = Output { stdout: format!("{shown}\n").into_bytes(), stderr: vec![], status: Some(0) };
+            let expected =
+                Output { stdout: format!("{shown}\n").into_bytes(), stderr: vec![], status: Some(0) };
             assert_eq!(ours, expected, "{flag} {:?}", String::from_utf8_lossy(row.bytes));
             if row.ours_only {
                 continue;
@@ -124,9 +153,12 @@ fn replies_look_as_redis_cli_prints_them() {
 fn json_of_any_reply_without_errors_is_json() {
     let server = Canned::start(ROWS.iter().map(|row| row.bytes));
     let mut seen = 0;
-    for (at, _) in ROWS.iter().enumerate().filter(|(_, row)| !row.bytes.windows(3).any(|bytes| bytes == b"ERR")) {
+    for (at, _) in
+        ROWS.iter().enumerate().filter(|(_, row)| !row.bytes.windows(3).any(|bytes| bytes == b"ERR"))
+    {
         for flag in ["--json", "--quoted-json"] {
-            let output = polder(&["-3", "-p", &server.port(), flag, "reply", &at.to_string()].map(String::from), b"");
+            let output =
+                polder(&["-3", "-p", &server.port(), flag, "reply", &at.to_string()].map(String::from), b"");
             let parsed: Result<serde_json::Value, _> = serde_json::from_slice(&output.stdout);
             assert!(parsed.is_ok(), "{flag} {}: {parsed:?}", String::from_utf8_lossy(&output.stdout));
             seen += 1;

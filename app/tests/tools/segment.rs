@@ -37,7 +37,10 @@ impl Drop for Scratch {
 }
 
 fn text(output: &Output) -> (String, String) {
-    (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned())
+    (
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
 }
 
 #[test]
@@ -48,7 +51,10 @@ fn what_one_process_writes_the_next_one_reads() {
     let lines = segment.cli(&["--no-raw"], b"multi\nset n 41\nincr n\nexec\nselect 3\nget n\n");
     assert_eq!(text(&lines).0, "OK\nQUEUED\nQUEUED\n1) OK\n2) (integer) 42\nOK\n(nil)\n");
     let refused = segment.cli(&["-e", "incr", "k"], b"");
-    assert_eq!((refused.status, text(&refused).1.as_str()), (Some(1), "ERR value is not an integer or out of range\n"));
+    assert_eq!(
+        (refused.status, text(&refused).1.as_str()),
+        (Some(1), "ERR value is not an integer or out of range\n")
+    );
 }
 
 #[test]
@@ -119,13 +125,18 @@ fn messages_come_from_a_segment_too() {
 #[test]
 fn a_pipe_loads_a_segment_whole_requests_only() {
     let segment = Scratch::new("pipe");
-    let requests: String = (0..5000).map(|number| format!("*3\r\n$3\r\nSET\r\n$8\r\nkey:{number:04}\r\n$4\r\n{number:04}\r\n")).collect();
+    let requests: String = (0..5000)
+        .map(|number| format!("*3\r\n$3\r\nSET\r\n$8\r\nkey:{number:04}\r\n$4\r\n{number:04}\r\n"))
+        .collect();
     let loaded = segment.cli(&["--pipe"], requests.as_bytes());
     assert!(text(&loaded).0.ends_with("errors: 0, replies: 5000\n"), "{loaded:?}");
     assert_eq!(segment.stat()["databases"][0]["keys"], 5000);
     assert_eq!(segment.cli(&["get", "key:4999"], b"").stdout, b"4999\n");
     let cut = segment.cli(&["--pipe"], b"SET whole 1\r\n*3\r\n$3\r\nSET\r\n$3\r\ncut\r\n$4\r\n12");
-    assert_eq!((cut.status, text(&cut).1.as_str()), (Some(1), "The last request is not whole: it was not executed\n"));
+    assert_eq!(
+        (cut.status, text(&cut).1.as_str()),
+        (Some(1), "The last request is not whole: it was not executed\n")
+    );
     assert_eq!(segment.cli(&["exists", "whole", "cut"], b"").stdout, b"1\n");
     let keys = segment.cli(&["--scan", "--pattern", "key:000*"], b"");
     assert_eq!(text(&keys).0.lines().count(), 10);
@@ -137,7 +148,10 @@ fn segments_are_listed_until_they_are_removed() {
     let listed = || text(&run_polder(&["segment", "list"], b"")).0.contains(&segment.0);
     assert!(listed());
     let again = run_polder(&["segment", "create", &segment.0], b"");
-    assert_eq!((again.status, text(&again).1), (Some(1), format!("there is a segment {} already\n", segment.0)));
+    assert_eq!(
+        (again.status, text(&again).1),
+        (Some(1), format!("there is a segment {} already\n", segment.0))
+    );
     assert_eq!(run_polder(&["segment", "remove", &segment.0], b"").status, Some(0));
     assert!(!listed());
     for command in [&["segment", "stat"][..], &["segment", "remove"], &["top"]] {
@@ -150,7 +164,9 @@ fn segments_are_listed_until_they_are_removed() {
 fn top_counts_what_others_do() {
     let segment = Scratch::new("top");
     let name = segment.0.clone();
-    let busy = std::thread::spawn(move || run_polder(&["bench", "--segment", &name, "-t", "set", "--seconds", "3", "--keys", "1000"], b""));
+    let busy = std::thread::spawn(move || {
+        run_polder(&["bench", "--segment", &name, "-t", "set", "--seconds", "3", "--keys", "1000"], b"")
+    });
     let start = std::time::Instant::now();
     while segment.stat()["counters"]["calls"].as_u64() < Some(1000) {
         assert!(start.elapsed().as_secs() < 20, "the benchmark does not begin");
@@ -164,14 +180,28 @@ fn top_counts_what_others_do() {
         let value = line.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
         value.and_then(|value| value.parse::<u64>().ok()).unwrap_or_else(|| panic!("{name} in {line}"))
     };
-    assert!(lines.iter().any(|line| field(line, "calls_per_s") > 0 && field(line, "seats") >= 1), "{lines:#?}");
+    assert!(
+        lines.iter().any(|line| field(line, "calls_per_s") > 0 && field(line, "seats") >= 1),
+        "{lines:#?}"
+    );
     assert!(lines.iter().all(|line| field(line, "used") <= field(line, "committed")), "{lines:#?}");
 }
 
 #[test]
 fn processes_and_threads_measure_the_same_segment() {
     let segment = Scratch::new("bench");
-    let args = ["bench", "--segment", &segment.0, "--json", "-t", "set,get,incr,mixed", "-n", "4000", "--keys", "100"];
+    let args = [
+        "bench",
+        "--segment",
+        &segment.0,
+        "--json",
+        "-t",
+        "set,get,incr,mixed",
+        "-n",
+        "4000",
+        "--keys",
+        "100",
+    ];
     for how in [
         &["--threads", "2"][..],
         &["--processes", "2", "--batch", "16"],
@@ -180,10 +210,14 @@ fn processes_and_threads_measure_the_same_segment() {
         &["--each", "--zipf", "0.9", "--fill"],
     ] {
         let output = run_polder(&[&args, how].concat(), b"");
-        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+        let report: serde_json::Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
         let results = report["results"].as_array().unwrap();
         assert_eq!(results.len(), 4);
-        assert!(results.iter().all(|line| line["calls"].as_u64() >= Some(4000) && line["errors"] == 0), "{how:?}: {report}");
+        assert!(
+            results.iter().all(|line| line["calls"].as_u64() >= Some(4000) && line["errors"] == 0),
+            "{how:?}: {report}"
+        );
     }
     assert_eq!(segment.stat()["databases"][0]["keys"], 200, "keys and counters");
 }
@@ -191,23 +225,32 @@ fn processes_and_threads_measure_the_same_segment() {
 #[test]
 fn verify_tells_whole_from_damaged_from_unknown() {
     let segment = Scratch::new("verify");
-    let requests: String = (0..3000).map(|number| format!("SET key:{number} {}\r\n", "v".repeat(100))).collect();
+    let requests: String =
+        (0..3000).map(|number| format!("SET key:{number} {}\r\n", "v".repeat(100))).collect();
     assert_eq!(segment.cli(&["--pipe"], requests.as_bytes()).status, Some(0));
     let whole = run_polder(&["verify", segment.name()], b"");
     assert_eq!((whole.status, text(&whole).0.trim_end().ends_with("whole")), (Some(0), true), "{whole:?}");
     let report = run_polder(&["verify", segment.name(), "--json"], b"");
     let json: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
-    assert_eq!((json["clean"].as_bool(), json["keys"].as_u64(), json["damages"].as_u64()), (Some(true), Some(3000), Some(0)));
+    assert_eq!(
+        (json["clean"].as_bool(), json["keys"].as_u64(), json["damages"].as_u64()),
+        (Some(true), Some(3000), Some(0))
+    );
 
     let path = format!("/dev/shm/{}", segment.name().trim_start_matches("shm:"));
     let bytes = std::fs::read(&path).unwrap();
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
-    let values = bytes.windows(4).enumerate().filter(|(_, window)| *window == b"vvvv").map(|(at, _)| at as u64);
+    let values =
+        bytes.windows(4).enumerate().filter(|(_, window)| *window == b"vvvv").map(|(at, _)| at as u64);
     values.step_by(1000).for_each(|at| file.write_all_at(&[0xa5; 64], at & !63).unwrap());
     let damaged = run_polder(&["verify", segment.name()], b"");
     assert_eq!((damaged.status, text(&damaged).0.contains("DAMAGE")), (Some(1), true), "{damaged:?}");
     let unknown = run_polder(&["verify", "shm:polder-no-such-segment"], b"");
-    assert_eq!((unknown.status, text(&unknown).1.contains("there is no segment")), (Some(2), true), "{unknown:?}");
+    assert_eq!(
+        (unknown.status, text(&unknown).1.contains("there is no segment")),
+        (Some(2), true),
+        "{unknown:?}"
+    );
 }
 
 #[test]
@@ -218,10 +261,15 @@ fn inspect_shows_a_key_and_how_it_lies() {
     let inspect = |args: &[&str]| run_polder(&[&["inspect", segment.name()], args].concat(), b"");
     let json = |args: &[&str]| {
         let output = inspect(&[args, &["--json"]].concat());
-        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+        serde_json::from_slice::<serde_json::Value>(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {output:?}"))
     };
     let short = json(&["short"]);
-    assert_eq!((short["layout"].as_str(), short["size"].as_u64(), short["nodes"].as_u64()), (Some("inline"), Some(1), Some(0)), "{short}");
+    assert_eq!(
+        (short["layout"].as_str(), short["size"].as_u64(), short["nodes"].as_u64()),
+        (Some("inline"), Some(1), Some(0)),
+        "{short}"
+    );
     let long = json(&["--quoted", "\"\\x00long\""]);
     assert_eq!((long["layout"].as_str(), long["size"].as_u64()), (Some("tree"), Some(300_000)), "{long}");
     assert!(long["nodes"].as_u64() > Some(1) && long["node_bytes"].as_u64() >= Some(300_000), "{long}");
@@ -248,7 +296,10 @@ fn every_tool_ends_with_2_where_there_is_no_segment() {
         &["export", file, "--segment", &absent],
     ] {
         let output = run_polder(command, b"");
-        assert!(output.status == Some(2) && text(&output).1.contains("there is no segment"), "{command:?}: {output:?}");
+        assert!(
+            output.status == Some(2) && text(&output).1.contains("there is no segment"),
+            "{command:?}: {output:?}"
+        );
     }
 }
 
@@ -278,27 +329,42 @@ fn import_and_bench_make_the_segment_that_they_fill() {
 fn verify_counts_the_keys_of_users_only() {
     let segment = Scratch::new("counts");
     // The setting is a key of Polder's own.
-    assert_eq!(segment.cli(&[], b"config set maxmemory-samples 7\nset k v\nselect 3\nset k v ex 1000\n").status, Some(0));
+    assert_eq!(
+        segment.cli(&[], b"config set maxmemory-samples 7\nset k v\nselect 3\nset k v ex 1000\n").status,
+        Some(0)
+    );
     let report = run_polder(&["verify", "--json", segment.name()], b"");
     let report: serde_json::Value = serde_json::from_slice(&report.stdout).expect("JSON");
-    assert_eq!((&report["databases"], &report["keys"], &report["expires"]), (&2.into(), &2.into(), &1.into()), "{report}");
+    assert_eq!(
+        (&report["databases"], &report["keys"], &report["expires"]),
+        (&2.into(), &2.into(), &1.into()),
+        "{report}"
+    );
 }
 
 #[test]
 fn a_segment_in_use_is_removed_only_by_force() {
     let segment = Scratch::new("used");
-    let memory = polder_engine::Memory::attach(&polder_engine::Options { segment: segment.0.clone(), create: false, ..Default::default() });
+    let memory = polder_engine::Memory::attach(&polder_engine::Options {
+        segment: segment.0.clone(),
+        create: false,
+        ..Default::default()
+    });
     let memory = memory.expect("attached");
     let mapped = run_polder(&["segment", "remove", segment.name()], b"");
     assert!(mapped.status == Some(1) && text(&mapped).1.contains("has it mapped"), "{mapped:?}");
     memory.database(0).set(b"k", b"v").expect("room");
     let used = run_polder(&["segment", "remove", segment.name()], b"");
     let process = format!("process {}", std::process::id());
-    assert!(used.status == Some(1) && text(&used).1.contains(&process) && text(&used).1.contains("--force"), "{used:?}");
+    assert!(
+        used.status == Some(1) && text(&used).1.contains(&process) && text(&used).1.contains("--force"),
+        "{used:?}"
+    );
     assert!(text(&run_polder(&["segment", "list"], b"")).0.contains(segment.name()));
     assert_eq!(run_polder(&["segment", "remove", "--force", segment.name()], b"").status, Some(0));
     // The same process gets new memory by the same name.
-    let options = polder_engine::Options { segment: segment.0.clone(), ceiling: 16 << 20, ..Default::default() };
+    let options =
+        polder_engine::Options { segment: segment.0.clone(), ceiling: 16 << 20, ..Default::default() };
     let fresh = polder_engine::Memory::attach(&options).expect("made");
     assert!(fresh.database(0).read(b"k", |value| value.is_none()).expect("readable"));
     assert!(memory.table().segment().removed() && !fresh.table().segment().removed());
@@ -310,7 +376,13 @@ fn list_and_stat_tell_the_same() {
     assert_eq!(segment.cli(&["set", "k", "v"], b"").status, Some(0));
     let listed = run_polder(&["segment", "list", "--json"], b"");
     let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).expect("JSON");
-    let listed = listed.as_array().expect("a list").iter().find(|one| one["name"] == segment.name()).expect("it is listed").clone();
+    let listed = listed
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find(|one| one["name"] == segment.name())
+        .expect("it is listed")
+        .clone();
     let stat = segment.stat();
     for figure in ["committed_bytes", "ceiling_bytes", "created_ms"] {
         assert_eq!(listed[figure], stat[figure], "{figure}");

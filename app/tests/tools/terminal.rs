@@ -119,9 +119,17 @@ fn the_history_outlives_the_session_without_secrets() {
     let folder = std::env::temp_dir().join(format!("polder-history-{}", std::process::id()));
     let first = format!("{}> ", segment.name());
     let path = folder.to_str().unwrap();
-    session(&segment, path, &[(&first, "set kept 1\r"), ("OK", ""), (&first, "auth hidden\r"), ("ERR", ""), (&first, "quit\r")]);
+    session(
+        &segment,
+        path,
+        &[(&first, "set kept 1\r"), ("OK", ""), (&first, "auth hidden\r"), ("ERR", ""), (&first, "quit\r")],
+    );
     // The key for "up" brings back the last line that was kept: quit, and before it the SET.
-    session(&segment, path, &[(&first, "\x1b[A\x1b[A\r"), ("set kept 1", ""), ("OK", ""), (&first, "quit\r")]);
+    session(
+        &segment,
+        path,
+        &[(&first, "\x1b[A\x1b[A\r"), ("set kept 1", ""), ("OK", ""), (&first, "quit\r")],
+    );
     let kept = std::fs::read_to_string(&folder).unwrap();
     std::fs::remove_file(&folder).unwrap();
     assert!(kept.contains("set kept 1") && !kept.contains("hidden"), "{kept}");
@@ -131,7 +139,8 @@ fn the_history_outlives_the_session_without_secrets() {
 fn control_c_ends_the_wait_for_a_reply_and_not_the_prompt() {
     let segment = Scratch::new("interrupt");
     let size = ["--segment-size", "64mb", "--busy-reply-threshold", "100"];
-    let server = Server::start_polder(Path::new(env!("CARGO_BIN_EXE_polder")), segment.name(), &size).expect("a server");
+    let server = Server::start_polder(Path::new(env!("CARGO_BIN_EXE_polder")), segment.name(), &size)
+        .expect("a server");
     let prompt = format!("{}> ", server.address());
     let flags = format!("-p {}", server.port());
     let keys = [

@@ -7,9 +7,21 @@ fn integers_have_one_form() {
     for value in [0, 1, -1, 10, 42, i64::MAX, i64::MIN, i64::MIN + 1] {
         assert_eq!(integer(value.to_string().as_bytes()), Some(value));
     }
-    for text in
-        ["", "-", "-0", "+1", "01", " 1", "1 ", "1.0", "1e3", "0x10", "9223372036854775808", "-9223372036854775809", "99999999999999999999"]
-    {
+    for text in [
+        "",
+        "-",
+        "-0",
+        "+1",
+        "01",
+        " 1",
+        "1 ",
+        "1.0",
+        "1e3",
+        "0x10",
+        "9223372036854775808",
+        "-9223372036854775809",
+        "99999999999999999999",
+    ] {
         assert_eq!(integer(text.as_bytes()), None, "{text:?}");
     }
 }
@@ -35,7 +47,10 @@ fn doubles_are_read_as_strtod_reads_them() {
         assert_eq!(double(text.as_bytes()), Some(value), "{text:?}");
     }
     assert!(double(b"nan").is_some_and(f64::is_nan));
-    for text in ["", " 1", "1 ", ".", "e5", "1e", "1e+", "1e400", "1e-400", "0x", "0x1p5000", "infin", "1,5", "--1", "1e5x"] {
+    for text in [
+        "", " 1", "1 ", ".", "e5", "1e", "1e+", "1e400", "1e-400", "0x", "0x1p5000", "infin", "1,5", "--1",
+        "1e5x",
+    ] {
         assert_eq!(double(text.as_bytes()), None, "{text:?}");
     }
 }
@@ -62,9 +77,15 @@ fn bounds_are_read_as_strtod_alone_reads_them() {
 
 #[test]
 fn whole_numbers_have_exponents_where_redis_digests_them() {
-    for (value, text) in
-        [(0.0, "0"), (3.0, "3"), (1e7, "10000000"), (1e9, "1e+9"), (0.1, "0.1"), (1.5e300, "1.5e+300"), (f64::INFINITY, "inf")]
-    {
+    for (value, text) in [
+        (0.0, "0"),
+        (3.0, "3"),
+        (1e7, "10000000"),
+        (1e9, "1e+9"),
+        (0.1, "0.1"),
+        (1.5e300, "1.5e+300"),
+        (f64::INFINITY, "inf"),
+    ] {
         assert_eq!(shortest_text(value).as_str(), text);
     }
 }
@@ -124,9 +145,16 @@ fn decimal_sums_keep_the_decimals_they_were_given() {
     ] {
         assert_eq!(sum(NumberMode::Decimal, left, right).as_deref(), Some(text), "{left} + {right}");
     }
-    for (left, right) in
-        [("inf", "1"), ("1e7000", "1"), ("nan", "1"), ("0x10", "1"), ("", "1"), ("1 ", "1"), ("9e6144", "9e6144"), ("1e-7000", "1")]
-    {
+    for (left, right) in [
+        ("inf", "1"),
+        ("1e7000", "1"),
+        ("nan", "1"),
+        ("0x10", "1"),
+        ("", "1"),
+        ("1 ", "1"),
+        ("9e6144", "9e6144"),
+        ("1e-7000", "1"),
+    ] {
         assert_eq!(sum(NumberMode::Decimal, left, right), None, "{left} + {right}");
     }
 }
@@ -152,8 +180,19 @@ fn redis_sums_are_those_of_the_80_bit_unit() {
         assert_eq!(sum(NumberMode::Redis, left, right).as_deref(), Some(text), "{left} + {right}");
     }
     let large = sum(NumberMode::Redis, "0", "1e308").unwrap_or_default();
-    assert!(large.starts_with("99999999999999999996685879655845645660560099847415567207797") && large.len() == 308);
-    for (left, right) in [("1", "inf"), ("nan", "1"), ("1e-5000", "0"), ("1e5000", "0"), ("", "1"), (" 1", "1"), ("1.1e4932", "1.1e4932")] {
+    assert!(
+        large.starts_with("99999999999999999996685879655845645660560099847415567207797")
+            && large.len() == 308
+    );
+    for (left, right) in [
+        ("1", "inf"),
+        ("nan", "1"),
+        ("1e-5000", "0"),
+        ("1e5000", "0"),
+        ("", "1"),
+        (" 1", "1"),
+        ("1.1e4932", "1.1e4932"),
+    ] {
         assert_eq!(sum(NumberMode::Redis, left, right), None, "{left} + {right}");
     }
 }

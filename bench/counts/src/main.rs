@@ -109,14 +109,18 @@ fn run(memory: &Arc<Memory>, caller: &mut Caller, operation: &Operation) -> Resu
             let copied = |value: Option<&[u8]>| value.and_then(|value| <[u8; 16]>::try_from(value).ok());
             count(&mut || {
                 outcome = args.iter().try_for_each(|args| {
-                    database.read(args[1], |value| std::hint::black_box(copied(value))).map(drop).map_err(Failure::from)
+                    database
+                        .read(args[1], |value| std::hint::black_box(copied(value)))
+                        .map(drop)
+                        .map_err(Failure::from)
                 });
             });
         }
         Way::Write => {
             let database = memory.database(0);
             count(&mut || {
-                outcome = args.iter().try_for_each(|args| database.set(args[1], args[2]).map_err(Failure::from));
+                outcome =
+                    args.iter().try_for_each(|args| database.set(args[1], args[2]).map_err(Failure::from));
             });
         }
         Way::Exec(size) => {
@@ -128,7 +132,9 @@ fn run(memory: &Arc<Memory>, caller: &mut Caller, operation: &Operation) -> Resu
                 })
                 .collect();
             count(&mut || {
-                outcome = batches.iter().try_for_each(|batch| caller.run_atomically(batch).map(drop).map_err(Failure::from));
+                outcome = batches
+                    .iter()
+                    .try_for_each(|batch| caller.run_atomically(batch).map(drop).map_err(Failure::from));
             });
         }
     }

@@ -35,12 +35,17 @@ pub enum Way {
 /// A suffix of names, the settings, and whether only some operations are counted.
 type Variant = (&'static str, &'static [(&'static str, &'static str)], bool);
 
-pub const PLAIN: &[(&str, &str)] = &[("maxmemory-policy", "noeviction"), ("maxmemory", "0"), ("notify-keyspace-events", "")];
+pub const PLAIN: &[(&str, &str)] =
+    &[("maxmemory-policy", "noeviction"), ("maxmemory", "0"), ("notify-keyspace-events", "")];
 
 pub const VARIANTS: [Variant; 3] = [
     ("", PLAIN, false),
     (", LFU", &[("maxmemory-policy", "allkeys-lfu"), ("maxmemory", "900mb")], true),
-    (", events", &[("maxmemory-policy", "noeviction"), ("maxmemory", "0"), ("notify-keyspace-events", "KEA")], true),
+    (
+        ", events",
+        &[("maxmemory-policy", "noeviction"), ("maxmemory", "0"), ("notify-keyspace-events", "KEA")],
+        true,
+    ),
 ];
 
 const fn call(name: &'static str, prepare: &'static [&'static str], call: &'static str) -> Operation {
@@ -134,7 +139,10 @@ impl Operation {
     /// What a round begins with.
     pub fn preparation(&self, round: usize) -> Vec<Vec<Vec<u8>>> {
         // All of one kind before the next: DEL of a collection would undo what was put in before.
-        self.prepare.iter().flat_map(|text| (0..CALLS).map(move |at| words(text, at, at + round * CALLS))).collect()
+        self.prepare
+            .iter()
+            .flat_map(|text| (0..CALLS).map(move |at| words(text, at, at + round * CALLS)))
+            .collect()
     }
 
     /// The calls of a round.
@@ -153,13 +161,16 @@ fn next() -> usize {
 /// The words of a call, see the module.
 fn words(text: &str, at: usize, fresh: usize) -> Vec<Vec<u8>> {
     let mut text = text.to_string();
-    if let Some((before, (inside, after))) = text.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?))) {
+    if let Some((before, (inside, after))) =
+        text.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)))
+    {
         let ten: Vec<String> = (0..10).map(|number| inside.replace('&', &number.to_string())).collect();
         text = format!("{before}{}{after}", ten.join(" "));
     }
     // A multiplicative hash of the number, cut to a million.
     let random = (fresh as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44;
     let text = text.replace('@', &format!("{at:08}")).replace('%', &format!("{:02}", at % 16));
-    let text = text.replace('#', &format!("{fresh:010}")).replace('~', &format!("{:08}", random % LARGE as u64));
+    let text =
+        text.replace('#', &format!("{fresh:010}")).replace('~', &format!("{:08}", random % LARGE as u64));
     text.split(' ').map(|word| word.as_bytes().to_vec()).collect()
 }

@@ -33,7 +33,12 @@ struct Request {
     pipeline: usize,
 }
 
-const fn request(name: &'static str, lines: &'static [&'static str], reply_bytes: usize, pipeline: usize) -> Request {
+const fn request(
+    name: &'static str,
+    lines: &'static [&'static str],
+    reply_bytes: usize,
+    pipeline: usize,
+) -> Request {
     Request { name, lines, reply_bytes, pipeline }
 }
 
@@ -74,8 +79,11 @@ const COUNTED: &[Request] = &[
 ];
 
 /// What the rounds find.
-const PREPARED: [(&str, usize); 3] =
-    [("SET number:@ 1000000", OK_BYTES), ("SET key:@ 0123456789abcdef", OK_BYTES), ("SET lasting:@ 0123456789abcdef EX 100", OK_BYTES)];
+const PREPARED: [(&str, usize); 3] = [
+    ("SET number:@ 1000000", OK_BYTES),
+    ("SET key:@ 0123456789abcdef", OK_BYTES),
+    ("SET lasting:@ 0123456789abcdef EX 100", OK_BYTES),
+];
 
 /// What is done beside a server, by a client of it.
 type Work<'w> = &'w mut dyn FnMut(&mut Client) -> Result<(), Failure>;
@@ -99,12 +107,26 @@ impl Client {
 /// Runs a server in this process for as long as `work` takes.
 pub fn with_server(memory: &Arc<Memory>, work: Work<'_>) -> Result<(), Failure> {
     let path = std::env::temp_dir().join(format!("polder-counts-{}.sock", std::process::id()));
-    let flags = ["--port", "0", "--threads", "1", "--save", "", "--enable-debug-command", "yes", "--unixsocket", &path.to_string_lossy()];
+    let flags = [
+        "--port",
+        "0",
+        "--threads",
+        "1",
+        "--save",
+        "",
+        "--enable-debug-command",
+        "yes",
+        "--unixsocket",
+        &path.to_string_lossy(),
+    ];
     let (_, flags) = file::flags(&flags.map(String::from)).map_err(|wrong| wrong.to_string())?;
     let settings = Arc::new(Configuration::begin(None, &[], &flags).map_err(|wrong| wrong.to_string())?);
     settings.join(memory.table()).map_err(|stop| stop.to_string())?;
-    let server = Server::start(memory.clone(), settings, Loaded::default()).map_err(|failure| failure.to_string())?;
-    let done = UnixStream::connect(&path).map_err(Failure::from).and_then(|socket| work(&mut Client { socket, memory: memory.clone() }));
+    let server =
+        Server::start(memory.clone(), settings, Loaded::default()).map_err(|failure| failure.to_string())?;
+    let done = UnixStream::connect(&path)
+        .map_err(Failure::from)
+        .and_then(|socket| work(&mut Client { socket, memory: memory.clone() }));
     server.stopper()();
     server.wait();
     done
@@ -122,7 +144,11 @@ pub fn measure(client: &mut Client) -> Result<(), Failure> {
     }
     for request in COUNTED {
         for _ in 0..ROUNDS {
-            let many = if request.lines[0].contains("short") { KEYS } else { REQUESTS.min(PIPELINES_MAX * request.pipeline) };
+            let many = if request.lines[0].contains("short") {
+                KEYS
+            } else {
+                REQUESTS.min(PIPELINES_MAX * request.pipeline)
+            };
             let pipelines = pipelines(request.lines, many, request.pipeline);
             let mut outcome = Ok(());
             // What the server's thread has done before.

@@ -4,7 +4,9 @@ use super::{Setting, choice, integer, memory, switch, text};
 const INT_MAX: i64 = i32::MAX as i64;
 
 pub(super) const SETTINGS: &[Setting] = &[
-    switch("cluster-enabled", false).at_start().refuses("polder is no member of a Redis Cluster: one segment serves all keys"),
+    switch("cluster-enabled", false)
+        .at_start()
+        .refuses("polder is no member of a Redis Cluster: one segment serves all keys"),
     text("cluster-config-file", "nodes.conf").at_start().inert(),
     integer("cluster-node-timeout", 0, i64::MAX, 15000).inert(),
     integer("cluster-port", 0, 65535, 0).at_start().inert(),

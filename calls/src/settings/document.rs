@@ -22,11 +22,15 @@ work unmodified. A value that would promise what is not there is refused with th
 pub fn markdown() -> String {
     let mut page = String::from(OPENING);
     for (heading, rows) in GROUPS {
-        let _ = write!(page, "\n## {heading}\n\n| name | values | first | where | when | |\n|---|---|---|---|---|---|\n");
+        let _ = write!(
+            page,
+            "\n## {heading}\n\n| name | values | first | where | when | |\n|---|---|---|---|---|---|\n"
+        );
         for row in rows.iter().filter(|row| row.scope != Scope::Inert) {
             page.push_str(&line(row));
         }
-        let inert: Vec<String> = rows.iter().filter(|row| row.scope == Scope::Inert && !row.hidden).map(inert).collect();
+        let inert: Vec<String> =
+            rows.iter().filter(|row| row.scope == Scope::Inert && !row.hidden).map(inert).collect();
         if !inert.is_empty() {
             let _ = write!(page, "\nWithout meaning here:\n\n{}", inert.concat());
         }
@@ -84,7 +88,9 @@ fn sample_value(row: &Setting) -> String {
     let parsed = value::start(row);
     match row.shape {
         Shape::Memory { .. } => value::format_bytes(parsed.number),
-        _ if row.takes_words() && !parsed.text.is_empty() => String::from_utf8_lossy(&parsed.text).into_owned(),
+        _ if row.takes_words() && !parsed.text.is_empty() => {
+            String::from_utf8_lossy(&parsed.text).into_owned()
+        }
         _ => quote(&parsed.text),
     }
 }
@@ -132,12 +138,26 @@ fn line(row: &Setting) -> String {
         Change::AtStart | Change::AtStartHere => "at start",
         Change::Protected => "protected",
     };
-    let about = if row.refusal.is_empty() { row.about.to_owned() } else { format!("Other values are refused: {}.", row.refusal) };
-    format!("| {} | {} | {} | {place} | {time} | {} |\n", names(row), shape(row.shape), first(row), about.replace('|', "\\|"))
+    let about = if row.refusal.is_empty() {
+        row.about.to_owned()
+    } else {
+        format!("Other values are refused: {}.", row.refusal)
+    };
+    format!(
+        "| {} | {} | {} | {place} | {time} | {} |\n",
+        names(row),
+        shape(row.shape),
+        first(row),
+        about.replace('|', "\\|")
+    )
 }
 
 fn inert(row: &Setting) -> String {
-    let about = if row.refusal.is_empty() { row.about.to_owned() } else { format!("Other values are refused: {}.", row.refusal) };
+    let about = if row.refusal.is_empty() {
+        row.about.to_owned()
+    } else {
+        format!("Other values are refused: {}.", row.refusal)
+    };
     format!("- {} ({}){}{about}\n", names(row), first(row), if about.is_empty() { "" } else { ": " })
 }
 
@@ -154,7 +174,9 @@ fn first(row: &Setting) -> String {
 }
 
 fn shape(shape: Shape) -> String {
-    let range = |min: i64, max: i64, end: i64| if max == end { format!("from {min}") } else { format!("{min} to {max}") };
+    let range = |min: i64, max: i64, end: i64| {
+        if max == end { format!("from {min}") } else { format!("{min} to {max}") }
+    };
     match shape {
         Shape::Switch => "`yes`, `no`".into(),
         Shape::Integer { min, max } => range(min, max, i64::MAX),
@@ -184,8 +206,10 @@ mod tests {
     #[test]
     fn every_line_of_the_sample_is_a_setting_with_its_first_value() {
         let page = sample();
-        let is_commented =
-            |line: &&str| line.strip_prefix('#').is_some_and(|rest| rest.starts_with(|letter: char| letter.is_ascii_lowercase()));
+        let is_commented = |line: &&str| {
+            line.strip_prefix('#')
+                .is_some_and(|rest| rest.starts_with(|letter: char| letter.is_ascii_lowercase()))
+        };
         let lines: Vec<&str> = page.lines().filter(is_commented).collect();
         assert_eq!(lines.len(), TABLE.iter().filter(|row| is_offered(row)).count());
         for line in lines {

@@ -139,13 +139,21 @@ pub fn read_line(line: &[u8]) -> Result<Line, String> {
     match (name.as_slice(), words.as_slice()) {
         (b"include", [path]) => Ok(Line::Include(PathBuf::from(String::from_utf8_lossy(path).into_owned()))),
         // Redis accepts these for the sake of old files, and so do we.
-        (b"list-max-ziplist-entries" | b"list-max-ziplist-value" | b"lua-replicate-commands", [_]) => Ok(Line::Nothing),
+        (b"list-max-ziplist-entries" | b"list-max-ziplist-value" | b"lua-replicate-commands", [_]) => {
+            Ok(Line::Nothing)
+        }
         (RENAME, [old, new]) => Ok(Line::Rename(old.clone(), new.clone())),
-        (RENAME, _) => Err("rename-command takes two words: the command's name, and its new one or \"\"".into()),
+        (RENAME, _) => {
+            Err("rename-command takes two words: the command's name, and its new one or \"\"".into())
+        }
         (b"user", [_, ..]) => Ok(Line::User(words)),
         (b"loadmodule", [_, ..]) => Err("polder loads no modules; remove this line".into()),
         (b"sentinel", [_, ..]) => Err("sentinel directive while not in sentinel mode".into()),
-        _ => Err(format!("Bad directive or wrong number of arguments: '{}'{}", String::from_utf8_lossy(line), meant(&name, ""))),
+        _ => Err(format!(
+            "Bad directive or wrong number of arguments: '{}'{}",
+            String::from_utf8_lossy(line),
+            meant(&name, "")
+        )),
     }
 }
 
@@ -168,8 +176,10 @@ fn distance(one: &[u8], other: &[u8]) -> usize {
                 (0, steps) | (steps, 0) => steps,
                 _ => {
                     let exchange = usize::from(one[at - 1] != other[to - 1]);
-                    let plain = (rows[at - 1][to] + 1).min(rows[at][to - 1] + 1).min(rows[at - 1][to - 1] + exchange);
-                    let is_swap = at > 1 && to > 1 && one[at - 1] == other[to - 2] && one[at - 2] == other[to - 1];
+                    let plain =
+                        (rows[at - 1][to] + 1).min(rows[at][to - 1] + 1).min(rows[at - 1][to - 1] + exchange);
+                    let is_swap =
+                        at > 1 && to > 1 && one[at - 1] == other[to - 2] && one[at - 2] == other[to - 1];
                     if is_swap { plain.min(rows[at - 2][to - 2] + 1) } else { plain }
                 }
             };
@@ -192,7 +202,10 @@ pub fn flags(arguments: &[String]) -> Result<(Vec<String>, Vec<Assignment>), Wro
                 let id = find(name.as_bytes()).ok_or_else(|| unknown_flag(argument, name))?;
                 assignments.push(Assignment { id, words: Vec::new(), place: argument.clone() });
             }
-            None => assignments.last_mut().into_iter().for_each(|last| last.words.push(argument.clone().into_bytes())),
+            None => assignments
+                .last_mut()
+                .into_iter()
+                .for_each(|last| last.words.push(argument.clone().into_bytes())),
         }
     }
     for assignment in &mut assignments {
@@ -204,7 +217,8 @@ pub fn flags(arguments: &[String]) -> Result<(Vec<String>, Vec<Assignment>), Wro
         }
         // `--save "900 1 300 10"` is one argument to the shell and several words to us.
         if assignment.id.row().takes_words() {
-            let words = assignment.words.iter().flat_map(|word| word.split(|byte| *byte == b' ').map(<[u8]>::to_vec));
+            let words =
+                assignment.words.iter().flat_map(|word| word.split(|byte| *byte == b' ').map(<[u8]>::to_vec));
             assignment.words = words.collect();
         }
     }
@@ -215,7 +229,9 @@ fn unknown_flag(flag: &str, name: &str) -> Wrong {
     let reason = match name.as_bytes() {
         b"user" | b"include" | RENAME => "this belongs into a file: 'polder serve FILE'".to_owned(),
         name => match meant(&name.to_ascii_lowercase(), "--") {
-            none if none.is_empty() => "there is no such setting; 'polder serve --help' lists all of them".to_owned(),
+            none if none.is_empty() => {
+                "there is no such setting; 'polder serve --help' lists all of them".to_owned()
+            }
             meant => format!("there is no such setting{meant}"),
         },
     };
@@ -231,29 +247,44 @@ mod tests {
     fn lines_name_settings_or_say_why_not() {
         assert_eq!(read_line(b"  # maxmemory 1"), Ok(Line::Nothing));
         assert_eq!(read_line(b"lua-replicate-commands yes"), Ok(Line::Nothing));
-        assert_eq!(read_line(b"Slave-Priority 7"), Ok(Line::Assignment(id("replica-priority"), vec![b"7".to_vec()])));
+        assert_eq!(
+            read_line(b"Slave-Priority 7"),
+            Ok(Line::Assignment(id("replica-priority"), vec![b"7".to_vec()]))
+        );
         assert_eq!(read_line(b"include x.conf"), Ok(Line::Include("x.conf".into())));
-        assert_eq!(read_line(b"nonsense 1"), Err("Bad directive or wrong number of arguments: 'nonsense 1'".into()));
+        assert_eq!(
+            read_line(b"nonsense 1"),
+            Err("Bad directive or wrong number of arguments: 'nonsense 1'".into())
+        );
         assert_eq!(read_line(b"port \"1"), Err("Unbalanced quotes in configuration line".into()));
         assert_eq!(
             read_line(b"maxmemroy 1"),
             Err("Bad directive or wrong number of arguments: 'maxmemroy 1'; did you mean 'maxmemory'?".into())
         );
         assert_eq!(read_line(b"loadmodule x.so"), Err("polder loads no modules; remove this line".into()));
-        assert_eq!(read_line(b"rename-command FLUSHALL \"\""), Ok(Line::Rename(b"FLUSHALL".to_vec(), Vec::new())));
+        assert_eq!(
+            read_line(b"rename-command FLUSHALL \"\""),
+            Ok(Line::Rename(b"FLUSHALL".to_vec(), Vec::new()))
+        );
     }
 
     #[test]
     fn flags_take_all_words_up_to_the_next_flag() {
-        let arguments: Vec<String> = ["my.conf", "--port", "7000", "--bind", "127.0.0.1 ::1", "10.0.0.1"].map(String::from).into();
+        let arguments: Vec<String> =
+            ["my.conf", "--port", "7000", "--bind", "127.0.0.1 ::1", "10.0.0.1"].map(String::from).into();
         let (before, assignments) = flags(&arguments).unwrap();
         assert_eq!(before, ["my.conf"]);
         assert_eq!(assignments[0].words, [b"7000"]);
         assert_eq!(assignments[1].words, [b"127.0.0.1".as_slice(), b"::1", b"10.0.0.1"]);
         let switches = flags(&["--all-protocols", "--share-port", "no"].map(String::from)).unwrap().1;
         assert_eq!([&switches[0].words, &switches[1].words], [&[b"yes".to_vec()], &[b"no".to_vec()]]);
-        let wrong = |words: &[&str]| flags(&words.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap_err().to_string();
-        assert_eq!(wrong(&["--nonsense"]), "--nonsense: there is no such setting; 'polder serve --help' lists all of them");
+        let wrong = |words: &[&str]| {
+            flags(&words.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap_err().to_string()
+        };
+        assert_eq!(
+            wrong(&["--nonsense"]),
+            "--nonsense: there is no such setting; 'polder serve --help' lists all of them"
+        );
         assert_eq!(wrong(&["--Prot", "1"]), "--Prot: there is no such setting; did you mean '--port'?");
         assert_eq!(wrong(&["--user", "x"]), "--user: this belongs into a file: 'polder serve FILE'");
         assert_eq!(flags(&["--port".into()]).unwrap_err().to_string(), "--port: a value is missing");

@@ -4,8 +4,16 @@ use super::{Setting, choice, integer, memory, switch};
 const INT_MAX: i64 = i32::MAX as i64;
 
 /// In the order of Redis's own error text.
-pub const POLICY_NAMES: &[&str] =
-    &["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl", "allkeys-lru", "allkeys-lfu", "allkeys-random", "noeviction"];
+pub const POLICY_NAMES: &[&str] = &[
+    "volatile-lru",
+    "volatile-lfu",
+    "volatile-random",
+    "volatile-ttl",
+    "allkeys-lru",
+    "allkeys-lfu",
+    "allkeys-random",
+    "noeviction",
+];
 
 pub(super) const SETTINGS: &[Setting] = &[
     memory("maxmemory", 0, i64::MAX, 0).segment().about("The most that the data may take, in bytes; 0 is the segment's ceiling."),

@@ -283,7 +283,10 @@ const COUNT: usize = {
 pub static TABLE: [Setting; COUNT] = ROWS;
 
 /// [`TABLE`] for constants: a constant may not read a static.
-#[allow(clippy::large_const_arrays, reason = "a constant may not read a static, and nothing copies it at run time")]
+#[allow(
+    clippy::large_const_arrays,
+    reason = "a constant may not read a static, and nothing copies it at run time"
+)]
 const ROWS: [Setting; COUNT] = {
     let mut rows = [polder::SETTINGS[0]; COUNT];
     let (mut at, mut group) = (0, 0);
@@ -347,7 +350,11 @@ mod tests {
     #[test]
     fn names_are_lower_case_words() {
         for name in TABLE.iter().flat_map(Setting::names) {
-            assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte)), "{name}");
+            assert!(
+                name.bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte)),
+                "{name}"
+            );
         }
     }
 

@@ -1,5 +1,7 @@
 //! Listeners, connections and their limits.
-use super::{NO_ADDRESS, NO_PORT, Setting, Shape, Start, choice, integer, memory, setting, special, switch, text};
+use super::{
+    NO_ADDRESS, NO_PORT, Setting, Shape, Start, choice, integer, memory, setting, special, switch, text,
+};
 
 const INT_MAX: i64 = i32::MAX as i64;
 const MIB: i64 = 1 << 20;

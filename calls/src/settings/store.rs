@@ -112,7 +112,10 @@ impl Default for Settings {
             given: Vec::new(),
         };
         let folder = std::env::current_dir().unwrap_or_default();
-        settings.set(const { id("dir") }, Parsed { number: 0, text: folder.into_os_string().into_encoded_bytes() });
+        settings.set(
+            const { id("dir") },
+            Parsed { number: 0, text: folder.into_os_string().into_encoded_bytes() },
+        );
         settings
     }
 }
@@ -122,14 +125,19 @@ impl Settings {
     ///
     /// # Errors
     /// The first line or flag whose value is wrong.
-    pub fn begin(file: Option<PathBuf>, lines: &[Assignment], flags: &[Assignment]) -> Result<Settings, Wrong> {
+    pub fn begin(
+        file: Option<PathBuf>,
+        lines: &[Assignment],
+        flags: &[Assignment],
+    ) -> Result<Settings, Wrong> {
         let given = lines.iter().chain(flags).map(|assignment| assignment.id).collect();
         let settings = Settings { file, given, ..Settings::default() };
         let sources = lines.iter().map(|line| (line, false)).chain(flags.iter().map(|flag| (flag, true)));
         for (assignment, wins) in sources {
             let words: Vec<&[u8]> = assignment.words.iter().map(Vec::as_slice).collect();
             let row = assignment.id.row();
-            let parsed = value::parse(row, &words, &settings.text(assignment.id)).map_err(|reason| assignment.wrong(&reason))?;
+            let parsed = value::parse(row, &words, &settings.text(assignment.id))
+                .map_err(|reason| assignment.wrong(&reason))?;
             settings.set(assignment.id, parsed.clone());
             if row.scope == Scope::Segment {
                 // The last word counts, as with the settings of the process.
@@ -166,7 +174,10 @@ impl Settings {
                 Ok(()) => break,
             }
         }
-        let overruled = pending.iter().filter(|new| !new.wins && *self.text(new.id) != *new.parsed.text).map(|new| new.id.row().name);
+        let overruled = pending
+            .iter()
+            .filter(|new| !new.wins && *self.text(new.id) != *new.parsed.text)
+            .map(|new| new.id.row().name);
         self.overruled.lock().unwrap_or_else(PoisonError::into_inner).extend(overruled);
         pending.clear();
         drop(txn);
@@ -180,7 +191,14 @@ impl Settings {
         std::mem::take(&mut *self.overruled.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn settle(&self, table: &Table, txn: &Txn<'_>, pending: &[Pending], joined: bool, companion: &dyn Companion) -> Result<(), Stop> {
+    fn settle(
+        &self,
+        table: &Table,
+        txn: &Txn<'_>,
+        pending: &[Pending],
+        joined: bool,
+        companion: &dyn Companion,
+    ) -> Result<(), Stop> {
         let begins = !joined && companion.is_missing(txn)?;
         for new in pending {
             if new.wins || txn.peek(SYSTEM, &key(new.id))?.is_none() {
@@ -238,7 +256,8 @@ impl Settings {
             table.set_limits(limits);
         }
         let events = self.number(const { id("notify-keyspace-events") }) as u64;
-        let misses = EVENT_CLASSES.iter().position(|class| *class == b'm').is_some_and(|at| events >> at & 1 != 0);
+        let misses =
+            EVENT_CLASSES.iter().position(|class| *class == b'm').is_some_and(|at| events >> at & 1 != 0);
         set_events(table.segment(), events, misses);
     }
 
@@ -274,10 +293,21 @@ impl Settings {
 
     /// Makes what hot paths ask of several settings at once.
     fn derive(&self) {
-        let least =
-            |threshold, length| if self.number(length) == 0 { u64::MAX } else { u64::try_from(self.number(threshold)).unwrap_or(u64::MAX) };
-        let requests = least(const { id("commandlog-request-larger-than") }, const { id("commandlog-large-request-max-len") });
-        let replies = least(const { id("commandlog-reply-larger-than") }, const { id("commandlog-large-reply-max-len") });
+        let least = |threshold, length| {
+            if self.number(length) == 0 {
+                u64::MAX
+            } else {
+                u64::try_from(self.number(threshold)).unwrap_or(u64::MAX)
+            }
+        };
+        let requests = least(
+            const { id("commandlog-request-larger-than") },
+            const { id("commandlog-large-request-max-len") },
+        );
+        let replies = least(
+            const { id("commandlog-reply-larger-than") },
+            const { id("commandlog-large-reply-max-len") },
+        );
         let large = requests.min(replies);
         let slower_us = self.number(const { id("slowlog-log-slower-than") });
         let monitor_ms = self.number(const { id("latency-monitor-threshold") });

@@ -17,8 +17,12 @@ pub(super) const SETTINGS: &[Setting] = &[
         .segment()
         .about("Elements (or, negative, one of five sizes in KiB) up to which a list is called a listpack."),
     integer("list-compress-depth", 0, INT_MAX, 0).inert(),
-    integer("set-max-intset-entries", 0, i64::MAX, 512).segment().about("Members up to which a set of integers is called an intset."),
-    integer("set-max-listpack-entries", 0, i64::MAX, 128).segment().about("Members up to which a set is called a listpack."),
+    integer("set-max-intset-entries", 0, i64::MAX, 512)
+        .segment()
+        .about("Members up to which a set of integers is called an intset."),
+    integer("set-max-listpack-entries", 0, i64::MAX, 128)
+        .segment()
+        .about("Members up to which a set is called a listpack."),
     integer("set-max-listpack-value", 0, i64::MAX, 64)
         .segment()
         .about("Bytes of the longest member up to which a set is called a listpack."),
@@ -30,7 +34,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         .alias("zset-max-ziplist-value")
         .segment()
         .about("Bytes of the longest member up to which a sorted set is called a listpack."),
-    memory("hll-sparse-max-bytes", 0, i64::MAX, 3000).segment().about("Bytes up to which a HyperLogLog is kept sparse."),
+    memory("hll-sparse-max-bytes", 0, i64::MAX, 3000)
+        .segment()
+        .about("Bytes up to which a HyperLogLog is kept sparse."),
     memory("stream-node-max-bytes", 0, i64::MAX, 4096)
         .segment()
         .about("Bytes of one node of a stream, as XADD's approximate trimming counts."),

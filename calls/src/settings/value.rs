@@ -71,7 +71,9 @@ fn parse_shape(shape: Shape, words: &[&[u8]], current: &[u8]) -> Result<Parsed, 
         Shape::MemoryOrPercent => memory_or_percent(word)?,
         Shape::Octal { max } => {
             let text = std::str::from_utf8(word).ok().filter(|text| !text.starts_with('+'));
-            let number = text.and_then(|text| i64::from_str_radix(text, 8).ok()).ok_or("argument couldn't be parsed as an octal number")?;
+            let number = text
+                .and_then(|text| i64::from_str_radix(text, 8).ok())
+                .ok_or("argument couldn't be parsed as an octal number")?;
             if !(0..=max).contains(&number) {
                 return Err(format!("argument must be between 0 and {max:o} inclusive").into());
             }
@@ -122,7 +124,11 @@ pub fn format_bytes(bytes: i64) -> String {
 }
 
 fn within(min: i64, max: i64, number: i64) -> Result<i64, Refusal> {
-    if (min..=max).contains(&number) { Ok(number) } else { Err(format!("argument must be between {min} and {max} inclusive").into()) }
+    if (min..=max).contains(&number) {
+        Ok(number)
+    } else {
+        Err(format!("argument must be between {min} and {max} inclusive").into())
+    }
 }
 
 fn not_among(choices: &[&str]) -> Refusal {
@@ -181,7 +187,9 @@ fn parse_save(words: &[&[u8]]) -> Result<Parsed, Refusal> {
     let mut numbers = Vec::new();
     for (at, word) in words.iter().enumerate() {
         let number = std::str::from_utf8(word).ok().and_then(|text| text.parse::<i64>().ok());
-        numbers.push(number.filter(|number| *number >= i64::from(at % 2 == 0)).ok_or("Invalid save parameters")?);
+        numbers.push(
+            number.filter(|number| *number >= i64::from(at % 2 == 0)).ok_or("Invalid save parameters")?,
+        );
     }
     if numbers.len() % 2 == 1 {
         return Err("Invalid save parameters".into());
@@ -229,7 +237,10 @@ fn parse_output_limits(words: &[&[u8]], current: &[u8]) -> Result<Parsed, Refusa
             soft_seconds: seconds.ok_or(NOT_LIMITS)?,
         };
     }
-    let texts = CLASSES.iter().zip(limits).map(|(class, limit)| format!("{class} {} {} {}", limit.hard, limit.soft, limit.soft_seconds));
+    let texts = CLASSES
+        .iter()
+        .zip(limits)
+        .map(|(class, limit)| format!("{class} {} {} {}", limit.hard, limit.soft, limit.soft_seconds));
     Ok(Parsed { number: 0, text: texts.collect::<Vec<_>>().join(" ").into_bytes() })
 }
 
@@ -251,7 +262,9 @@ fn parse_event_classes(word: &[u8]) -> Result<Parsed, Refusal> {
         text.push(b'A');
         rest &= !ALL_CLASSES;
     }
-    text.extend(EVENT_CLASSES.iter().enumerate().filter(|(at, _)| rest & (1 << at) != 0).map(|(_, class)| *class));
+    text.extend(
+        EVENT_CLASSES.iter().enumerate().filter(|(at, _)| rest & (1 << at) != 0).map(|(_, class)| *class),
+    );
     Ok(Parsed { number: bits, text })
 }
 
@@ -271,7 +284,10 @@ fn parse_percentiles(words: &[&[u8]]) -> Result<Parsed, Refusal> {
     let words = if words == [b"".as_slice()] { &[] } else { words };
     let mut texts = Vec::new();
     for word in words {
-        let percentile = std::str::from_utf8(word).ok().and_then(|text| text.parse::<f64>().ok()).filter(|number| !number.is_nan());
+        let percentile = std::str::from_utf8(word)
+            .ok()
+            .and_then(|text| text.parse::<f64>().ok())
+            .filter(|number| !number.is_nan());
         let percentile = percentile.ok_or("Invalid latency-tracking-info-percentiles parameters")?;
         if !(0.0..=100.0).contains(&percentile) {
             return Err("latency-tracking-info-percentiles parameters should sit between [0.0,100.0]".into());
@@ -294,8 +310,12 @@ pub fn percentiles(text: &[u8]) -> Vec<f64> {
 fn parse_primary(words: &[&[u8]]) -> Result<Parsed, Refusal> {
     match words {
         [b""] => Ok(Parsed { number: 0, text: Vec::new() }),
-        [host, port] if host.eq_ignore_ascii_case(b"no") && port.eq_ignore_ascii_case(b"one") => Ok(Parsed { number: 0, text: Vec::new() }),
-        [_, port] if number::integer(port).is_none_or(|port| !(0..=65535).contains(&port)) => Err("Invalid master port".into()),
+        [host, port] if host.eq_ignore_ascii_case(b"no") && port.eq_ignore_ascii_case(b"one") => {
+            Ok(Parsed { number: 0, text: Vec::new() })
+        }
+        [_, port] if number::integer(port).is_none_or(|port| !(0..=65535).contains(&port)) => {
+            Err("Invalid master port".into())
+        }
         [_, _] => Ok(Parsed { number: 0, text: words.join(&b' ') }),
         _ => Err(WORD_COUNT.into()),
     }
@@ -330,7 +350,12 @@ mod tests {
     fn every_first_value_reads_back_as_itself() {
         for row in &TABLE {
             let first = start(row);
-            assert_eq!(parse(row, &split(row, &first.text), &first.text).as_ref(), Ok(&first), "{}", row.name);
+            assert_eq!(
+                parse(row, &split(row, &first.text), &first.text).as_ref(),
+                Ok(&first),
+                "{}",
+                row.name
+            );
         }
     }
 
@@ -344,7 +369,11 @@ mod tests {
         check("maxmemory-clients", "10%", "10%");
         check("shutdown-on-sigint", "now save force", "save now force");
         check("shutdown-on-sigint", "default now", "now");
-        check("client-output-buffer-limit", "replica 1mb 2 3 normal 5 5 5", "normal 5 5 5 slave 1048576 2 3 pubsub 33554432 8388608 60");
+        check(
+            "client-output-buffer-limit",
+            "replica 1mb 2 3 normal 5 5 5",
+            "normal 5 5 5 slave 1048576 2 3 pubsub 33554432 8388608 60",
+        );
         check("latency-tracking-info-percentiles", "50.0 0.00001 99.999999", "50 0.00001 99.999999");
         check("notify-keyspace-events", "KEAxg", "AKE");
         check("notify-keyspace-events", "g$Et", "g$tE");
@@ -364,22 +393,50 @@ mod tests {
         check("unixsocketperm", "9", "! argument couldn't be parsed as an octal number");
         check("maxmemory-clients", "200%", "! percentage argument must be less or equal to 100");
         check("maxmemory-clients", "-5", "! argument must be a memory or percent value");
-        check("shutdown-on-sigint", "save nosave", "! shutdown options SAVE and NOSAVE can't be used simultaneously");
-        check("loglevel", "x", "! argument(s) must be one of the following: debug, verbose, notice, warning, nothing");
-        check("client-output-buffer-limit", "normal 1mb 2", "! Wrong number of arguments in buffer limit configuration.");
-        check("client-output-buffer-limit", "master 0 0 0", "! Invalid client class specified in buffer limit configuration.");
+        check(
+            "shutdown-on-sigint",
+            "save nosave",
+            "! shutdown options SAVE and NOSAVE can't be used simultaneously",
+        );
+        check(
+            "loglevel",
+            "x",
+            "! argument(s) must be one of the following: debug, verbose, notice, warning, nothing",
+        );
+        check(
+            "client-output-buffer-limit",
+            "normal 1mb 2",
+            "! Wrong number of arguments in buffer limit configuration.",
+        );
+        check(
+            "client-output-buffer-limit",
+            "master 0 0 0",
+            "! Invalid client class specified in buffer limit configuration.",
+        );
         check("client-output-buffer-limit", "normal 1mb 2 a", &format!("! {NOT_LIMITS}"));
         check("save", " 60 1", "! Invalid save parameters");
-        check("oom-score-adj-values", "1 2 3000", "! Invalid oom-score-adj-values, elements must be between -2000 and 2000.");
-        check("latency-tracking-info-percentiles", "50  60", "! Invalid latency-tracking-info-percentiles parameters");
+        check(
+            "oom-score-adj-values",
+            "1 2 3000",
+            "! Invalid oom-score-adj-values, elements must be between -2000 and 2000.",
+        );
+        check(
+            "latency-tracking-info-percentiles",
+            "50  60",
+            "! Invalid latency-tracking-info-percentiles parameters",
+        );
         check("notify-keyspace-events", "Q", "! Invalid event class character. Use 'Ag$lshzxeKEtmdn'.");
     }
 
     #[test]
     fn the_name_of_a_file_is_no_path() {
-        let set = |name: &str, value: &str| parse(find(name.as_bytes()).unwrap().row(), &[value.as_bytes()], b"").map(|parsed| parsed.text);
+        let set = |name: &str, value: &str| {
+            parse(find(name.as_bytes()).unwrap().row(), &[value.as_bytes()], b"").map(|parsed| parsed.text)
+        };
         let refused = |name: &str, what: &str| Err(format!("{name} can't be a path, just a {what}").into());
-        for (name, what) in [("dbfilename", "filename"), ("appendfilename", "filename"), ("appenddirname", "dirname")] {
+        for (name, what) in
+            [("dbfilename", "filename"), ("appendfilename", "filename"), ("appenddirname", "dirname")]
+        {
             for path in ["/tmp/a", "../a", "a/", "a\\b"] {
                 assert_eq!(set(name, path), refused(name, what), "{path}");
             }
@@ -396,8 +453,9 @@ mod tests {
 
     #[test]
     fn every_policy_has_a_name_and_every_name_a_policy() {
-        let policies: Vec<&str> =
-            (0..POLICY_NAMES.len() as i64).map(|number| POLICIES.iter().find(|(own, _)| *own == policy(number)).unwrap().1).collect();
+        let policies: Vec<&str> = (0..POLICY_NAMES.len() as i64)
+            .map(|number| POLICIES.iter().find(|(own, _)| *own == policy(number)).unwrap().1)
+            .collect();
         assert_eq!(policies, POLICY_NAMES);
     }
 }

@@ -43,7 +43,8 @@ pub enum polder_event {
 }
 
 /// Is told what was heard; `reply` is NULL where the event has none, and lives until this returns.
-pub type polder_event_heard = Option<unsafe extern "C" fn(context: *mut c_void, event: polder_event, reply: *const polder_reply)>;
+pub type polder_event_heard =
+    Option<unsafe extern "C" fn(context: *mut c_void, event: polder_event, reply: *const polder_reply)>;
 
 /// A subscription, and what is told of it.
 struct Feed {
@@ -87,7 +88,10 @@ impl Feed {
             Event::Refused(text) => (polder_event::POLDER_UNHEARD, Some(Value::Error(text.into_bytes()))),
             Event::Message { channel, pattern, payload } => {
                 let pattern = pattern.map_or(Value::Null, Value::Bulk);
-                (polder_event::POLDER_MESSAGE, Some(Value::Array(vec![Value::Bulk(channel), pattern, Value::Bulk(payload)])))
+                (
+                    polder_event::POLDER_MESSAGE,
+                    Some(Value::Array(vec![Value::Bulk(channel), pattern, Value::Bulk(payload)])),
+                )
             }
         };
         let kept = value.map(Kept::value);
@@ -173,7 +177,10 @@ pub extern "C" fn polder_client_subscribe(
 
 /// Ends a subscription. When this returns its callback runs no more, unless another thread is in it, or the callback calls.
 #[unsafe(no_mangle)]
-pub extern "C" fn polder_client_unsubscribe(client: polder_client, subscription: polder_subscription) -> polder_status {
+pub extern "C" fn polder_client_unsubscribe(
+    client: polder_client,
+    subscription: polder_subscription,
+) -> polder_status {
     guarded(|| {
         let remote = remote_of(client)?;
         if !remote.feeds.end(subscription.handle) {

@@ -22,7 +22,11 @@ pub async fn measure(url: &str, figures: &mut Figures) -> Result<(), Failure> {
     }
     allocations(&client, figures).await?;
     let info: String = client.call(("INFO", "server")).await?;
-    let server = info.lines().find_map(|line| line.strip_prefix("process_id:")).ok_or("the server tells no process id")?.trim();
+    let server = info
+        .lines()
+        .find_map(|line| line.strip_prefix("process_id:"))
+        .ok_or("the server tells no process id")?
+        .trim();
     stopped(server, "-STOP")?;
     let seen = behind_a_stopped_server(url, &client, is_first, figures).await;
     stopped(server, "-CONT")?;
@@ -46,17 +50,25 @@ async fn allocations(client: &Client, figures: &mut Figures) -> Result<(), Failu
 /// Resident memory of this process, in KiB.
 fn resident_kib() -> Result<f64, Failure> {
     let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("/proc/self/status has no VmRSS")?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .ok_or("/proc/self/status has no VmRSS")?;
     Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
 async fn idle(url: &str, figures: &mut Figures) -> Result<(), Failure> {
     let before = resident_kib()?;
-    let clients: Vec<Client> = (0..CONNECTIONS).map(|_| Client::connect(url)).collect::<Result<_, Error>>()?;
+    let clients: Vec<Client> =
+        (0..CONNECTIONS).map(|_| Client::connect(url)).collect::<Result<_, Error>>()?;
     for client in &clients {
         client.call::<()>("PING").await?;
     }
-    note(figures, "memory of an idle connection, KiB: polder", (resident_kib()? - before) / CONNECTIONS as f64);
+    note(
+        figures,
+        "memory of an idle connection, KiB: polder",
+        (resident_kib()? - before) / CONNECTIONS as f64,
+    );
     Ok(())
 }
 
@@ -65,10 +77,17 @@ fn stopped(server: &str, signal: &str) -> Result<(), Failure> {
     if sent.success() { Ok(()) } else { Err(format!("kill {signal} {server}: {sent}").into()) }
 }
 
-async fn behind_a_stopped_server(url: &str, client: &Client, is_first: bool, figures: &mut Figures) -> Result<(), Failure> {
+async fn behind_a_stopped_server(
+    url: &str,
+    client: &Client,
+    is_first: bool,
+    figures: &mut Figures,
+) -> Result<(), Failure> {
     let begun = Instant::now();
     let late = client.db(0).within(DEADLINE).call::<Option<String>>(("GET", "k1")).await;
-    let Err(Error::TimedOut(cause)) = &late else { return Err(format!("the server replies although it is stopped: {late:?}").into()) };
+    let Err(Error::TimedOut(cause)) = &late else {
+        return Err(format!("the server replies although it is stopped: {late:?}").into());
+    };
     let after = begun.elapsed().saturating_sub(DEADLINE);
     note(figures, "server stopped: error after the deadline, ms: polder", after.as_secs_f64() * 1e3);
     assert_eq!(cause.stage, polder_client::Stage::Server, "{cause}");
@@ -94,7 +113,11 @@ async fn shared_memory(figures: &mut Figures) -> Result<(), Failure> {
     for _ in 0..GETS {
         db.get::<Vec<u8>>("k").await?;
     }
-    note(figures, "shared memory, GET awaited, us: polder", begun.elapsed().as_secs_f64() * 1e6 / f64::from(GETS));
+    note(
+        figures,
+        "shared memory, GET awaited, us: polder",
+        begun.elapsed().as_secs_f64() * 1e6 / f64::from(GETS),
+    );
     drop(client);
     // The segment's name; what lies beside it are bells of this process.
     std::fs::remove_file(format!("/dev/shm/{name}"))?;

@@ -45,7 +45,12 @@ fn main() -> Result<(), Failure> {
     println!("| measure | median | least | most |\n|---|---|---|---|");
     for (name, mut values) in figures {
         values.sort_by(f64::total_cmp);
-        println!("| {name} | {:.1} | {:.1} | {:.1} |", values[values.len() / 2], values[0], values[values.len() - 1]);
+        println!(
+            "| {name} | {:.1} | {:.1} | {:.1} |",
+            values[values.len() / 2],
+            values[0],
+            values[values.len() - 1]
+        );
     }
     Ok(())
 }
@@ -116,7 +121,8 @@ async fn polder(url: &str, figures: &mut Figures) -> Result<(), Failure> {
 async fn redis_rs(url: &str, figures: &mut Figures) -> Result<(), Failure> {
     let mut connections = Vec::new();
     for db in 0..DATABASES {
-        connections.push(redis::Client::open(format!("{url}/{db}"))?.get_multiplexed_async_connection().await?);
+        connections
+            .push(redis::Client::open(format!("{url}/{db}"))?.get_multiplexed_async_connection().await?);
     }
     redis::cmd("FLUSHALL").query_async::<()>(&mut connections[0]).await?;
     let begun = Instant::now();
@@ -138,8 +144,14 @@ async fn redis_rs(url: &str, figures: &mut Figures) -> Result<(), Failure> {
                 for n in 0..PER_TASK {
                     let key = format!("k{}", (task * 7919 + n) % 10_000);
                     match n % 10 {
-                        0 => redis::cmd("SET").arg(key).arg("value").query_async::<()>(&mut connection).await?,
-                        _ => redis::cmd("GET").arg(key).query_async::<Option<String>>(&mut connection).await.map(drop)?,
+                        0 => {
+                            redis::cmd("SET").arg(key).arg("value").query_async::<()>(&mut connection).await?
+                        }
+                        _ => redis::cmd("GET")
+                            .arg(key)
+                            .query_async::<Option<String>>(&mut connection)
+                            .await
+                            .map(drop)?,
                     }
                 }
                 Ok::<(), redis::RedisError>(())

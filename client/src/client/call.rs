@@ -163,7 +163,9 @@ impl<T> Call<T> {
                 shared.tell(queue);
                 State::Queued(Arc::clone(slot), ticket)
             }
-            Ok(Pushed::Aside) => State::Done(Err(Error::usage("a call that waits in the server cannot wait for room as well"))),
+            Ok(Pushed::Aside) => {
+                State::Done(Err(Error::usage("a call that waits in the server cannot wait for room as well")))
+            }
             Ok(Pushed::Full) => match due.filter(|due| due.at <= Instant::now()) {
                 Some(due) => State::Done(Err(due.passed_in_queue(queue.len()))),
                 None => {
@@ -191,7 +193,8 @@ impl<T> Call<T> {
                     // A side connection whose call timed out still waits in the server: it is not used again.
                     if let Some(aside) = self.side.take() {
                         let Aside { connection, written, again } = *aside;
-                        if let (Some(again), Err(error)) = (again.filter(|again| again.hops < HOPS_MAX), &outcome)
+                        if let (Some(again), Err(error)) =
+                            (again.filter(|again| again.hops < HOPS_MAX), &outcome)
                             && let Some(redirection) = self.client.redirection(error)
                         {
                             self.client.connection.return_side(connection);
@@ -205,7 +208,9 @@ impl<T> Call<T> {
                             return self.poll_value(waker);
                         }
                         // The invalidation comes over the main connection, perhaps later than this reply.
-                        written.iter().for_each(|(traits, requests)| self.client.connection.writes(*traits, requests));
+                        written
+                            .iter()
+                            .for_each(|(traits, requests)| self.client.connection.writes(*traits, requests));
                         match &outcome {
                             Err(Error::TimedOut(_)) => connection.shared.abort(),
                             _ => self.client.connection.return_side(connection),
@@ -230,7 +235,9 @@ impl<T> Call<T> {
                 Poll::Ready(outcome) => outcome,
             },
             State::Done(outcome) => outcome,
-            State::Blocked(_) | State::Ended => Err(Error::usage("the reply of this call was taken before; a call is awaited once")),
+            State::Blocked(_) | State::Ended => {
+                Err(Error::usage("the reply of this call was taken before; a call is awaited once"))
+            }
         };
         self.span.note(&outcome);
         Poll::Ready(outcome)

@@ -36,7 +36,11 @@ where
         let waker = Waker::from(Arc::clone(&self));
         loop {
             let seen = self.wakes.load(Ordering::Acquire);
-            let Some((mut call, function)) = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+            let Some((mut call, function)) =
+                self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take()
+            else {
+                return;
+            };
             if let Poll::Ready(outcome) = call.poll_value(&waker) {
                 drop(call);
                 let outcome = outcome.and_then(T::from_value);

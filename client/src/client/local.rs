@@ -30,16 +30,28 @@ impl Db {
     pub(super) fn fire_in_memory(&self, memory: &Arc<Local>, args: &impl Args) {
         let mut request = Vec::with_capacity(REQUEST_BYTES);
         args::encode(args, &mut request);
-        let waits = || Error::usage("a call that waits in the server cannot be made and forgotten: call it, and keep its future");
-        let done = rows::traits(&request).and_then(|traits| if traits.blocks { Err(waits()) } else { Ok(traits) });
+        let waits = || {
+            Error::usage(
+                "a call that waits in the server cannot be made and forgotten: call it, and keep its future",
+            )
+        };
+        let done =
+            rows::traits(&request).and_then(|traits| if traits.blocks { Err(waits()) } else { Ok(traits) });
         if let Err(error) = done.and_then(|traits| memory.run(self.route.db, &request, traits)) {
             tracing::debug!("a call that was made and forgotten failed: {error}");
         }
     }
 
-    pub(super) fn send_in_memory<T: FromValue>(&self, memory: &Arc<Local>, requests: &[u8], traits: Traits) -> Call<T> {
+    pub(super) fn send_in_memory<T: FromValue>(
+        &self,
+        memory: &Arc<Local>,
+        requests: &[u8],
+        traits: Traits,
+    ) -> Call<T> {
         if traits.blocks {
-            return self.done(Err(Error::usage("a call that waits cannot be part of a pipeline over shared memory; make it by itself")));
+            return self.done(Err(Error::usage(
+                "a call that waits cannot be part of a pipeline over shared memory; make it by itself",
+            )));
         }
         if requests.is_empty() || traits.shape != crate::traits::Shape::Transaction {
             return self.done(memory.run(self.route.db, requests, traits));
@@ -65,12 +77,19 @@ impl Client {
     /// The future of a call that waits is dropped.
     pub(super) fn end_waiting(&self, slot: &Slot, id: &AtomicU64) {
         // Its thread sees that nothing is wanted, or is told: a number that is not known yet belongs to one that has not begun.
-        if let (true, Some(memory), id @ 1..) = (slot.abandon(), &self.connection.memory, id.load(Ordering::Acquire)) {
+        if let (true, Some(memory), id @ 1..) =
+            (slot.abandon(), &self.connection.memory, id.load(Ordering::Acquire))
+        {
             memory.unblock(id);
         }
     }
 
-    pub(super) fn subscribe_in_memory(&self, memory: &Arc<Local>, kind: Kind, names: &[Vec<u8>]) -> Result<Subscription, Error> {
+    pub(super) fn subscribe_in_memory(
+        &self,
+        memory: &Arc<Local>,
+        kind: Kind,
+        names: &[Vec<u8>],
+    ) -> Result<Subscription, Error> {
         let subscriptions = Arc::new(Subscriptions::default());
         let shared = Arc::clone(&self.connection.shared);
         let mut subscription = subscriptions.add(shared, Arc::new(()), kind, names.to_vec());

@@ -29,7 +29,11 @@ impl Side {
     pub(crate) fn take(db: &Db) -> Result<Side, Error> {
         #[cfg(feature = "shm")]
         if let Some(memory) = &db.client.connection.memory {
-            return Ok(Side { db: db.clone(), connection: None, caller: Some(std::sync::Mutex::new(memory.caller())) });
+            return Ok(Side {
+                db: db.clone(),
+                connection: None,
+                caller: Some(std::sync::Mutex::new(memory.caller())),
+            });
         }
         let connection = db.client.connection.take_side()?;
         connection.shared.queue().ends_with_break = true;

@@ -22,7 +22,9 @@ type Found = Result<Client, Options>;
 impl Client {
     pub(super) fn in_memory(options: Options, _secrets: &Secrets) -> Result<Found, Error> {
         match options.endpoint {
-            Endpoint::Memory { .. } => Err(Error::usage("this build has no shared memory; build polder-client with the feature 'shm'")),
+            Endpoint::Memory { .. } => Err(Error::usage(
+                "this build has no shared memory; build polder-client with the feature 'shm'",
+            )),
             _ => Ok(Err(options)),
         }
     }
@@ -46,17 +48,22 @@ mod shared {
         pub(in crate::client) fn in_memory(options: Options, secrets: &Secrets) -> Result<Found, Error> {
             let memory = match (&options.endpoint, options.transport) {
                 (Endpoint::Memory { segment, create }, _) => Some(Local::attach(segment, *create)?),
-                (Endpoint::Tcp { host, port }, Transport::Auto) => match behind(&options, secrets, host, *port) {
-                    Ok(memory) => Some(memory),
-                    Err(why) => {
-                        tracing::debug!("calls go over the socket: {why}");
-                        None
+                (Endpoint::Tcp { host, port }, Transport::Auto) => {
+                    match behind(&options, secrets, host, *port) {
+                        Ok(memory) => Some(memory),
+                        Err(why) => {
+                            tracing::debug!("calls go over the socket: {why}");
+                            None
+                        }
                     }
-                },
+                }
                 _ => None,
             };
             Ok(match memory {
-                Some(memory) => Ok(Client { connection: Connection::to_memory(Shared::without_driver(options), memory), cluster: None }),
+                Some(memory) => Ok(Client {
+                    connection: Connection::to_memory(Shared::without_driver(options), memory),
+                    cluster: None,
+                }),
                 None => Err(options),
             })
         }
@@ -67,12 +74,14 @@ mod shared {
     /// # Errors
     /// Why its segment is not used: it is another machine's, no Polder, not to be attached, or another one of the name.
     fn behind(options: &Options, secrets: &Secrets, host: &str, port: u16) -> Result<Arc<Local>, String> {
-        let is_here = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+        let is_here = host == "localhost"
+            || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
         if !is_here {
             return Err(format!("{host} may be another machine"));
         }
         let ask = |question: &dyn args::Args| {
-            sentinel::ask(options, secrets, (host, port), question, options.connect_timeout).map_err(|error| error.to_string())
+            sentinel::ask(options, secrets, (host, port), question, options.connect_timeout)
+                .map_err(|error| error.to_string())
         };
         let info = String::from_value(ask(&("INFO", "polder"))?).map_err(|error| error.to_string())?;
         let segment = fact(&info, "segment").ok_or("the server has no segment")?;

@@ -54,13 +54,23 @@ fn ask_one(
     master: &str,
     timeout: Duration,
 ) -> io::Result<(String, SocketAddr)> {
-    let (host, address) = match ask_sentinel(options, secrets, sentinel, &("SENTINEL", "GET-MASTER-ADDR-BY-NAME", master), timeout)? {
-        Value::Array(words) => named(&words).ok_or_else(|| unusable(format!("it named no address but {words:?}")))?,
+    let (host, address) = match ask_sentinel(
+        options,
+        secrets,
+        sentinel,
+        &("SENTINEL", "GET-MASTER-ADDR-BY-NAME", master),
+        timeout,
+    )? {
+        Value::Array(words) => {
+            named(&words).ok_or_else(|| unusable(format!("it named no address but {words:?}")))?
+        }
         Value::Null => return Err(unusable(format!("it knows no master '{master}'"))),
         other => return Err(unusable(format!("it replied {other:?}"))),
     };
     match ask(options, secrets, (&host, address.port()), &"ROLE", timeout)? {
-        Value::Array(words) if matches!(words.first(), Some(Value::Bulk(role)) if role == b"master") => Ok((host, address)),
+        Value::Array(words) if matches!(words.first(), Some(Value::Bulk(role)) if role == b"master") => {
+            Ok((host, address))
+        }
         // The user may not call ROLE, or cannot log in, which the connection itself will report. A replica is found out by its READONLY.
         Value::Error(_) => Ok((host, address)),
         _ => Err(unusable(format!("it named {address}, which is not a master; a failover is not finished"))),
@@ -75,7 +85,9 @@ fn replica_of(
     master: &str,
     timeout: Duration,
 ) -> io::Result<Option<(String, SocketAddr)>> {
-    let Value::Array(replicas) = ask_sentinel(options, secrets, sentinel, &("SENTINEL", "REPLICAS", master), timeout)? else {
+    let Value::Array(replicas) =
+        ask_sentinel(options, secrets, sentinel, &("SENTINEL", "REPLICAS", master), timeout)?
+    else {
         return Ok(None);
     };
     let first = RandomState::new().hash_one(0u8) as usize;
@@ -95,8 +107,12 @@ fn replica_of(
 
 /// The host and the address of a replica that the sentinel takes for sound.
 fn following(fields: &[Value]) -> Option<(String, SocketAddr)> {
-    let field =
-        |name: &[u8]| fields.chunks_exact(2).find(|pair| matches!(&pair[0], Value::Bulk(known) if known == name)).map(|pair| &pair[1]);
+    let field = |name: &[u8]| {
+        fields
+            .chunks_exact(2)
+            .find(|pair| matches!(&pair[0], Value::Bulk(known) if known == name))
+            .map(|pair| &pair[1])
+    };
     let is_up = matches!(field(b"flags")?, Value::Bulk(flags) if flags == b"slave");
     let follows = matches!(field(b"master-link-status")?, Value::Bulk(status) if status == b"ok");
     if is_up && follows { named(&[field(b"ip")?.clone(), field(b"port")?.clone()]) } else { None }
@@ -133,7 +149,10 @@ fn ask_sentinel(
             let why = String::from_utf8_lossy(&why);
             let is_final = ["NOAUTH", "WRONGPASS", "NOPERM"].iter().any(|code| why.starts_with(code));
             let kind = if is_final { io::ErrorKind::InvalidData } else { io::ErrorKind::Other };
-            Err(io::Error::new(kind, format!("{why} (check the URL's options sentinel_user and sentinel_password)")))
+            Err(io::Error::new(
+                kind,
+                format!("{why} (check the URL's options sentinel_user and sentinel_password)"),
+            ))
         }
         (reply, _) => Ok(reply),
     }
@@ -188,7 +207,13 @@ fn named(words: &[Value]) -> Option<(String, SocketAddr)> {
 }
 
 /// Sends requests to the first address of a server that can be reached and waits for their replies.
-fn converse(secrets: &Secrets, (host, port): (&str, u16), requests: &[u8], count: usize, timeout: Duration) -> io::Result<Vec<Value>> {
+fn converse(
+    secrets: &Secrets,
+    (host, port): (&str, u16),
+    requests: &[u8],
+    count: usize,
+    timeout: Duration,
+) -> io::Result<Vec<Value>> {
     let timeout = timeout.max(Duration::from_millis(1));
     let until = Instant::now() + timeout;
     let (address, socket) = connect(&resolve(host, port)?, until)?;
@@ -200,8 +225,9 @@ fn converse(secrets: &Secrets, (host, port): (&str, u16), requests: &[u8], count
     let (mut parser, mut held, mut replies) = (Replies::default(), Vec::new(), Vec::new());
     loop {
         let mut left = &held[..];
-        while let Some(value) =
-            parser.read(&mut left).map_err(|malformed| unusable(format!("{address} does not speak RESP: {malformed}")))?
+        while let Some(value) = parser
+            .read(&mut left)
+            .map_err(|malformed| unusable(format!("{address} does not speak RESP: {malformed}")))?
         {
             replies.push(value);
         }

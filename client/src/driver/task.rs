@@ -16,7 +16,9 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Handle;
 use tokio::time::Sleep;
 
-use super::{Backoff, Broken, Channel, Secrets, Shared, Socket, abandon, is_over, lost, pump, tick, unreachable};
+use super::{
+    Backoff, Broken, Channel, Secrets, Shared, Socket, abandon, is_over, lost, pump, tick, unreachable,
+};
 use crate::error::Error;
 use crate::link::{Link, Listeners};
 use crate::options::{Endpoint, Options};
@@ -26,15 +28,28 @@ use crate::queue::earlier;
 ///
 /// # Errors
 /// [`Error::Usage`] outside of a runtime.
-pub(crate) fn start(options: Arc<Options>, secrets: Secrets, listeners: Listeners) -> Result<Arc<Shared>, Error> {
-    let runtime = Handle::try_current()
-        .map_err(|_| Error::usage("Client::connect wants a tokio runtime; call it inside of one, or use Client::connect_in_thread"))?;
+pub(crate) fn start(
+    options: Arc<Options>,
+    secrets: Secrets,
+    listeners: Listeners,
+) -> Result<Arc<Shared>, Error> {
+    let runtime = Handle::try_current().map_err(|_| {
+        Error::usage(
+            "Client::connect wants a tokio runtime; call it inside of one, or use Client::connect_in_thread",
+        )
+    })?;
     Ok(start_in(runtime, options, secrets, listeners))
 }
 
 /// Starts a connection's task in a runtime.
-pub(crate) fn start_in(runtime: Handle, options: Arc<Options>, secrets: Secrets, listeners: Listeners) -> Arc<Shared> {
-    let shared = Arc::new(Shared::new(options, secrets, super::Wakeup::Task(Wakeup::default(), runtime.clone())));
+pub(crate) fn start_in(
+    runtime: Handle,
+    options: Arc<Options>,
+    secrets: Secrets,
+    listeners: Listeners,
+) -> Arc<Shared> {
+    let shared =
+        Arc::new(Shared::new(options, secrets, super::Wakeup::Task(Wakeup::default(), runtime.clone())));
     runtime.spawn(run(Arc::clone(&shared), listeners));
     shared
 }
@@ -92,7 +107,8 @@ impl Stream {
             Endpoint::Tcp { host, port } => (TcpStream::connect((host.as_str(), *port)).await?, host.clone()),
             Endpoint::Sentinel { .. } => {
                 let (options, secrets) = (Arc::clone(options), shared.secrets.clone());
-                let found = tokio::task::spawn_blocking(move || super::sentinel::find(&options, &secrets)).await;
+                let found =
+                    tokio::task::spawn_blocking(move || super::sentinel::find(&options, &secrets)).await;
                 let (host, address) = found.map_err(io::Error::other)??;
                 (TcpStream::connect(address).await?, host)
             }
@@ -124,8 +140,12 @@ impl Stream {
     /// Whether there is something to read, or room to write; if not, the task is woken when there is.
     fn poll_ready(&self, context: &mut Context<'_>, writes: bool) -> Poll<io::Result<()>> {
         let (reads, writes) = match &self.kind {
-            Kind::Tcp(stream) => (stream.poll_read_ready(context), writes.then(|| stream.poll_write_ready(context))),
-            Kind::Unix(stream) => (stream.poll_read_ready(context), writes.then(|| stream.poll_write_ready(context))),
+            Kind::Tcp(stream) => {
+                (stream.poll_read_ready(context), writes.then(|| stream.poll_write_ready(context)))
+            }
+            Kind::Unix(stream) => {
+                (stream.poll_read_ready(context), writes.then(|| stream.poll_write_ready(context)))
+            }
         };
         match (reads, writes) {
             (Poll::Pending, Some(writes)) => writes,
@@ -178,7 +198,8 @@ async fn run(shared: Arc<Shared>, listeners: Listeners) {
             Some(Ok(Err(error))) => unreachable(&shared, &error),
             Some(Err(_)) => {
                 let timeout = shared.options.connect_timeout;
-                Error::not_sent(format!("{} did not accept within {timeout:?}", shared.options.endpoint)).into()
+                Error::not_sent(format!("{} did not accept within {timeout:?}", shared.options.endpoint))
+                    .into()
             }
         };
         lost(&shared, link, &error);
@@ -243,7 +264,12 @@ async fn meanwhile<F: Future>(shared: &Shared, link: &mut Link, future: F) -> Op
 }
 
 /// One open connection until it breaks, or (`Ok`) until the client was closed and its calls have ended.
-async fn serve(shared: &Shared, link: &mut Link, mut stream: Channel<Stream>, backoff: &mut Backoff) -> Result<(), Broken> {
+async fn serve(
+    shared: &Shared,
+    link: &mut Link,
+    mut stream: Channel<Stream>,
+    backoff: &mut Backoff,
+) -> Result<(), Broken> {
     let login_until = Instant::now() + shared.options.connect_timeout;
     let mut timer = pin!(tokio::time::sleep_until(login_until.into()));
     loop {
@@ -265,7 +291,10 @@ async fn serve(shared: &Shared, link: &mut Link, mut stream: Channel<Stream>, ba
         if !link.is_ready() {
             if now >= login_until {
                 let timeout = shared.options.connect_timeout;
-                return Err(Error::not_sent(format!("the server did not finish the log-in within {timeout:?}")).into());
+                return Err(Error::not_sent(format!(
+                    "the server did not finish the log-in within {timeout:?}"
+                ))
+                .into());
             }
             next = earlier(next, Some(login_until));
         }

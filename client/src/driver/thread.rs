@@ -20,7 +20,10 @@ use mio::net::{TcpStream, UnixStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
-use super::{Backoff, Broken, Channel, Secrets, Shared, Socket, Wakeup, abandon, is_over, lost, pump, tick, unreachable};
+use super::{
+    Backoff, Broken, Channel, Secrets, Shared, Socket, Wakeup, abandon, is_over, lost, pump, tick,
+    unreachable,
+};
 use crate::error::Error;
 use crate::link::{Link, Listeners};
 use crate::options::{Endpoint, Options};
@@ -33,14 +36,26 @@ const SOCKET: Token = Token(1);
 ///
 /// # Errors
 /// [`Error::Usage`] when the operating system has no thread or descriptor left.
-pub(crate) fn start(options: Arc<Options>, secrets: Secrets, listeners: Listeners) -> Result<Arc<Shared>, Error> {
+pub(crate) fn start(
+    options: Arc<Options>,
+    secrets: Secrets,
+    listeners: Listeners,
+) -> Result<Arc<Shared>, Error> {
     let unable = |error: io::Error| Error::usage(format!("the client's thread cannot be started: {error}"));
     let poll = Poll::new().map_err(unable)?;
     let waker = Waker::new(poll.registry(), WAKEUP).map_err(unable)?;
-    let driver = Arc::new(Driver { waker, place: Mutex::default(), is_lent: AtomicBool::new(false), event_loop: OnceLock::new() });
+    let driver = Arc::new(Driver {
+        waker,
+        place: Mutex::default(),
+        is_lent: AtomicBool::new(false),
+        event_loop: OnceLock::new(),
+    });
     let shared = Arc::new(Shared::new(options, secrets, Wakeup::Thread(Arc::clone(&driver))));
     let mut thread = Thread { shared: Arc::clone(&shared), driver, poll, events: Events::with_capacity(8) };
-    std::thread::Builder::new().name("polder-client".into()).spawn(move || thread.run(listeners)).map_err(unable)?;
+    std::thread::Builder::new()
+        .name("polder-client".into())
+        .spawn(move || thread.run(listeners))
+        .map_err(unable)?;
     Ok(shared)
 }
 
@@ -99,7 +114,9 @@ impl Driver {
             return false;
         }
         let Ok(mut held) = self.place.try_lock() else { return false };
-        let Some(Place { shared, link, channel: Some(channel), broken, looks_at }) = held.as_mut() else { return false };
+        let Some(Place { shared, link, channel: Some(channel), broken, looks_at }) = held.as_mut() else {
+            return false;
+        };
         if !channel.socket.is_lent || broken.is_some() {
             return false;
         }
@@ -194,7 +211,12 @@ impl Stream {
     fn hand_over(&mut self, is_lent: bool, event_loop: &OwnedFd, poll: &Poll) -> io::Result<()> {
         let interest = if is_lent { Interest::WRITABLE } else { Interest::READABLE | Interest::WRITABLE };
         if is_lent {
-            epoll::add(event_loop, self.descriptor(), EventData::new_u64(0), EventFlags::IN | EventFlags::RDHUP)?;
+            epoll::add(
+                event_loop,
+                self.descriptor(),
+                EventData::new_u64(0),
+                EventFlags::IN | EventFlags::RDHUP,
+            )?;
         } else {
             epoll::delete(event_loop, self.descriptor())?;
         }
@@ -250,7 +272,8 @@ impl Thread {
     fn run(&mut self, listeners: Listeners) {
         let (shared, driver) = (Arc::clone(&self.shared), Arc::clone(&self.driver));
         let link = Link::new(Arc::clone(&shared.options), listeners, Instant::now());
-        *lock(&driver.place) = Some(Place { shared: Arc::clone(&shared), link, channel: None, broken: None, looks_at: None });
+        *lock(&driver.place) =
+            Some(Place { shared: Arc::clone(&shared), link, channel: None, broken: None, looks_at: None });
         // A panic of a user's waker ends the thread: no call may wait for it then.
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.keep_connected(&driver)));
         let place = lock(&driver.place).take();
@@ -289,7 +312,10 @@ impl Thread {
             place.channel = None;
             lost(&shared, &mut place.link, &error);
             let until = Instant::now() + backoff.pause();
-            if self.meanwhile(&mut place.link, |_| (Instant::now() >= until).then_some(()), Some(until)).is_none() {
+            if self
+                .meanwhile(&mut place.link, |_| (Instant::now() >= until).then_some(()), Some(until))
+                .is_none()
+            {
                 return;
             }
         }
@@ -300,7 +326,12 @@ impl Thread {
     fn open(&mut self, link: &mut Link) -> io::Result<Option<(Stream, Option<String>)>> {
         let options = Arc::clone(&self.shared.options);
         let until = Instant::now() + options.connect_timeout;
-        let late = || io::Error::new(io::ErrorKind::TimedOut, format!("it did not accept within {:?}", options.connect_timeout));
+        let late = || {
+            io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("it did not accept within {:?}", options.connect_timeout),
+            )
+        };
         if let Endpoint::Unix(path) = &options.endpoint {
             let mut stream = Stream::new(Kind::Unix(UnixStream::connect(path)?));
             stream.register(&self.poll)?;
@@ -352,9 +383,9 @@ impl Thread {
         let shared = Arc::clone(&self.shared);
         let look_up = move || {
             let addresses = match &options.endpoint {
-                Endpoint::Tcp { host, port } => {
-                    (host.as_str(), *port).to_socket_addrs().map(|addresses| addresses.map(|address| (host.clone(), address)).collect())
-                }
+                Endpoint::Tcp { host, port } => (host.as_str(), *port)
+                    .to_socket_addrs()
+                    .map(|addresses| addresses.map(|address| (host.clone(), address)).collect()),
                 Endpoint::Cluster { .. } => {
                     let addresses = |(host, port): (String, u16)| {
                         let found = (host.as_str(), port).to_socket_addrs().into_iter().flatten();
@@ -379,7 +410,12 @@ impl Thread {
     }
 
     /// Waits until something is done while the deadlines of calls go on passing; `None` when the client was closed and gives up.
-    fn meanwhile<T>(&mut self, link: &mut Link, mut done: impl FnMut(&Thread) -> Option<T>, until: Option<Instant>) -> Option<T> {
+    fn meanwhile<T>(
+        &mut self,
+        link: &mut Link,
+        mut done: impl FnMut(&Thread) -> Option<T>,
+        until: Option<Instant>,
+    ) -> Option<T> {
         loop {
             if self.shared.gives_up() {
                 return None;
@@ -432,8 +468,16 @@ impl Thread {
         }
     }
 
-    fn turn(&self, driver: &Driver, place: &mut Place, login_until: Instant, backoff: &mut Backoff) -> Result<Next, Broken> {
-        let Place { shared, link, channel: Some(channel), broken, looks_at } = place else { return Ok(Next::End) };
+    fn turn(
+        &self,
+        driver: &Driver,
+        place: &mut Place,
+        login_until: Instant,
+        backoff: &mut Backoff,
+    ) -> Result<Next, Broken> {
+        let Place { shared, link, channel: Some(channel), broken, looks_at } = place else {
+            return Ok(Next::End);
+        };
         if let Some(broken) = broken.take() {
             return Err(broken);
         }
@@ -463,7 +507,10 @@ impl Thread {
         if !link.is_ready() {
             if now >= login_until {
                 let timeout = shared.options.connect_timeout;
-                return Err(Error::not_sent(format!("the server did not finish the log-in within {timeout:?}")).into());
+                return Err(Error::not_sent(format!(
+                    "the server did not finish the log-in within {timeout:?}"
+                ))
+                .into());
             }
             next = earlier(next, Some(login_until));
         }

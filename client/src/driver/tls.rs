@@ -42,7 +42,9 @@ pub(crate) fn config(options: &TlsOptions) -> Result<Config, Error> {
             let found = rustls_native_certs::load_native_certs();
             let (added, _) = roots.add_parsable_certificates(found.certs);
             if added == 0 {
-                return Err(Error::usage("the operating system has no certificates to trust; name a file by the URL's option 'tls_ca'"));
+                return Err(Error::usage(
+                    "the operating system has no certificates to trust; name a file by the URL's option 'tls_ca'",
+                ));
             }
         }
     }
@@ -54,8 +56,11 @@ pub(crate) fn config(options: &TlsOptions) -> Result<Config, Error> {
     let config = match (&options.certificate, &options.key) {
         (None, None) => builder.with_no_client_auth(),
         (Some(certificate), Some(key)) => {
-            let private = PrivateKeyDer::from_pem_slice(&file(key)?).map_err(|error| unusable(key, &error))?;
-            builder.with_client_auth_cert(certificates(certificate)?, private).map_err(|error| unusable(certificate, &error))?
+            let private =
+                PrivateKeyDer::from_pem_slice(&file(key)?).map_err(|error| unusable(key, &error))?;
+            builder
+                .with_client_auth_cert(certificates(certificate)?, private)
+                .map_err(|error| unusable(certificate, &error))?
         }
         _ => return Err(Error::usage("a client certificate needs both 'tls_cert' and 'tls_key'")),
     };
@@ -84,14 +89,18 @@ fn unusable(path: &str, error: &dyn std::fmt::Display) -> Error {
 /// # Errors
 /// [`Error::Usage`] when it is none.
 pub(crate) fn name(host: &str) -> Result<ServerName<'static>, Error> {
-    ServerName::try_from(host.to_owned())
-        .map_err(|_| Error::usage(format!("'{host}' is no name that a certificate could have; write the server's host name or address")))
+    ServerName::try_from(host.to_owned()).map_err(|_| {
+        Error::usage(format!(
+            "'{host}' is no name that a certificate could have; write the server's host name or address"
+        ))
+    })
 }
 
 /// TLS on a socket that waits, for what is asked before the connection is made.
 pub(crate) fn wrap(config: &Config, host: &str, socket: TcpStream) -> io::Result<impl Read + Write + use<>> {
     let name = name(host).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
-    let connection = ClientConnection::new(Arc::clone(config), name).map_err(|error| refusal(&error, true))?;
+    let connection =
+        ClientConnection::new(Arc::clone(config), name).map_err(|error| refusal(&error, true))?;
     Ok(Waiting(rustls::StreamOwned::new(connection, socket)))
 }
 

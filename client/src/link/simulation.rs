@@ -75,7 +75,9 @@ impl Server {
     fn step(&mut self, chance: &mut Chance) -> bool {
         let input = std::mem::take(&mut self.input);
         let (mut left, mut words) = (&input[..], Vec::new());
-        let read = Requests::default().read(&mut left, &Limits::default(), &mut words).expect("the client frames its requests");
+        let read = Requests::default()
+            .read(&mut left, &Limits::default(), &mut words)
+            .expect("the client frames its requests");
         let Some(Request::Bulks(_)) = read else {
             self.input = input;
             return false;
@@ -170,22 +172,38 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> World {
-        let options = Arc::new(Options { ping_interval: Duration::from_millis(500), name: Some("simulated".into()), ..Options::default() });
+        let options = Arc::new(Options {
+            ping_interval: Duration::from_millis(500),
+            name: Some("simulated".into()),
+            ..Options::default()
+        });
         let now = Instant::now();
         let link = Link::new(options, Listeners::default(), now);
         let chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        World { chance, now, queue: Queue::new(60, 4000), link, server: Server::default(), connected: false, made: Vec::new(), next: 1 }
+        World {
+            chance,
+            now,
+            queue: Queue::new(60, 4000),
+            link,
+            server: Server::default(),
+            connected: false,
+            made: Vec::new(),
+            next: 1,
+        }
     }
 
     /// Makes a call.
     fn call(&mut self) {
-        let deed = [Deed::Read, Deed::Write, Deed::Read, Deed::Write, Deed::Script, Deed::Transaction][self.chance.below(6)];
+        let deed = [Deed::Read, Deed::Write, Deed::Read, Deed::Write, Deed::Script, Deed::Transaction]
+            [self.chance.below(6)];
         let (number, db) = (self.next, self.chance.below(DATABASES as usize) as u32);
         self.next += 2;
         let policy = if self.chance.one_in(8) { Policy::FailFast } else { Policy::Queue };
         let jumps = self.chance.one_in(5);
-        let due =
-            self.chance.one_in(3).then(|| Due { made: self.now, at: self.now + Duration::from_millis(self.chance.below(300) as u64) });
+        let due = self.chance.one_in(3).then(|| Due {
+            made: self.now,
+            at: self.now + Duration::from_millis(self.chance.below(300) as u64),
+        });
         let slot = Arc::new(Slot::default());
         let mut target = Some(Target::Slot(Arc::clone(&slot)));
         let pushed = self.queue.push(Route { db, jumps, policy }, &mut target, due, |bytes| {
@@ -309,16 +327,25 @@ impl World {
 
     /// What has not ended, and where everything stands.
     fn stuck(&self) -> String {
-        let calls: Vec<(u64, Deed, u32)> =
-            self.made.iter().filter(|made| !made.dropped && made.ended.is_none()).map(|made| (made.number, made.deed, made.db)).collect();
+        let calls: Vec<(u64, Deed, u32)> = self
+            .made
+            .iter()
+            .filter(|made| !made.dropped && made.ended.is_none())
+            .map(|made| (made.number, made.deed, made.db))
+            .collect();
         let flights: Vec<(usize, usize, usize, u8)> = self
             .link
             .flights
             .iter()
-            .map(|flight| (flight.batch.calls.len(), flight.written, flight.batch.bytes.len(), flight.selects_due))
+            .map(|flight| {
+                (flight.batch.calls.len(), flight.written, flight.batch.bytes.len(), flight.selects_due)
+            })
             .collect();
         let (input, output) = (self.server.input.len(), self.server.output.len());
-        format!("calls {calls:?} never ended; queue {:?}, flights {flights:?}, server input {input} output {output}", self.queue.len())
+        format!(
+            "calls {calls:?} never ended; queue {:?}, flights {flights:?}, server input {input} output {output}",
+            self.queue.len()
+        )
     }
 
     fn judge(&self, seed: u64) {
@@ -327,16 +354,24 @@ impl World {
             ran.entry(*number).or_default().push(*db);
         }
         for made in &self.made {
-            let parts = if made.deed == Deed::Transaction { vec![made.number, made.number + 1] } else { vec![made.number] };
+            let parts = if made.deed == Deed::Transaction {
+                vec![made.number, made.number + 1]
+            } else {
+                vec![made.number]
+            };
             for number in parts {
                 let times = ran.get(&number).map_or(0, Vec::len);
                 let elsewhere = ran.get(&number).into_iter().flatten().any(|db| *db != made.db);
-                let call =
-                    format!("seed {seed}: call {number} ({:?}, database {}): {:?}, ran {times} times", made.deed, made.db, made.ended);
+                let call = format!(
+                    "seed {seed}: call {number} ({:?}, database {}): {:?}, ran {times} times",
+                    made.deed, made.db, made.ended
+                );
                 assert!(!elsewhere, "{call}, elsewhere too");
                 match &made.ended {
                     Some(Ok(_)) => assert!(times >= 1, "{call}"),
-                    Some(Err(error)) if error.may_retry() && made.deed != Deed::Read => assert_eq!(times, 0, "{call}"),
+                    Some(Err(error)) if error.may_retry() && made.deed != Deed::Read => {
+                        assert_eq!(times, 0, "{call}")
+                    }
                     _ => {}
                 }
                 assert!(made.deed == Deed::Read || times <= 1, "{call}");
@@ -344,7 +379,9 @@ impl World {
             if let Some(Ok(reply)) = &made.ended {
                 let reply_to = |number: u64| format!("Integer({})", number * 100 + u64::from(made.db));
                 let expected = match made.deed {
-                    Deed::Transaction => format!("Array([{}, {}])", reply_to(made.number), reply_to(made.number + 1)),
+                    Deed::Transaction => {
+                        format!("Array([{}, {}])", reply_to(made.number), reply_to(made.number + 1))
+                    }
                     _ => reply_to(made.number),
                 };
                 assert_eq!(*reply, expected, "seed {seed}: call {} of database {}", made.number, made.db);
@@ -358,9 +395,15 @@ impl World {
         let place = |number: u64| self.server.ran.iter().position(|(ran, _)| *ran == number);
         for jumps in [false, true] {
             for db in 0..DATABASES {
-                let lane = self.made.iter().filter(|made| made.jumps == jumps && made.db == db && made.deed != Deed::Read && !jumps);
+                let lane = self
+                    .made
+                    .iter()
+                    .filter(|made| made.jumps == jumps && made.db == db && made.deed != Deed::Read && !jumps);
                 let places: Vec<usize> = lane.filter_map(|made| place(made.number)).collect();
-                assert!(places.is_sorted(), "seed {seed}: calls of database {db} ran out of order: {places:?}");
+                assert!(
+                    places.is_sorted(),
+                    "seed {seed}: calls of database {db} ran out of order: {places:?}"
+                );
             }
         }
     }

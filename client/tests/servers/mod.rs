@@ -15,7 +15,11 @@ impl Server {
     /// `None` where the program is not installed: the test then says so and passes.
     pub fn start(program: &Path, words: &[&str]) -> Option<Server> {
         let port = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
-        let spawned = Command::new(program).args(words).args(["--port", &port.to_string()]).stdout(Stdio::null()).spawn();
+        let spawned = Command::new(program)
+            .args(words)
+            .args(["--port", &port.to_string()])
+            .stdout(Stdio::null())
+            .spawn();
         let Ok(child) = spawned else {
             eprintln!("{} is not there: not tested", program.display());
             return None;

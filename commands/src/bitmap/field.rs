@@ -38,7 +38,9 @@ impl Encoding {
     /// A bit's number; `#n` means the n-th field of this width.
     fn offset(self, call: &Call<'_>, text: &[u8]) -> Result<u64, Stop> {
         let offset = match text {
-            [b'#', digits @ ..] => number::integer(digits).and_then(|index| index.checked_mul(i64::from(self.bits))),
+            [b'#', digits @ ..] => {
+                number::integer(digits).and_then(|index| index.checked_mul(i64::from(self.bits)))
+            }
             digits => number::integer(digits),
         };
         let offset = offset.and_then(|offset| u64::try_from(offset).ok());

@@ -105,7 +105,11 @@ impl Builder {
             }
             rdb::Kind::SortedSet => Builder::Scores(Box::new(Scores {
                 draft: sorted_set::Draft::empty(),
-                mode: if settings.number(const { id("number-mode") }) == 0 { NumberMode::Decimal } else { NumberMode::Redis },
+                mode: if settings.number(const { id("number-mode") }) == 0 {
+                    NumberMode::Decimal
+                } else {
+                    NumberMode::Redis
+                },
                 entries_max: number(const { id("zset-max-listpack-entries") }),
                 member_max: number(const { id("zset-max-listpack-value") }),
                 is_large: false,
@@ -113,7 +117,12 @@ impl Builder {
             rdb::Kind::Stream => Builder::Stream(Box::default()),
             rdb::Kind::List => {
                 let limit = list::Limit::of(settings.number(const { id("list-max-listpack-size") }));
-                Builder::List(Box::new(Listing { draft: list::Draft::empty(), limit, fresh: Vec::new(), fresh_bytes: 0 }))
+                Builder::List(Box::new(Listing {
+                    draft: list::Draft::empty(),
+                    limit,
+                    fresh: Vec::new(),
+                    fresh_bytes: 0,
+                }))
             }
         }
     }
@@ -134,7 +143,13 @@ impl Builder {
                 if spot.lives {
                     return Err(TWICE.into());
                 }
-                Ok(draft.put(txn, &spot, field, value, expiry_ms.map_or(hash::Expiry::None, hash::Expiry::At))?)
+                Ok(draft.put(
+                    txn,
+                    &spot,
+                    field,
+                    value,
+                    expiry_ms.map_or(hash::Expiry::None, hash::Expiry::At),
+                )?)
             }
             (Builder::Set(draft, count, thresholds), Item::Member(member)) => {
                 let draft = draft.get_or_insert_with(|| set::Draft::for_members(member, *count, *thresholds));
@@ -145,7 +160,9 @@ impl Builder {
                 list.fresh_bytes += element.len() + 16;
                 if list.fresh_bytes >= TOGETHER { list.settle(txn) } else { Ok(()) }
             }
-            (Builder::Scores(scores), Item::Scored { member, score, text }) => scores.add(txn, member, score, text),
+            (Builder::Scores(scores), Item::Scored { member, score, text }) => {
+                scores.add(txn, member, score, text)
+            }
             (Builder::Stream(stream), item) => stream.add(txn, item),
             _ => Err("an element of another kind of value".into()),
         }
@@ -209,7 +226,8 @@ impl Listing {
     /// Puts what waits into the list.
     fn settle(&mut self, txn: &Txn<'_>) -> Added {
         let elements = self.fresh.iter().map(Vec::as_slice);
-        let bytes = elements.clone().map(|element| list::listpack_bytes(element.len() as u64, Some(element))).sum();
+        let bytes =
+            elements.clone().map(|element| list::listpack_bytes(element.len() as u64, Some(element))).sum();
         self.draft.expect(txn, self.limit, elements.len() as u64, bytes)?;
         self.draft.extend(txn, elements)?;
         self.fresh.clear();
@@ -229,7 +247,8 @@ impl Scores {
         let score = text.and_then(|text| Score::parse(self.mode, text)).unwrap_or_else(|| Score::of(score));
         self.draft.put(txn, spot, &score, member)?;
         if !self.is_large {
-            self.is_large = member.len() as u64 > self.member_max || self.draft.set().count()? > self.entries_max;
+            self.is_large =
+                member.len() as u64 > self.member_max || self.draft.set().count()? > self.entries_max;
         }
         Ok(())
     }
@@ -259,7 +278,8 @@ impl Streaming {
             Item::Pair { field, value } => self.add_pair(txn, field, value),
             Item::Stream(facts) => {
                 let last = self.draft.last_given(txn)?;
-                if facts.length != self.draft.len() || id_of(facts.last) < last || facts.added < facts.length {
+                if facts.length != self.draft.len() || id_of(facts.last) < last || facts.added < facts.length
+                {
                     return Err("a stream that contradicts itself".into());
                 }
                 self.draft.set_last_given(id_of(facts.last));
@@ -274,7 +294,11 @@ impl Streaming {
                 if self.draft.view(txn).group(name)?.is_some() {
                     return Err(TWICE.into());
                 }
-                let read = if self.is_old { Measure::of(&self.draft.view(txn))?.distance(id_of(last)) } else { read };
+                let read = if self.is_old {
+                    Measure::of(&self.draft.view(txn))?.distance(id_of(last))
+                } else {
+                    read
+                };
                 self.group = self.draft.create_group(txn, name, id_of(last), read)?.number;
                 Ok(())
             }
@@ -298,7 +322,8 @@ impl Streaming {
             }
             Item::Owned(id) => {
                 let at = self.pending.binary_search_by_key(&id_of(id), |(pending, _)| pending.id);
-                let (pending, is_owned) = at.ok().map(|at| &mut self.pending[at]).ok_or("a consumer owns what is not pending")?;
+                let (pending, is_owned) =
+                    at.ok().map(|at| &mut self.pending[at]).ok_or("a consumer owns what is not pending")?;
                 if std::mem::replace(is_owned, true) {
                     return Err(TWICE.into());
                 }

@@ -9,8 +9,7 @@ use polder_wire::rdb::{self, ListPlan, StreamFacts, StreamPlan, Writer};
 use polder_calls::call::Outcome;
 
 /// What is said of a hash that the version asked for cannot hold.
-const LOST_EXPIRIES: &str =
-    "ERR rdb-version 10 and 11 cannot hold the expiries of a hash's fields: choose another, or set rdb-drop-field-expiries to yes";
+const LOST_EXPIRIES: &str = "ERR rdb-version 10 and 11 cannot hold the expiries of a hash's fields: choose another, or set rdb-drop-field-expiries to yes";
 
 /// A string longer than this, in bytes, is written in pieces and not compressed.
 const WHOLE_MAX: u64 = 16 << 20;
@@ -30,7 +29,13 @@ pub struct Source<'n> {
 ///
 /// # Errors
 /// What the memory or `drain` says; a refusal where expiries of fields would be lost and that is not allowed.
-pub fn encode(writer: &mut Writer, source: &Source<'_>, kind: Kind, value: &Value<'_>, drain: Drain<'_>) -> Outcome {
+pub fn encode(
+    writer: &mut Writer,
+    source: &Source<'_>,
+    kind: Kind,
+    value: &Value<'_>,
+    drain: Drain<'_>,
+) -> Outcome {
     let nodes = source.nodes;
     match kind {
         Kind::String => encode_string(writer, nodes, value, drain)?,

@@ -156,7 +156,8 @@ impl<'a> Query<'a> {
     }
 
     fn read_rectangle(&mut self, width: &[u8], height: &[u8], name: &[u8]) -> Outcome {
-        let (width, height) = (double(width, "ERR need numeric width")?, double(height, "ERR need numeric height")?);
+        let (width, height) =
+            (double(width, "ERR need numeric width")?, double(height, "ERR need numeric height")?);
         if width < 0.0 || height < 0.0 {
             return Err("ERR height or width cannot be negative".into());
         }
@@ -165,21 +166,32 @@ impl<'a> Query<'a> {
         Ok(())
     }
 
-    fn read_options(&mut self, call: &Call<'a>, form: Form, set: Option<&SortedSet<'a>>, options: &'a [&'a [u8]]) -> Outcome {
+    fn read_options(
+        &mut self,
+        call: &Call<'a>,
+        form: Form,
+        set: Option<&SortedSet<'a>>,
+        options: &'a [&'a [u8]],
+    ) -> Outcome {
         let mut rest = options;
         while let [word, values @ ..] = rest {
             let taken = match values {
                 _ if self.read_flag(form, word) => 0,
                 [count, ..] if is(word, "COUNT") => {
                     let count = integer(count)?;
-                    self.count = u64::try_from(count).ok().filter(|count| *count > 0).ok_or("ERR COUNT must be > 0")?;
+                    self.count = u64::try_from(count)
+                        .ok()
+                        .filter(|count| *count > 0)
+                        .ok_or("ERR COUNT must be > 0")?;
                     1
                 }
                 [key, ..] if may_store(form) && (is(word, "STORE") || is(word, "STOREDIST")) => {
                     self.target = Some(Target { key, distances: is(word, "STOREDIST") });
                     1
                 }
-                _ if matches!(form, Form::Search | Form::SearchAndStore) => self.read_search(call, set, word, values)?,
+                _ if matches!(form, Form::Search | Form::SearchAndStore) => {
+                    self.read_search(call, set, word, values)?
+                }
                 _ => return Err(SYNTAX.into()),
             };
             rest = &values[taken..];
@@ -206,7 +218,13 @@ impl<'a> Query<'a> {
     }
 
     /// Reads the options that only GEOSEARCH has. Returns how many values belong to this one.
-    fn read_search(&mut self, call: &Call<'a>, set: Option<&SortedSet<'a>>, word: &[u8], values: &[&[u8]]) -> Result<usize, Stop> {
+    fn read_search(
+        &mut self,
+        call: &Call<'a>,
+        set: Option<&SortedSet<'a>>,
+        word: &[u8],
+        values: &[&[u8]],
+    ) -> Result<usize, Stop> {
         match values {
             [member, ..] if is(word, "FROMMEMBER") && self.from != Some(From::Place) => {
                 if let Some(set) = set {
@@ -220,11 +238,15 @@ impl<'a> Query<'a> {
                 self.from = Some(From::Place);
                 Ok(2)
             }
-            [radius, name, ..] if is(word, "BYRADIUS") && !matches!(self.shape, Some(Shape::Rectangle { .. })) => {
+            [radius, name, ..]
+                if is(word, "BYRADIUS") && !matches!(self.shape, Some(Shape::Rectangle { .. })) =>
+            {
                 self.read_circle(radius, name)?;
                 Ok(2)
             }
-            [width, height, name, ..] if is(word, "BYBOX") && !matches!(self.shape, Some(Shape::Circle { .. })) => {
+            [width, height, name, ..]
+                if is(word, "BYBOX") && !matches!(self.shape, Some(Shape::Circle { .. })) =>
+            {
                 self.read_rectangle(width, height, name)?;
                 Ok(3)
             }
@@ -238,10 +260,15 @@ impl<'a> Query<'a> {
         let searches = matches!(form, Form::Search | Form::SearchAndStore);
         if self.target.is_some() && (self.with_distance || self.with_hash || self.with_place) {
             let what = if searches { "GEOSEARCHSTORE" } else { "STORE option in GEORADIUS" };
-            return Err(format!("ERR {what} is not compatible with WITHDIST, WITHHASH and WITHCOORD options").into());
+            return Err(format!(
+                "ERR {what} is not compatible with WITHDIST, WITHHASH and WITHCOORD options"
+            )
+            .into());
         }
         if searches && self.from.is_none() {
-            return Err(format!("ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for {name}").into());
+            return Err(
+                format!("ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for {name}").into()
+            );
         }
         if searches && self.shape.is_none() {
             return Err(format!("ERR exactly one of BYRADIUS and BYBOX can be specified for {name}").into());
@@ -258,7 +285,8 @@ impl<'a> Query<'a> {
         let enough = if self.any { self.count as usize } else { usize::MAX };
         let mut hits: Vec<Hit<'c>> = Vec::new();
         for (from, upto) in shape.cover(&middle) {
-            let (min, max) = (ScoreBound { value: from, open: false }, ScoreBound { value: upto, open: true });
+            let (min, max) =
+                (ScoreBound { value: from, open: false }, ScoreBound { value: upto, open: true });
             let (from, upto) = set.ranks_by_score(call.txn, min, max)?;
             for entry in set.iter(call.txn, from).take((upto - from) as usize) {
                 if hits.len() >= enough {
@@ -285,7 +313,8 @@ impl<'a> Query<'a> {
     }
 
     fn show(&self, call: &mut Call<'_>, hits: &[Hit<'_>]) {
-        let extras = usize::from(self.with_distance) + usize::from(self.with_hash) + usize::from(self.with_place);
+        let extras =
+            usize::from(self.with_distance) + usize::from(self.with_hash) + usize::from(self.with_place);
         call.reply.array(hits.len());
         for hit in hits {
             if extras > 0 {
@@ -307,7 +336,8 @@ impl<'a> Query<'a> {
     fn store(&self, call: &mut Call<'_>, form: Form, target: Target<'_>, hits: Vec<Hit<'_>>) -> Outcome {
         let event = if form == Form::SearchAndStore { "geosearchstore" } else { "georadiusstore" };
         let scored = |hit: Hit<'_>| {
-            let score = if target.distances { Score::of(hit.distance / self.metres) } else { hit.entry.score() };
+            let score =
+                if target.distances { Score::of(hit.distance / self.metres) } else { hit.entry.score() };
             (score, hit.entry.into_member().into_owned())
         };
         let mut entries: Vec<(Score, Vec<u8>)> = hits.into_iter().map(scored).collect();

@@ -75,8 +75,12 @@ enum Condition {
 impl Condition {
     /// The condition that stands before FIELDS, if any does, and what follows.
     fn read<'r, 'c>(args: &'r [&'c [u8]]) -> (Condition, &'r [&'c [u8]]) {
-        const WORDS: [(&str, Condition); 4] =
-            [("NX", Condition::Absent), ("XX", Condition::Present), ("GT", Condition::Later), ("LT", Condition::Earlier)];
+        const WORDS: [(&str, Condition); 4] = [
+            ("NX", Condition::Absent),
+            ("XX", Condition::Present),
+            ("GT", Condition::Later),
+            ("LT", Condition::Earlier),
+        ];
         let said = WORDS.iter().find(|(word, _)| args.first().is_some_and(|arg| is(arg, word)));
         said.map_or((Condition::Always, args), |(_, condition)| (*condition, &args[1..]))
     }
@@ -189,7 +193,9 @@ fn answer_times(call: &mut Call<'_>, unit: Unit, base_ms: u64) -> Outcome {
         call.reply.integer(match field.map(|field| field.expiry_ms()) {
             None => NO_FIELD,
             Some(None) => NO_EXPIRY,
-            Some(Some(expiry_ms)) if unit == Unit::Seconds => expiry_ms.saturating_sub(base_ms).div_ceil(1000) as i64,
+            Some(Some(expiry_ms)) if unit == Unit::Seconds => {
+                expiry_ms.saturating_sub(base_ms).div_ceil(1000) as i64
+            }
             Some(Some(expiry_ms)) => expiry_ms.saturating_sub(base_ms) as i64,
         });
     }
@@ -214,8 +220,12 @@ pub(super) fn hgetdel(call: &mut Call<'_>) -> Outcome {
 }
 
 /// The words that say when something expires, with their unit and whether they count from now.
-const WORDS: [(&str, Unit, bool); 4] =
-    [("EX", Unit::Seconds, true), ("PX", Unit::Milliseconds, true), ("EXAT", Unit::Seconds, false), ("PXAT", Unit::Milliseconds, false)];
+const WORDS: [(&str, Unit, bool); 4] = [
+    ("EX", Unit::Seconds, true),
+    ("PX", Unit::Milliseconds, true),
+    ("EXAT", Unit::Seconds, false),
+    ("PXAT", Unit::Milliseconds, false),
+];
 
 /// The unit that a word names, and the time from which it counts.
 fn unit_of(call: &Call<'_>, word: &[u8]) -> Option<(Unit, u64)> {
@@ -230,7 +240,9 @@ fn tell_expiry(call: &Call<'_>, expiry: Expiry, updated: &[&[u8]], deleted: &[&[
     }
     let key = call.args[1];
     match expiry {
-        Expiry::At(expiry_ms) => call.tell_fields(&[b"HPEXPIREAT", key, expiry_ms.to_string().as_bytes()], updated),
+        Expiry::At(expiry_ms) => {
+            call.tell_fields(&[b"HPEXPIREAT", key, expiry_ms.to_string().as_bytes()], updated)
+        }
         Expiry::None => call.tell_fields(&[b"HPERSIST", key], updated),
         Expiry::Keep => {}
     }
@@ -313,7 +325,9 @@ impl<'c> Setting<'c> {
                     return Err(format!("ERR unknown argument: {}", String::from_utf8_lossy(word)).into());
                 }
                 if setting.expiry.is_some() {
-                    return Err("ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified".into());
+                    return Err(
+                        "ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified".into()
+                    );
                 }
                 setting.expiry = Some(match unit {
                     None => Expiry::Keep,
@@ -353,7 +367,9 @@ fn tell_set(call: &Call<'_>, expiry: Expiry, gone: bool, pairs: &[[&[u8]; 2]]) {
         Expiry::At(_) if gone => call.tell_many(&[b"HDEL", key], &fields),
         Expiry::Keep => {
             let count = pairs.len().to_string();
-            call.tell(&[&[b"HSETEX", key, b"KEEPTTL", b"FIELDS", count.as_bytes()], pairs.as_flattened()].concat());
+            call.tell(
+                &[&[b"HSETEX", key, b"KEEPTTL", b"FIELDS", count.as_bytes()], pairs.as_flattened()].concat(),
+            );
         }
         _ => {
             // This takes an old expiry away.

@@ -16,7 +16,10 @@ use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
 /// Redis's texts; `i64::MIN` has no opposite.
 pub(crate) fn count(arg: &[u8]) -> Result<i64, Stop> {
     match integer(arg)? {
-        i64::MIN => Err("ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807".into()),
+        i64::MIN => {
+            Err("ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807"
+                .into())
+        }
         count => Ok(count),
     }
 }

@@ -153,7 +153,11 @@ pub(super) fn blmpop(call: &mut Call<'_>) -> Outcome {
     }
 }
 
-fn first_for_us<'c, 'k>(call: &Call<'c>, keys: &[&'k [u8]], yields: &mut bool) -> Result<Option<(&'k [u8], Held<'c>)>, Stop> {
+fn first_for_us<'c, 'k>(
+    call: &Call<'c>,
+    keys: &[&'k [u8]],
+    yields: &mut bool,
+) -> Result<Option<(&'k [u8], Held<'c>)>, Stop> {
     call.first_for_us(Kind::List, keys, yields, find)
 }
 

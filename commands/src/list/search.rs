@@ -29,7 +29,9 @@ pub(super) fn lindex_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usi
     let Some(held) = find(call, call.args[1])? else { return Ok(0) };
     let mut elements = held.elements.by_rank(call.txn)?;
     let indices = calls.iter().map_while(|args| number::integer(args[2]));
-    indices.map(|index| reply_at(call, &mut elements, held.rank(index))).try_fold(0, |done, outcome| outcome.map(|()| done + 1))
+    indices
+        .map(|index| reply_at(call, &mut elements, held.rank(index)))
+        .try_fold(0, |done, outcome| outcome.map(|()| done + 1))
 }
 
 /// Replies with the element of a rank, or with null where there is none.

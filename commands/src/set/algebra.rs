@@ -38,7 +38,9 @@ fn common<'c>(call: &Call<'c>, sets: &[Option<Found<'c>>]) -> Result<Members<'c>
 
 fn left<'c>(call: &Call<'c>, sets: &[Option<Found<'c>>]) -> Result<Members<'c>, Stop> {
     match sets {
-        [Some(first), others @ ..] => Ok(difference(call.txn, &Sequence::of(&first.value), &present(others))?),
+        [Some(first), others @ ..] => {
+            Ok(difference(call.txn, &Sequence::of(&first.value), &present(others))?)
+        }
         _ => Ok(Members::default()),
     }
 }
@@ -108,7 +110,9 @@ fn store(call: &mut Call<'_>, members: &Members<'_>, event: &'static str) -> Out
 }
 
 pub(super) fn sintercard(call: &mut Call<'_>) -> Outcome {
-    let number = number::integer(call.args[1]).filter(|number| *number > 0).ok_or("ERR numkeys should be greater than 0")?;
+    let number = number::integer(call.args[1])
+        .filter(|number| *number > 0)
+        .ok_or("ERR numkeys should be greater than 0")?;
     let rest = &call.args[2..];
     if number as u64 > rest.len() as u64 {
         return Err("ERR Number of keys can't be greater than number of args".into());

@@ -129,8 +129,12 @@ fn take(call: &Call<'_>, found: Found<'_>, ranks: &[u64]) -> Outcome {
     let (txn, key) = (call.txn, call.args[1]);
     let mut draft = Draft::of(&found.value, thresholds(call));
     if call.tells_itself() {
-        let member =
-            |rank: &u64| draft.members().at(txn, *rank).map(|element| element.map(|element| element.bytes(txn).map(Cow::into_owned)));
+        let member = |rank: &u64| {
+            draft
+                .members()
+                .at(txn, *rank)
+                .map(|element| element.map(|element| element.bytes(txn).map(Cow::into_owned)))
+        };
         let mut gone = Vec::new();
         for rank in ranks {
             gone.extend(member(rank)?.transpose()?);
@@ -151,7 +155,8 @@ pub(super) fn sscan(call: &mut Call<'_>) -> Outcome {
         call.reply.array(0);
         return Ok(());
     };
-    let (txn, scan, members) = (call.txn, Scan::read(cursor, &call.args[3..], false)?, Sequence::of(&found.value));
+    let (txn, scan, members) =
+        (call.txn, Scan::read(cursor, &call.args[3..], false)?, Sequence::of(&found.value));
     // As in Redis, a small one comes as a whole.
     let whole = encoding(&found.value) != Encoding::Hashtable || matches!(members, Sequence::Packed(_));
     let from = if whole { 0 } else { rank_of_word(txn, &members, scan.first_word())? };

@@ -69,7 +69,8 @@ impl Options {
             return Ok(None);
         }
         let new = if self.increments { old.sum(mode, new).ok_or(NOT_A_NUMBER)? } else { new.clone() };
-        let passes = !(self.if_less && new.value() >= old.value() || self.if_greater && new.value() <= old.value());
+        let passes =
+            !(self.if_less && new.value() >= old.value() || self.if_greater && new.value() <= old.value());
         Ok(passes.then_some(new))
     }
 }
@@ -180,14 +181,21 @@ pub(super) fn zincrby(call: &mut Call<'_>) -> Outcome {
 /// Replies as ZADD does.
 pub(crate) fn reply(call: &mut Call<'_>, mode: NumberMode, options: Options, done: &Added) {
     match &done.last {
-        _ if !options.increments => call.reply.integer(done.added + if options.counts_changed { done.updated } else { 0 }),
+        _ if !options.increments => {
+            call.reply.integer(done.added + if options.counts_changed { done.updated } else { 0 })
+        }
         Some(score) => reply_score(call.reply, mode, score.value(), score.text()),
         None => call.reply.null(),
     }
 }
 
 /// Gives members of the set in the key `args[1]` their scores.
-pub(crate) fn add(call: &Call<'_>, mode: NumberMode, options: Options, pairs: &[(Score, &[u8])]) -> Result<Added, Stop> {
+pub(crate) fn add(
+    call: &Call<'_>,
+    mode: NumberMode,
+    options: Options,
+    pairs: &[(Score, &[u8])],
+) -> Result<Added, Stop> {
     let key = call.args[1];
     let found = find(call, key)?;
     let mut done = Added::default();
@@ -242,7 +250,14 @@ fn add_to(
 }
 
 /// Gives one member its score. Returns whether that changed anything.
-fn put(call: &Call<'_>, draft: &mut Draft, spot: Spot, new: &Score, member: &[u8], done: &mut Added) -> Result<bool, Stop> {
+fn put(
+    call: &Call<'_>,
+    draft: &mut Draft,
+    spot: Spot,
+    new: &Score,
+    member: &[u8],
+    done: &mut Added,
+) -> Result<bool, Stop> {
     let changed = done.count(Became::of(spot.score.as_ref(), new));
     if changed {
         draft.put(call.txn, spot, new, member)?;

@@ -34,7 +34,8 @@ enum Aggregate {
     Max,
 }
 
-const AGGREGATES: [(&str, Aggregate); 3] = [("SUM", Aggregate::Sum), ("MIN", Aggregate::Min), ("MAX", Aggregate::Max)];
+const AGGREGATES: [(&str, Aggregate); 3] =
+    [("SUM", Aggregate::Sum), ("MIN", Aggregate::Min), ("MAX", Aggregate::Max)];
 
 impl Aggregate {
     fn of(self, mode: NumberMode, one: Score, two: Score) -> Score {
@@ -137,12 +138,15 @@ impl<'c> Request<'c> {
         let args = &call.args[if stores { 2 } else { 1 }..];
         let numkeys = integer(args[0])?;
         if numkeys < 1 {
-            return Err(format!("ERR at least 1 input key is needed for '{}' command", call.command.label()).into());
+            return Err(
+                format!("ERR at least 1 input key is needed for '{}' command", call.command.label()).into()
+            );
         }
         let numkeys = usize::try_from(numkeys).ok().filter(|numkeys| *numkeys < args.len()).ok_or(SYNTAX)?;
         let (keys, options) = args[1..].split_at(numkeys);
         let sources = keys.iter().map(|key| Source::of(call, key)).collect::<Result<Vec<_>, _>>()?;
-        let mut request = Request { operation, sources, aggregate: Aggregate::Sum, with_scores: false, limit: 0 };
+        let mut request =
+            Request { operation, sources, aggregate: Aggregate::Sum, with_scores: false, limit: 0 };
         request.read_options(options, stores)?;
         Ok(request)
     }
@@ -195,7 +199,9 @@ impl<'c> Request<'c> {
             }
         };
         let place = |score: &Score| score.value() + 0.0;
-        items.sort_unstable_by(|one, two| place(&one.0).total_cmp(&place(&two.0)).then_with(|| one.1.cmp(&two.1)));
+        items.sort_unstable_by(|one, two| {
+            place(&one.0).total_cmp(&place(&two.0)).then_with(|| one.1.cmp(&two.1))
+        });
         Ok(items)
     }
 

@@ -89,7 +89,13 @@ fn rank_many(call: &mut Call<'_>, calls: &[&[&[u8]]], reverse: bool) -> Result<u
     Ok(done)
 }
 
-fn reply_rank(call: &mut Call<'_>, set: &SortedSet<'_>, ranked: Option<(u64, Entry<'_>)>, reverse: bool, with_score: bool) -> Outcome {
+fn reply_rank(
+    call: &mut Call<'_>,
+    set: &SortedSet<'_>,
+    ranked: Option<(u64, Entry<'_>)>,
+    reverse: bool,
+    with_score: bool,
+) -> Outcome {
     match ranked {
         Some((rank, entry)) => {
             let rank = if reverse { set.count()?.saturating_sub(rank + 1) } else { rank };
@@ -114,7 +120,9 @@ pub(super) fn zrandmember(call: &mut Call<'_>) -> Outcome {
         [count, rest @ ..] => {
             let count = integer(count)?;
             if count == i64::MIN {
-                return Err(format!("ERR value is out of range, value must between -{0} and {0}", i64::MAX).into());
+                return Err(
+                    format!("ERR value is out of range, value must between -{0} and {0}", i64::MAX).into()
+                );
             }
             match rest {
                 [] => (Some(count), false),

@@ -157,14 +157,18 @@ struct Several<'a> {
 
 impl<'a> Several<'a> {
     fn read(args: &'a [&'a [u8]]) -> Result<Several<'a>, Stop> {
-        let positive = |arg: &[u8]| number::integer(arg).filter(|number| *number > 0).map(|number| number as u64);
+        let positive =
+            |arg: &[u8]| number::integer(arg).filter(|number| *number > 0).map(|number| number as u64);
         let numkeys = positive(args[0]).ok_or("ERR numkeys should be greater than 0")?;
-        let numkeys = usize::try_from(numkeys).ok().filter(|numkeys| *numkeys < args.len() - 1).ok_or(SYNTAX)?;
+        let numkeys =
+            usize::try_from(numkeys).ok().filter(|numkeys| *numkeys < args.len() - 1).ok_or(SYNTAX)?;
         let (keys, rest) = args[1..].split_at(numkeys);
         let end = End::read(rest[0])?;
         let count = match &rest[1..] {
             [] => 1,
-            [word, count] if is(word, "COUNT") => positive(count).ok_or("ERR count should be greater than 0")?,
+            [word, count] if is(word, "COUNT") => {
+                positive(count).ok_or("ERR count should be greater than 0")?
+            }
             [word, count, ..] if is(word, "COUNT") => {
                 positive(count).ok_or("ERR count should be greater than 0")?;
                 return Err(SYNTAX.into());
@@ -228,5 +232,12 @@ fn wait_for_one(call: &mut Call<'_>, end: End) -> Outcome {
 }
 
 fn wait(call: &mut Call<'_>, keys: &[&[u8]], timeout_ms: u64, yields: bool) -> Outcome {
-    call.wait(Wait { kind: Kind::SortedSet, keys, timeout_ms, otherwise: Otherwise::NullArray, memo: Vec::new(), yields })
+    call.wait(Wait {
+        kind: Kind::SortedSet,
+        keys,
+        timeout_ms,
+        otherwise: Otherwise::NullArray,
+        memo: Vec::new(),
+        yields,
+    })
 }

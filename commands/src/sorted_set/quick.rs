@@ -28,7 +28,10 @@ pub(super) fn zincrby(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
 
 /// Gives a member the score that `decide` makes of its old one and the one that was given.
 #[inline]
-fn put(call: &Short<'_>, decide: impl FnOnce(Option<&Score>, Score) -> Option<Score>) -> Option<(Became, Score)> {
+fn put(
+    call: &Short<'_>,
+    decide: impl FnOnce(Option<&Score>, Score) -> Option<Score>,
+) -> Option<(Became, Score)> {
     let &[_, key, score, member] = call.args else { return None };
     let score = Score::parse(number_mode(call.settings), score)?;
     let thresholds = Thresholds::of(call.settings);

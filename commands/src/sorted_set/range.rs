@@ -44,7 +44,12 @@ impl<'a> Bounds<'a> {
     }
 
     /// The ranks of the range, from the lowest score: the first and the one after the last.
-    pub(super) fn ranks<'s>(&self, set: &SortedSet<'s>, nodes: &'s dyn Nodes, reverse: bool) -> Result<(u64, u64), Stop> {
+    pub(super) fn ranks<'s>(
+        &self,
+        set: &SortedSet<'s>,
+        nodes: &'s dyn Nodes,
+        reverse: bool,
+    ) -> Result<(u64, u64), Stop> {
         Ok(match *self {
             Bounds::Score(min, max) => set.ranks_by_score(nodes, min, max)?,
             Bounds::Lex(min, max) => set.ranks_by_lex(nodes, min, max, reverse)?,
@@ -123,7 +128,10 @@ impl<'a> Query<'a> {
         }
         let (by, reverse) = (by.unwrap_or(By::Rank), reverse.unwrap_or(false));
         if limit != -1 && by == By::Rank {
-            return Err("ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX".into());
+            return Err(
+                "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX"
+                    .into(),
+            );
         }
         if with_scores && by == By::Lex {
             return Err("ERR syntax error, WITHSCORES not supported in combination with BYLEX".into());
@@ -142,7 +150,11 @@ impl<'a> Query<'a> {
         let skipped = u64::try_from(self.offset).map_or(upto - from, |offset| offset.min(upto - from));
         let left = upto - from - skipped;
         let shown = u64::try_from(self.limit).map_or(left, |limit| limit.min(left));
-        Ok(if self.reverse { (upto - skipped - shown, upto - skipped) } else { (from + skipped, from + skipped + shown) })
+        Ok(if self.reverse {
+            (upto - skipped - shown, upto - skipped)
+        } else {
+            (from + skipped, from + skipped + shown)
+        })
     }
 
     /// The score with which what is shown begins, if that is a matter of scores.
@@ -161,7 +173,8 @@ pub(super) fn each<'s>(
     mut visit: impl FnMut(Entry<'s>),
 ) -> Result<(), Stop> {
     if from < upto {
-        let entries: &mut dyn Iterator<Item = _> = if reverse { &mut set.iter_back(nodes, upto - 1) } else { &mut set.iter(nodes, from) };
+        let entries: &mut dyn Iterator<Item = _> =
+            if reverse { &mut set.iter_back(nodes, upto - 1) } else { &mut set.iter(nodes, from) };
         for entry in entries.take((upto - from) as usize) {
             visit(entry?);
         }
@@ -193,7 +206,8 @@ fn show(call: &mut Call<'_>, form: Form) -> Outcome {
 fn show_many(call: &mut Call<'_>, calls: &[&[&[u8]]], form: Form) -> Result<usize, Stop> {
     let Some(found) = find(call, call.args[1])? else { return Ok(0) };
     let set = SortedSet::of(&found.value);
-    let queries: SmallVec<[Query<'_>; 8]> = calls.iter().map_while(|args| Query::read(form, &args[2..]).ok()).collect();
+    let queries: SmallVec<[Query<'_>; 8]> =
+        calls.iter().map_while(|args| Query::read(form, &args[2..]).ok()).collect();
     set.bring(call.txn, queries.iter().filter_map(Query::first_score));
     queries.iter().try_for_each(|query| show_range(call, &set, query))?;
     Ok(queries.len())

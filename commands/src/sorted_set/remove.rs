@@ -47,7 +47,13 @@ fn remove_range(call: &mut Call<'_>, by: By, event: &'static str) -> Outcome {
 }
 
 /// Takes the members of these ranks out of the set in a key; all of them take the key away.
-pub(super) fn take_out(call: &Call<'_>, key: &[u8], found: Option<Found<'_>>, (from, upto): (u64, u64), event: &'static str) -> Outcome {
+pub(super) fn take_out(
+    call: &Call<'_>,
+    key: &[u8],
+    found: Option<Found<'_>>,
+    (from, upto): (u64, u64),
+    event: &'static str,
+) -> Outcome {
     if from == upto {
         return Ok(());
     }

@@ -44,7 +44,10 @@ fn options(call: &Call<'_>, args: &[&[u8]], adds: bool) -> Result<Options, Stop>
             _ if adds && option == b"*" => break,
             Some(mut next) if is(option, "MAXLEN") || is(option, "MINID") => {
                 if threshold.is_some() {
-                    return Err("ERR syntax error, MAXLEN and MINID options at the same time are not compatible".into());
+                    return Err(
+                        "ERR syntax error, MAXLEN and MINID options at the same time are not compatible"
+                            .into(),
+                    );
                 }
                 approximate = false;
                 if let (b"~" | b"=", Some(&after)) = (next, args.get(at + 2)) {
@@ -119,7 +122,9 @@ fn trim(call: &Call<'_>, draft: &mut Draft<'_>, trim: &Trim) -> Result<u64, Stop
     let may_go = match trim.threshold {
         Threshold::Length(length) => draft.len().saturating_sub(length),
         Threshold::First(first) => match first.previous() {
-            Some(end) => draft.view(call.txn).count(&Range { end, limit: most.saturating_add(1), ..Range::ALL })?,
+            Some(end) => {
+                draft.view(call.txn).count(&Range { end, limit: most.saturating_add(1), ..Range::ALL })?
+            }
             None => 0,
         },
     };
@@ -275,12 +280,16 @@ pub(super) fn xsetid(call: &mut Call<'_>) -> Outcome {
     for option in call.args[3..].chunks(2) {
         match option {
             [word, count] if is(word, "ENTRIESADDED") => {
-                added = Some(u64::try_from(integer(count)?).map_err(|_| "ERR entries_added must be positive")?);
+                added =
+                    Some(u64::try_from(integer(count)?).map_err(|_| "ERR entries_added must be positive")?);
             }
             [word, text] if is(word, "MAXDELETEDID") => {
                 max_deleted = id::exact(text)?;
                 if last < max_deleted {
-                    return Err("ERR The ID specified in XSETID is smaller than the provided max_deleted_entry_id".into());
+                    return Err(
+                        "ERR The ID specified in XSETID is smaller than the provided max_deleted_entry_id"
+                            .into(),
+                    );
                 }
             }
             _ => return Err(SYNTAX.into()),
@@ -295,7 +304,9 @@ pub(super) fn xsetid(call: &mut Call<'_>) -> Outcome {
         return Err("ERR The ID specified in XSETID is smaller than the target stream top item".into());
     }
     if added.is_some_and(|added| added < stream.len()) {
-        return Err("ERR The entries_added specified in XSETID is smaller than the target stream length".into());
+        return Err(
+            "ERR The entries_added specified in XSETID is smaller than the target stream length".into()
+        );
     }
     draft.set_last_given(last);
     if let Some(added) = added {

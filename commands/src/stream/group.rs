@@ -70,7 +70,9 @@ pub(super) fn create(call: &mut Call<'_>) -> Outcome {
     }
     draft.create_group(call.txn, name, last, options.read)?;
     if call.tells_itself() {
-        call.tell(&[&[b"XGROUP", b"CREATE", key, name, last.to_string().as_bytes()], &call.args[5..]].concat());
+        call.tell(
+            &[&[b"XGROUP", b"CREATE", key, name, last.to_string().as_bytes()], &call.args[5..]].concat(),
+        );
     }
     publish(call, key, found, &mut draft)?;
     call.notify('t', "xgroup-create", key);
@@ -103,7 +105,8 @@ pub(super) fn tell_group(call: &Call<'_>, key: &[u8], group: &Group<'_>) {
     if !call.tells_itself() {
         return;
     }
-    let (last, read) = (group.last.to_string(), group.read.map_or_else(|| "-1".to_owned(), |read| read.to_string()));
+    let (last, read) =
+        (group.last.to_string(), group.read.map_or_else(|| "-1".to_owned(), |read| read.to_string()));
     call.tell(&[b"XGROUP", b"SETID", key, &group.name, last.as_bytes(), b"ENTRIESREAD", read.as_bytes()]);
 }
 
@@ -136,7 +139,8 @@ pub(super) fn create_consumer(call: &mut Call<'_>) -> Outcome {
 pub(super) fn delete_consumer(call: &mut Call<'_>) -> Outcome {
     let (found, mut draft) = existing(call)?;
     let group = existing_group(call, &draft)?;
-    let consumer = draft.view(call.txn).consumer(group.number, call.args[4])?.map(|consumer| consumer.owned());
+    let consumer =
+        draft.view(call.txn).consumer(group.number, call.args[4])?.map(|consumer| consumer.owned());
     let mut pending = 0;
     if let Some(consumer) = consumer {
         pending = draft.delete_consumer(call.txn, &consumer)?;
@@ -215,7 +219,9 @@ impl Measure {
             return;
         }
         group.read = match group.read {
-            Some(read) if group.last >= self.first && !self.has_holes_from(group.last) => Some(read.wrapping_add(1)),
+            Some(read) if group.last >= self.first && !self.has_holes_from(group.last) => {
+                Some(read.wrapping_add(1))
+            }
             read if self.added == 0 => read,
             _ => self.distance(id),
         };

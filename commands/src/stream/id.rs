@@ -89,9 +89,9 @@ pub fn start(text: &[u8]) -> Result<Id, Stop> {
 /// As [`start`].
 pub fn end(text: &[u8]) -> Result<Id, Stop> {
     match text {
-        [b'(', text @ ..] if !text.is_empty() => {
-            parsed(text, u64::MAX, true)?.previous().ok_or_else(|| "ERR invalid end ID for the interval".into())
-        }
+        [b'(', text @ ..] if !text.is_empty() => parsed(text, u64::MAX, true)?
+            .previous()
+            .ok_or_else(|| "ERR invalid end ID for the interval".into()),
         _ => parsed(text, u64::MAX, false),
     }
 }
@@ -170,7 +170,10 @@ mod tests {
 
     #[test]
     fn ranges_leave_out_what_stands_behind_a_bracket() {
-        assert_eq!((start(b"(1-2"), end(b"(1-2"), end(b"1")), (Ok(id(1, 3)), Ok(id(1, 1)), Ok(id(1, u64::MAX))));
+        assert_eq!(
+            (start(b"(1-2"), end(b"(1-2"), end(b"1")),
+            (Ok(id(1, 3)), Ok(id(1, 1)), Ok(id(1, u64::MAX)))
+        );
         assert_eq!((start(b"-"), end(b"+"), start(b"+")), (Ok(Id::MIN), Ok(Id::MAX), Ok(Id::MAX)));
         assert!(start(b"(-").is_err() && start(b"(").is_err() && end(b"(0-0").is_err());
     }

@@ -107,7 +107,9 @@ pub(super) fn stream(call: &mut Call<'_>) -> Outcome {
     let nodes = node_count(call, &stream);
     let reply = &mut *call.reply;
     reply.map(if limit.is_some() { 9 } else { 10 });
-    for (name, number) in [("length", stream.len()), ("radix-tree-keys", nodes), ("radix-tree-nodes", nodes + 1)] {
+    for (name, number) in
+        [("length", stream.len()), ("radix-tree-keys", nodes), ("radix-tree-nodes", nodes + 1)]
+    {
         reply.bulk(name.as_bytes());
         reply.integer(number as i64);
     }

@@ -23,7 +23,8 @@ pub(super) fn xack(call: &mut Call<'_>) -> Outcome {
         return Ok(());
     };
     let ids = call.args[3..].iter().map(|text| id::exact(text)).collect::<Result<Vec<_>, _>>()?;
-    let gone = draft.remove_all_pending(call.txn, group.number, &ids)?.into_iter().filter(|gone| *gone).count();
+    let gone =
+        draft.remove_all_pending(call.txn, group.number, &ids)?.into_iter().filter(|gone| *gone).count();
     if gone > 0 {
         publish(call, call.args[1], Some(found), &mut draft)?;
     }
@@ -36,7 +37,10 @@ pub(super) fn xack_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize
     let Some((found, mut draft, group)) = find_group(call, call.args[1], call.args[2])? else { return Ok(0) };
     let (mut ids, mut ends) = (Vec::new(), Vec::new());
     for args in calls.iter().take_while(|args| args[2] == call.args[2]) {
-        let Ok(own) = args[3..].iter().map(|text| id::exact(text)).collect::<Result<SmallVec<[Id; 4]>, _>>() else { break };
+        let Ok(own) = args[3..].iter().map(|text| id::exact(text)).collect::<Result<SmallVec<[Id; 4]>, _>>()
+        else {
+            break;
+        };
         ids.extend(own);
         ends.push(ids.len());
     }
@@ -75,7 +79,13 @@ fn wanted<'c>(args: &'c [&'c [u8]]) -> Result<Option<Wanted<'c>>, Stop> {
     }
     let [start, end, count, consumer @ ..] = rest else { return Err(SYNTAX.into()) };
     let count = u64::try_from(integer(count)?).unwrap_or(0);
-    Ok(Some(Wanted { idle, start: id::start(start)?, end: id::end(end)?, count, consumer: consumer.first().copied() }))
+    Ok(Some(Wanted {
+        idle,
+        start: id::start(start)?,
+        end: id::end(end)?,
+        count,
+        consumer: consumer.first().copied(),
+    }))
 }
 
 pub(super) fn xpending(call: &mut Call<'_>) -> Outcome {
@@ -186,14 +196,25 @@ impl Claim {
     fn take(&self, call: &Call<'_>, draft: &mut Draft<'_>, old: &Pending) -> Outcome {
         let more = u64::from(!self.just_id);
         let deliveries = self.deliveries.unwrap_or(old.deliveries.wrapping_add(more));
-        let pending = Pending { id: old.id, consumer: self.consumer.number, delivered_ms: self.delivered_ms, deliveries };
+        let pending = Pending {
+            id: old.id,
+            consumer: self.consumer.number,
+            delivered_ms: self.delivered_ms,
+            deliveries,
+        };
         tell_pending(call, call.args[1], &self.group, &self.consumer, &pending);
         Ok(draft.put_pending(call.txn, self.group.number, &pending)?)
     }
 }
 
 /// Says in the change log what a consumer has pending.
-pub(super) fn tell_pending(call: &Call<'_>, key: &[u8], group: &Group<'_>, consumer: &Consumer<'_>, pending: &Pending) {
+pub(super) fn tell_pending(
+    call: &Call<'_>,
+    key: &[u8],
+    group: &Group<'_>,
+    consumer: &Consumer<'_>,
+    pending: &Pending,
+) {
     if !call.tells_itself() {
         return;
     }
@@ -253,9 +274,11 @@ struct Options {
 fn claim_options(call: &Call<'_>) -> Result<Options, Stop> {
     let ids: Vec<Id> = call.args[5..].iter().map_while(|text| id::exact(text).ok()).collect();
     let mut rest = &call.args[5 + ids.len()..];
-    let mut options = Options { ids, delivered_ms: None, deliveries: None, force: false, just_id: false, last: Id::MIN };
+    let mut options =
+        Options { ids, delivered_ms: None, deliveries: None, force: false, just_id: false, last: Id::MIN };
     let whole = |text: &[u8], option: &str| {
-        number::integer(text).ok_or_else(|| Stop::from(format!("ERR Invalid {option} option argument for XCLAIM")))
+        number::integer(text)
+            .ok_or_else(|| Stop::from(format!("ERR Invalid {option} option argument for XCLAIM")))
     };
     loop {
         rest = match rest {
@@ -292,7 +315,8 @@ fn claim_options(call: &Call<'_>) -> Result<Options, Stop> {
 pub(super) fn xclaim(call: &mut Call<'_>) -> Outcome {
     let (found, mut draft, mut group) =
         find_group(call, call.args[1], call.args[2])?.ok_or_else(|| no_group(call.args[1], call.args[2]))?;
-    let idle_min = number::integer(call.args[4]).ok_or("ERR Invalid min-idle-time argument for XCLAIM")?.max(0);
+    let idle_min =
+        number::integer(call.args[4]).ok_or("ERR Invalid min-idle-time argument for XCLAIM")?.max(0);
     let options = claim_options(call)?;
     if options.last > group.last {
         group.last = options.last;
@@ -300,9 +324,21 @@ pub(super) fn xclaim(call: &mut Call<'_>) -> Outcome {
         draft.put_group(call.txn, &group)?;
     }
     let now_ms = call.txn.now_ms();
-    let delivered_ms = options.delivered_ms.and_then(|ms| u64::try_from(ms).ok()).filter(|ms| *ms <= now_ms).unwrap_or(now_ms);
+    let delivered_ms = options
+        .delivered_ms
+        .and_then(|ms| u64::try_from(ms).ok())
+        .filter(|ms| *ms <= now_ms)
+        .unwrap_or(now_ms);
     let consumer = claimant(call, &mut draft, &group)?;
-    let mut claim = Claim { consumer, group, idle_min, delivered_ms, deliveries: options.deliveries, just_id: options.just_id, now_ms };
+    let mut claim = Claim {
+        consumer,
+        group,
+        idle_min,
+        delivered_ms,
+        deliveries: options.deliveries,
+        just_id: options.just_id,
+        now_ms,
+    };
     let mut claimed = Vec::new();
     for id in options.ids {
         let (is_there, pending) = {
@@ -319,7 +355,8 @@ pub(super) fn xclaim(call: &mut Call<'_>) -> Outcome {
                 claimed.push(id);
             }
             None if is_there && options.force => {
-                let fresh = Pending { id, consumer: claim.consumer.number, delivered_ms: now_ms, deliveries: 1 };
+                let fresh =
+                    Pending { id, consumer: claim.consumer.number, delivered_ms: now_ms, deliveries: 1 };
                 claim.take(call, &mut draft, &fresh)?;
                 claimed.push(id);
             }
@@ -337,7 +374,8 @@ pub(super) fn xclaim(call: &mut Call<'_>) -> Outcome {
 }
 
 pub(super) fn xautoclaim(call: &mut Call<'_>) -> Outcome {
-    let idle_min = number::integer(call.args[4]).ok_or("ERR Invalid min-idle-time argument for XAUTOCLAIM")?.max(0);
+    let idle_min =
+        number::integer(call.args[4]).ok_or("ERR Invalid min-idle-time argument for XAUTOCLAIM")?.max(0);
     let start = id::start(call.args[5])?;
     let (mut count, mut just_id, mut rest) = (CLAIMS, false, &call.args[6..]);
     while let [word, more @ ..] = rest {
@@ -354,10 +392,12 @@ pub(super) fn xautoclaim(call: &mut Call<'_>) -> Outcome {
             _ => return Err(SYNTAX.into()),
         }
     }
-    let (found, mut draft, group) = find_group(call, call.args[1], call.args[2])?.ok_or_else(|| no_group(call.args[1], call.args[2]))?;
+    let (found, mut draft, group) =
+        find_group(call, call.args[1], call.args[2])?.ok_or_else(|| no_group(call.args[1], call.args[2]))?;
     let now_ms = call.txn.now_ms();
     let consumer = claimant(call, &mut draft, &group)?;
-    let mut claim = Claim { consumer, group, idle_min, delivered_ms: now_ms, deliveries: None, just_id, now_ms };
+    let mut claim =
+        Claim { consumer, group, idle_min, delivered_ms: now_ms, deliveries: None, just_id, now_ms };
     let sorted = sort_out(call, &draft, &claim, start, count)?;
     for pending in &sorted.claimed {
         claim.take(call, &mut draft, pending)?;
@@ -390,7 +430,13 @@ struct Sorted {
     next: Id,
 }
 
-fn sort_out(call: &Call<'_>, draft: &Draft<'_>, claim: &Claim, start: Id, count: u64) -> Result<Sorted, Stop> {
+fn sort_out(
+    call: &Call<'_>,
+    draft: &Draft<'_>,
+    claim: &Claim,
+    start: Id,
+    count: u64,
+) -> Result<Sorted, Stop> {
     let stream = draft.view(call.txn);
     let mut sorted = Sorted { claimed: Vec::new(), deleted: Vec::new(), next: Id::MIN };
     let (mut left, mut looks) = (count, count * LOOKS);

@@ -30,7 +30,8 @@ struct Request<'c> {
 }
 
 fn request<'c>(call: &Call<'_>, args: &'c [&'c [u8]], grouped: bool) -> Result<Request<'c>, Stop> {
-    let mut request = Request { timeout_ms: None, limit: u64::MAX, no_ack: false, group: None, keys: &[], ids: &[] };
+    let mut request =
+        Request { timeout_ms: None, limit: u64::MAX, no_ack: false, group: None, keys: &[], ids: &[] };
     let mut rest = &args[1..];
     loop {
         rest = match rest {
@@ -39,7 +40,8 @@ fn request<'c>(call: &Call<'_>, args: &'c [&'c [u8]], grouped: bool) -> Result<R
                 rest
             }
             [word, count, rest @ ..] if is(word, "COUNT") => {
-                request.limit = u64::try_from(integer(count)?).ok().filter(|count| *count > 0).unwrap_or(u64::MAX);
+                request.limit =
+                    u64::try_from(integer(count)?).ok().filter(|count| *count > 0).unwrap_or(u64::MAX);
                 rest
             }
             [word, streams @ ..] if is(word, "STREAMS") && !streams.is_empty() => {
@@ -51,14 +53,20 @@ fn request<'c>(call: &Call<'_>, args: &'c [&'c [u8]], grouped: bool) -> Result<R
             }
             [word, group, consumer, rest @ ..] if is(word, "GROUP") => {
                 if !grouped {
-                    return Err("ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.".into());
+                    return Err(
+                        "ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead."
+                            .into(),
+                    );
                 }
                 request.group = Some((group, consumer));
                 rest
             }
             [word, rest @ ..] if is(word, "NOACK") => {
                 if !grouped {
-                    return Err("ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.".into());
+                    return Err(
+                        "ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead."
+                            .into(),
+                    );
                 }
                 request.no_ack = true;
                 rest
@@ -74,7 +82,8 @@ fn request<'c>(call: &Call<'_>, args: &'c [&'c [u8]], grouped: bool) -> Result<R
 
 fn unbalanced(call: &Call<'_>, grouped: bool) -> Stop {
     let (name, symbols) = (call.command.label(), if grouped { " or '>'" } else { ", '+', or '$'" });
-    format!("ERR Unbalanced '{name}' list of streams: for each stream key an ID{symbols} must be specified.").into()
+    format!("ERR Unbalanced '{name}' list of streams: for each stream key an ID{symbols} must be specified.")
+        .into()
 }
 
 pub(super) fn xread(call: &mut Call<'_>) -> Outcome {
@@ -120,15 +129,23 @@ fn memo_of(ids: &[Id]) -> Vec<u8> {
 
 fn ids_of(memo: &[u8]) -> Vec<Id> {
     let (words, _) = memo.as_chunks::<8>();
-    words.chunks_exact(2).map(|pair| Id { ms: u64::from_be_bytes(pair[0]), seq: u64::from_be_bytes(pair[1]) }).collect()
+    words
+        .chunks_exact(2)
+        .map(|pair| Id { ms: u64::from_be_bytes(pair[0]), seq: u64::from_be_bytes(pair[1]) })
+        .collect()
 }
 
 /// Nothing could be served: the call waits, or says so.
 fn finish(call: &mut Call<'_>, request: &Request<'_>, memo: Vec<u8>) -> Outcome {
     match request.timeout_ms {
-        Some(timeout_ms) => {
-            call.wait(Wait { kind: Kind::Stream, keys: request.keys, timeout_ms, otherwise: Otherwise::NullArray, memo, yields: false })
-        }
+        Some(timeout_ms) => call.wait(Wait {
+            kind: Kind::Stream,
+            keys: request.keys,
+            timeout_ms,
+            otherwise: Otherwise::NullArray,
+            memo,
+            yields: false,
+        }),
         None => {
             call.reply.null_array();
             Ok(())
@@ -180,7 +197,9 @@ pub(super) fn keys(args: &[&[u8]], visit: &mut dyn FnMut(usize, usize)) {
 /// A call that reads one stream and does not wait may share a transaction.
 pub(super) fn shares<'a>(args: &[&'a [u8]]) -> Option<BatchKey<'a>> {
     match args {
-        [options @ .., streams, key, _] if is(streams, "STREAMS") && !options.iter().any(|arg| is(arg, "BLOCK")) => {
+        [options @ .., streams, key, _]
+            if is(streams, "STREAMS") && !options.iter().any(|arg| is(arg, "BLOCK")) =>
+        {
             Some(BatchKey::Key(key))
         }
         _ => None,
@@ -248,7 +267,11 @@ fn meaningless(text: &[u8]) -> Stop {
 }
 
 /// What each stream of a call has to be served. One that is named more than once has for the second time what the first has left.
-fn servings(call: &Call<'_>, request: &Request<'_>, targets: &[Option<Target<'_>>]) -> Result<SmallVec<[Serving; 1]>, Stop> {
+fn servings(
+    call: &Call<'_>,
+    request: &Request<'_>,
+    targets: &[Option<Target<'_>>],
+) -> Result<SmallVec<[Serving; 1]>, Stop> {
     let mut delivered: HashMap<&[u8], Id> = HashMap::new();
     let mut servings = SmallVec::with_capacity(targets.len());
     for (key, target) in request.keys.iter().zip(targets.iter().flatten()) {
@@ -279,7 +302,14 @@ fn reached(stream: &Stream<'_>, last: Id, limit: u64) -> Result<Id, Stop> {
 }
 
 /// Serves one stream to a consumer, which is created if necessary.
-fn serve(call: &mut Call<'_>, request: &Request<'_>, key: &[u8], target: Target<'_>, name: &[u8], serving: Serving) -> Outcome {
+fn serve(
+    call: &mut Call<'_>,
+    request: &Request<'_>,
+    key: &[u8],
+    target: Target<'_>,
+    name: &[u8],
+    serving: Serving,
+) -> Outcome {
     let Target { found, mut draft, mut group, .. } = target;
     let now_ms = call.txn.now_ms();
     let mut consumer = reader(call, key, &mut draft, &group, name)?;
@@ -290,7 +320,9 @@ fn serve(call: &mut Call<'_>, request: &Request<'_>, key: &[u8], target: Target<
     let stream = draft.view(call.txn);
     match serving {
         Serving::Nothing => {}
-        Serving::History(start) => reply_history(call, &stream, &consumer, start, request.limit, &mut pending)?,
+        Serving::History(start) => {
+            reply_history(call, &stream, &consumer, start, request.limit, &mut pending)?
+        }
         Serving::New => {
             let measure = Measure::of(&stream)?;
             reply_new(call, &stream, &measure, &mut group, (consumer.number, request.limit), &mut pending)?;
@@ -315,7 +347,13 @@ fn serve(call: &mut Call<'_>, request: &Request<'_>, key: &[u8], target: Target<
 }
 
 /// The consumer that reads, which need not exist yet.
-fn reader(call: &Call<'_>, key: &[u8], draft: &mut Draft<'_>, group: &Group<'_>, name: &[u8]) -> Result<Consumer<'static>, Stop> {
+fn reader(
+    call: &Call<'_>,
+    key: &[u8],
+    draft: &mut Draft<'_>,
+    group: &Group<'_>,
+    name: &[u8],
+) -> Result<Consumer<'static>, Stop> {
     let now_ms = call.txn.now_ms();
     let consumer = draft.view(call.txn).consumer(group.number, name)?.map(Consumer::owned);
     if let Some(consumer) = consumer {
@@ -377,7 +415,11 @@ fn reply_history(
             call.reply.null_array();
         } else {
             let old = stream.pending_of(consumer.group, id)?;
-            pending.push(Pending { delivered_ms: call.txn.now_ms(), deliveries: old.deliveries.wrapping_add(1), ..old });
+            pending.push(Pending {
+                delivered_ms: call.txn.now_ms(),
+                deliveries: old.deliveries.wrapping_add(1),
+                ..old
+            });
         }
     }
     Ok(())

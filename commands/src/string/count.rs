@@ -34,7 +34,9 @@ fn add(call: &mut Call<'_>, by: i64) -> Outcome {
     let found = find(call, key)?;
     let old = match found {
         None => 0,
-        Some(Found { value: Value::Packed(text), .. }) => number::integer(text).ok_or(Stop::from(NOT_AN_INTEGER))?,
+        Some(Found { value: Value::Packed(text), .. }) => {
+            number::integer(text).ok_or(Stop::from(NOT_AN_INTEGER))?
+        }
         Some(_) => return Err(NOT_AN_INTEGER.into()),
     };
     let new = old.checked_add(by).ok_or(Stop::from(OVERFLOW))?;

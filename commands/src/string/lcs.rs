@@ -122,7 +122,8 @@ pub(super) fn lcs(call: &mut Call<'_>) -> Outcome {
     } else if options.len {
         call.reply.integer(i64::from(table.total()));
     } else {
-        let text: Vec<u8> = table.runs().iter().rev().flat_map(|run| &a[run.a.0..=run.a.1]).copied().collect();
+        let text: Vec<u8> =
+            table.runs().iter().rev().flat_map(|run| &a[run.a.0..=run.a.1]).copied().collect();
         call.reply.bulk(&text);
     }
     Ok(())

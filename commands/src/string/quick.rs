@@ -61,7 +61,9 @@ fn set_for(call: &Short<'_>, unit: Unit, reply: &mut dyn Reply) -> bool {
 fn set_until(call: &Short<'_>, key: &[u8], value: &[u8], unit: Option<Unit>, span: &[u8]) -> bool {
     let until = unit.and_then(|unit| unit.until(span, call.exact_ms()));
     until.is_some_and(|until| {
-        call.table.quick_set_with(call.location, key, value, Attributes::expiring(Some(until)), (call.now_ms, 1)).is_some()
+        call.table
+            .quick_set_with(call.location, key, value, Attributes::expiring(Some(until)), (call.now_ms, 1))
+            .is_some()
     })
 }
 
@@ -110,7 +112,10 @@ fn add(call: &Short<'_>, by: i64, reply: &mut dyn Reply) -> bool {
 pub(super) fn append(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     let &[_, key, more] = call.args else { return false };
     let len = call.table.update(call.location, key, Kind::String, call.now_ms, |old| match old {
-        Some(old) => Some((Mutation::Text { kept: old.value, added: more, form: Form::Raw }, old.value.len() + more.len())),
+        Some(old) => Some((
+            Mutation::Text { kept: old.value, added: more, form: Form::Raw },
+            old.value.len() + more.len(),
+        )),
         None if more.len() <= PACKED_MAX => Some((Mutation::String(more, Attributes::NONE), more.len())),
         None => None,
     });

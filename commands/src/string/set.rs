@@ -130,7 +130,9 @@ fn put(call: &Call<'_>, key: &[u8], bytes: &[u8], expiry_ms: Option<u64>) -> Out
     call.put(key, &New { expiry_ms, ..New::of(Kind::String, value) })?;
     match expiry_ms {
         None => call.tell(&[b"SET", key, bytes]),
-        Some(expiry_ms) => call.tell(&[b"SET", key, bytes, b"PXAT", itoa::Buffer::new().format(expiry_ms).as_bytes()]),
+        Some(expiry_ms) => {
+            call.tell(&[b"SET", key, bytes, b"PXAT", itoa::Buffer::new().format(expiry_ms).as_bytes()])
+        }
     }
     call.notify('$', "set", key);
     Ok(())
@@ -280,7 +282,13 @@ pub(super) fn getex(call: &mut Call<'_>) -> Outcome {
     change_expiry(call, key, old, Some(until), "expire")
 }
 
-fn change_expiry(call: &Call<'_>, key: &[u8], old: Found<'_>, expiry_ms: Option<u64>, event: &'static str) -> Outcome {
+fn change_expiry(
+    call: &Call<'_>,
+    key: &[u8],
+    old: Found<'_>,
+    expiry_ms: Option<u64>,
+    event: &'static str,
+) -> Outcome {
     call.edit(key, &New { expiry_ms, ..New::from(old) })?;
     match expiry_ms {
         None => call.tell(&[b"PERSIST", key]),

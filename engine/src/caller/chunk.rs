@@ -34,7 +34,9 @@ pub(super) fn run_chunk(caller: &mut Caller, calls: &[&[&[u8]]], plan: &mut Batc
         caller.after();
         if caller.is_closing() {
             // As a connection that was closed behind QUIT: the rest is not read.
-            calls[at..].iter().for_each(|_| answer.error("ERR the caller was ended by CLIENT KILL or by QUIT"));
+            calls[at..]
+                .iter()
+                .for_each(|_| answer.error("ERR the caller was ended by CLIENT KILL or by QUIT"));
             return;
         }
     }

@@ -65,7 +65,11 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn hset(&self, key: impl AsRef<[u8]>, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> Result<u64, Stop> {
+    pub fn hset(
+        &self,
+        key: impl AsRef<[u8]>,
+        pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)],
+    ) -> Result<u64, Stop> {
         self.one(const { row_named("HSET") }, Words::new().bytes(&key).pairs(pairs))
     }
 
@@ -73,7 +77,12 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn hsetnx(&self, key: impl AsRef<[u8]>, field: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool, Stop> {
+    pub fn hsetnx(
+        &self,
+        key: impl AsRef<[u8]>,
+        field: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<bool, Stop> {
         self.one(const { row_named("HSETNX") }, Words::new().bytes(&key).bytes(&field).bytes(&value))
     }
 
@@ -104,7 +113,11 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn hmget(&self, key: impl AsRef<[u8]>, fields: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Vec<u8>>>, Stop> {
+    pub fn hmget(
+        &self,
+        key: impl AsRef<[u8]>,
+        fields: &[impl AsRef<[u8]>],
+    ) -> Result<Vec<Option<Vec<u8>>>, Stop> {
         self.several(const { row_named("HMGET") }, Words::new().bytes(&key).all(fields))
     }
 
@@ -113,7 +126,8 @@ impl<S: Scope> Database<'_, S> {
     /// # Errors
     /// Those of [every call](Database#errors).
     pub fn hgetall(&self, key: impl AsRef<[u8]>) -> Result<Vec<Field>, Stop> {
-        self.several::<Pairs<_, _>>(const { row_named("HGETALL") }, Words::new().bytes(&key)).map(|pairs| pairs.0)
+        self.several::<Pairs<_, _>>(const { row_named("HGETALL") }, Words::new().bytes(&key))
+            .map(|pairs| pairs.0)
     }
 
     /// `HKEYS`: all fields, in no order.
@@ -202,14 +216,21 @@ impl<S: Scope> Database<'_, S> {
     /// # Errors
     /// Those of [every call](Database#errors).
     pub fn hrandfield_withvalues(&self, key: impl AsRef<[u8]>, count: i64) -> Result<Vec<Field>, Stop> {
-        self.several(const { row_named("HRANDFIELD") }, Words::new().bytes(&key).integer(count).bytes("WITHVALUES"))
+        self.several(
+            const { row_named("HRANDFIELD") },
+            Words::new().bytes(&key).integer(count).bytes("WITHVALUES"),
+        )
     }
 
     /// `HGETDEL`: returns the values of fields and deletes these.
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn hgetdel(&self, key: impl AsRef<[u8]>, fields: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Vec<u8>>>, Stop> {
+    pub fn hgetdel(
+        &self,
+        key: impl AsRef<[u8]>,
+        fields: &[impl AsRef<[u8]>],
+    ) -> Result<Vec<Option<Vec<u8>>>, Stop> {
         self.several(const { row_named("HGETDEL") }, Words::new().bytes(&key).bytes("FIELDS").counted(fields))
     }
 
@@ -217,7 +238,12 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn hgetex(&self, key: impl AsRef<[u8]>, expiry: Expiry, fields: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Vec<u8>>>, Stop> {
+    pub fn hgetex(
+        &self,
+        key: impl AsRef<[u8]>,
+        expiry: Expiry,
+        fields: &[impl AsRef<[u8]>],
+    ) -> Result<Vec<Option<Vec<u8>>>, Stop> {
         let mut words = Words::new();
         expiry.fill_get(words.bytes(&key));
         self.several(const { row_named("HGETEX") }, words.bytes("FIELDS").counted(fields))
@@ -259,17 +285,30 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn hpersist(&self, key: impl AsRef<[u8]>, fields: &[impl AsRef<[u8]>]) -> Result<Vec<FieldExpiry>, Stop> {
+    pub fn hpersist(
+        &self,
+        key: impl AsRef<[u8]>,
+        fields: &[impl AsRef<[u8]>],
+    ) -> Result<Vec<FieldExpiry>, Stop> {
         let words = &mut Words::new();
-        self.field_expiries(self.several(const { row_named("HPERSIST") }, words.bytes(&key).bytes("FIELDS").counted(fields)))
+        self.field_expiries(
+            self.several(const { row_named("HPERSIST") }, words.bytes(&key).bytes("FIELDS").counted(fields)),
+        )
     }
 
     /// `HPTTL`: how long fields still live, in whole milliseconds.
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn httl(&self, key: impl AsRef<[u8]>, fields: &[impl AsRef<[u8]>]) -> Result<Vec<Lifetime<Duration>>, Stop> {
-        let said: Vec<i64> = self.several(const { row_named("HPTTL") }, Words::new().bytes(&key).bytes("FIELDS").counted(fields))?;
+    pub fn httl(
+        &self,
+        key: impl AsRef<[u8]>,
+        fields: &[impl AsRef<[u8]>],
+    ) -> Result<Vec<Lifetime<Duration>>, Stop> {
+        let said: Vec<i64> = self.several(
+            const { row_named("HPTTL") },
+            Words::new().bytes(&key).bytes("FIELDS").counted(fields),
+        )?;
         Ok(said.into_iter().map(|said| Lifetime::of(said, |left| left)).collect())
     }
 
@@ -277,8 +316,15 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn hexpiretime(&self, key: impl AsRef<[u8]>, fields: &[impl AsRef<[u8]>]) -> Result<Vec<Lifetime<SystemTime>>, Stop> {
-        let said: Vec<i64> = self.several(const { row_named("HPEXPIRETIME") }, Words::new().bytes(&key).bytes("FIELDS").counted(fields))?;
+    pub fn hexpiretime(
+        &self,
+        key: impl AsRef<[u8]>,
+        fields: &[impl AsRef<[u8]>],
+    ) -> Result<Vec<Lifetime<SystemTime>>, Stop> {
+        let said: Vec<i64> = self.several(
+            const { row_named("HPEXPIRETIME") },
+            Words::new().bytes(&key).bytes("FIELDS").counted(fields),
+        )?;
         Ok(said.into_iter().map(Lifetime::<SystemTime>::at).collect())
     }
 

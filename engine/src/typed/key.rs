@@ -73,7 +73,10 @@ impl<S: Scope> Database<'_, S> {
     /// # Errors
     /// A time out of range; those of [every call](Database#errors).
     pub fn expire(&self, key: impl AsRef<[u8]>, time: Duration, condition: ExpireIf) -> Result<bool, Stop> {
-        self.one(const { row_named("PEXPIRE") }, Words::new().bytes(&key).count(in_ms(time)).options(&condition))
+        self.one(
+            const { row_named("PEXPIRE") },
+            Words::new().bytes(&key).count(in_ms(time)).options(&condition),
+        )
     }
 
     /// `PEXPIREAT`: has a key expire at a time, in whole milliseconds, if the condition holds. Returns whether that was set; a time in the past
@@ -81,8 +84,16 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// A time out of range; those of [every call](Database#errors).
-    pub fn expireat(&self, key: impl AsRef<[u8]>, time: SystemTime, condition: ExpireIf) -> Result<bool, Stop> {
-        self.one(const { row_named("PEXPIREAT") }, Words::new().bytes(&key).count(at_ms(time)).options(&condition))
+    pub fn expireat(
+        &self,
+        key: impl AsRef<[u8]>,
+        time: SystemTime,
+        condition: ExpireIf,
+    ) -> Result<bool, Stop> {
+        self.one(
+            const { row_named("PEXPIREAT") },
+            Words::new().bytes(&key).count(at_ms(time)).options(&condition),
+        )
     }
 
     /// `PERSIST`: removes the expiry of a key. Returns whether there was one.
@@ -129,8 +140,16 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn copy(&self, source: impl AsRef<[u8]>, destination: impl AsRef<[u8]>, replaces: bool) -> Result<bool, Stop> {
-        self.one(const { row_named("COPY") }, Words::new().bytes(&source).bytes(&destination).flag(replaces, "REPLACE"))
+    pub fn copy(
+        &self,
+        source: impl AsRef<[u8]>,
+        destination: impl AsRef<[u8]>,
+        replaces: bool,
+    ) -> Result<bool, Stop> {
+        self.one(
+            const { row_named("COPY") },
+            Words::new().bytes(&source).bytes(&destination).flag(replaces, "REPLACE"),
+        )
     }
 
     /// `MOVE`: moves a key to another database, if that has none of this name. Returns whether it did.
@@ -185,8 +204,17 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// `BUSYKEY` where the key is there and `replaces` is false, bytes that are no dump; those of [every call](Database#errors).
-    pub fn restore(&self, key: impl AsRef<[u8]>, dump: impl AsRef<[u8]>, time: Option<Duration>, replaces: bool) -> Result<(), Stop> {
+    pub fn restore(
+        &self,
+        key: impl AsRef<[u8]>,
+        dump: impl AsRef<[u8]>,
+        time: Option<Duration>,
+        replaces: bool,
+    ) -> Result<(), Stop> {
         let time_ms = time.map_or(0, in_ms);
-        self.one(const { row_named("RESTORE") }, Words::new().bytes(&key).count(time_ms).bytes(&dump).flag(replaces, "REPLACE"))
+        self.one(
+            const { row_named("RESTORE") },
+            Words::new().bytes(&key).count(time_ms).bytes(&dump).flag(replaces, "REPLACE"),
+        )
     }
 }

@@ -104,16 +104,33 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn lmpop(&self, keys: &[impl AsRef<[u8]>], end: End, count: u64) -> Result<Option<Keyed<Vec<u8>>>, Stop> {
-        self.several(const { row_named("LMPOP") }, Words::new().counted(keys).bytes(end.word()).bytes("COUNT").count(count))
+    pub fn lmpop(
+        &self,
+        keys: &[impl AsRef<[u8]>],
+        end: End,
+        count: u64,
+    ) -> Result<Option<Keyed<Vec<u8>>>, Stop> {
+        self.several(
+            const { row_named("LMPOP") },
+            Words::new().counted(keys).bytes(end.word()).bytes("COUNT").count(count),
+        )
     }
 
     /// `LMOVE`: takes an element from one end of a list, puts it at an end of another one, and returns it.
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn lmove(&self, source: impl AsRef<[u8]>, destination: impl AsRef<[u8]>, from: End, to: End) -> Result<Option<Vec<u8>>, Stop> {
-        self.one(const { row_named("LMOVE") }, Words::new().bytes(&source).bytes(&destination).bytes(from.word()).bytes(to.word()))
+    pub fn lmove(
+        &self,
+        source: impl AsRef<[u8]>,
+        destination: impl AsRef<[u8]>,
+        from: End,
+        to: End,
+    ) -> Result<Option<Vec<u8>>, Stop> {
+        self.one(
+            const { row_named("LMOVE") },
+            Words::new().bytes(&source).bytes(&destination).bytes(from.word()).bytes(to.word()),
+        )
     }
 
     /// `LLEN`: the number of elements.
@@ -168,7 +185,10 @@ impl<S: Scope> Database<'_, S> {
         element: impl AsRef<[u8]>,
     ) -> Result<Option<u64>, Stop> {
         let side = if side == Side::Before { "BEFORE" } else { "AFTER" };
-        let length: i64 = self.one(const { row_named("LINSERT") }, Words::new().bytes(&key).bytes(side).bytes(&pivot).bytes(&element))?;
+        let length: i64 = self.one(
+            const { row_named("LINSERT") },
+            Words::new().bytes(&key).bytes(side).bytes(&pivot).bytes(&element),
+        )?;
         Ok(u64::try_from(length).ok().filter(|length| *length > 0))
     }
 
@@ -193,7 +213,12 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// A rank of 0; those of [every call](Database#errors).
-    pub fn lpos_many(&self, key: impl AsRef<[u8]>, element: impl AsRef<[u8]>, options: &LposOptions) -> Result<Vec<u64>, Stop> {
+    pub fn lpos_many(
+        &self,
+        key: impl AsRef<[u8]>,
+        element: impl AsRef<[u8]>,
+        options: &LposOptions,
+    ) -> Result<Vec<u64>, Stop> {
         self.several(const { row_named("LPOS") }, Words::new().bytes(&key).bytes(&element).options(options))
     }
 }

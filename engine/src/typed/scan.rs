@@ -60,16 +60,32 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn hscan(&self, key: impl AsRef<[u8]>, cursor: u64, options: &ScanOptions<'_>) -> Result<Step<Field>, Stop> {
-        self.scan_pairs(self.several(const { row_named("HSCAN") }, Words::new().bytes(&key).count(cursor).options(options)))
+    pub fn hscan(
+        &self,
+        key: impl AsRef<[u8]>,
+        cursor: u64,
+        options: &ScanOptions<'_>,
+    ) -> Result<Step<Field>, Stop> {
+        self.scan_pairs(
+            self.several(
+                const { row_named("HSCAN") },
+                Words::new().bytes(&key).count(cursor).options(options),
+            ),
+        )
     }
 
     /// `SSCAN`: a step through the members of a set.
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn sscan(&self, key: impl AsRef<[u8]>, cursor: u64, options: &ScanOptions<'_>) -> Result<Step<Vec<u8>>, Stop> {
-        let found = self.several(const { row_named("SSCAN") }, Words::new().bytes(&key).count(cursor).options(options))?;
+    pub fn sscan(
+        &self,
+        key: impl AsRef<[u8]>,
+        cursor: u64,
+        options: &ScanOptions<'_>,
+    ) -> Result<Step<Vec<u8>>, Stop> {
+        let found = self
+            .several(const { row_named("SSCAN") }, Words::new().bytes(&key).count(cursor).options(options))?;
         Ok(Step::of(found, |members| members))
     }
 
@@ -77,11 +93,24 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn zscan(&self, key: impl AsRef<[u8]>, cursor: u64, options: &ScanOptions<'_>) -> Result<Step<Scored>, Stop> {
-        self.scan_pairs(self.several(const { row_named("ZSCAN") }, Words::new().bytes(&key).count(cursor).options(options)))
+    pub fn zscan(
+        &self,
+        key: impl AsRef<[u8]>,
+        cursor: u64,
+        options: &ScanOptions<'_>,
+    ) -> Result<Step<Scored>, Stop> {
+        self.scan_pairs(
+            self.several(
+                const { row_named("ZSCAN") },
+                Words::new().bytes(&key).count(cursor).options(options),
+            ),
+        )
     }
 
-    fn scan_pairs<A: FromItem, B: FromItem>(&self, found: Result<(u64, Pairs<A, B>), Stop>) -> Result<Step<(A, B)>, Stop> {
+    fn scan_pairs<A: FromItem, B: FromItem>(
+        &self,
+        found: Result<(u64, Pairs<A, B>), Stop>,
+    ) -> Result<Step<(A, B)>, Stop> {
         Ok(Step::of(found?, |pairs| pairs.0))
     }
 }

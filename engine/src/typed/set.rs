@@ -73,7 +73,12 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn smove(&self, source: impl AsRef<[u8]>, destination: impl AsRef<[u8]>, member: impl AsRef<[u8]>) -> Result<bool, Stop> {
+    pub fn smove(
+        &self,
+        source: impl AsRef<[u8]>,
+        destination: impl AsRef<[u8]>,
+        member: impl AsRef<[u8]>,
+    ) -> Result<bool, Stop> {
         self.one(const { row_named("SMOVE") }, Words::new().bytes(&source).bytes(&destination).bytes(&member))
     }
 

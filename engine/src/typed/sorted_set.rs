@@ -48,7 +48,12 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// Options that exclude each other, a score that is not a number; those of [every call](Database#errors).
-    pub fn zadd_with(&self, key: impl AsRef<[u8]>, options: &ZaddOptions, pairs: &[(f64, impl AsRef<[u8]>)]) -> Result<u64, Stop> {
+    pub fn zadd_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        options: &ZaddOptions,
+        pairs: &[(f64, impl AsRef<[u8]>)],
+    ) -> Result<u64, Stop> {
         self.one(const { row_named("ZADD") }, Words::new().bytes(&key).options(options).scored(pairs))
     }
 
@@ -56,8 +61,17 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// As [`Database::zadd_with`].
-    pub fn zadd_incr(&self, key: impl AsRef<[u8]>, options: &ZaddOptions, by: f64, member: impl AsRef<[u8]>) -> Result<Option<f64>, Stop> {
-        self.one(const { row_named("ZADD") }, Words::new().bytes(&key).options(options).bytes("INCR").double(by).bytes(&member))
+    pub fn zadd_incr(
+        &self,
+        key: impl AsRef<[u8]>,
+        options: &ZaddOptions,
+        by: f64,
+        member: impl AsRef<[u8]>,
+    ) -> Result<Option<f64>, Stop> {
+        self.one(
+            const { row_named("ZADD") },
+            Words::new().bytes(&key).options(options).bytes("INCR").double(by).bytes(&member),
+        )
     }
 
     /// `ZINCRBY`: adds to the score of a member and returns the sum. An absent member counts as 0.
@@ -96,7 +110,11 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn zmscore(&self, key: impl AsRef<[u8]>, members: &[impl AsRef<[u8]>]) -> Result<Vec<Option<f64>>, Stop> {
+    pub fn zmscore(
+        &self,
+        key: impl AsRef<[u8]>,
+        members: &[impl AsRef<[u8]>],
+    ) -> Result<Vec<Option<f64>>, Stop> {
         self.several(const { row_named("ZMSCORE") }, Words::new().bytes(&key).all(members))
     }
 
@@ -112,7 +130,11 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn zrank_withscore(&self, key: impl AsRef<[u8]>, member: impl AsRef<[u8]>) -> Result<Option<(u64, f64)>, Stop> {
+    pub fn zrank_withscore(
+        &self,
+        key: impl AsRef<[u8]>,
+        member: impl AsRef<[u8]>,
+    ) -> Result<Option<(u64, f64)>, Stop> {
         self.several(const { row_named("ZRANK") }, Words::new().bytes(&key).bytes(&member).bytes("WITHSCORE"))
     }
 
@@ -128,8 +150,15 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn zrevrank_withscore(&self, key: impl AsRef<[u8]>, member: impl AsRef<[u8]>) -> Result<Option<(u64, f64)>, Stop> {
-        self.several(const { row_named("ZREVRANK") }, Words::new().bytes(&key).bytes(&member).bytes("WITHSCORE"))
+    pub fn zrevrank_withscore(
+        &self,
+        key: impl AsRef<[u8]>,
+        member: impl AsRef<[u8]>,
+    ) -> Result<Option<(u64, f64)>, Stop> {
+        self.several(
+            const { row_named("ZREVRANK") },
+            Words::new().bytes(&key).bytes(&member).bytes("WITHSCORE"),
+        )
     }
 
     /// `ZCOUNT`: the number of members with scores of a range (`1.0..=5.0`, `2.5..`).
@@ -145,7 +174,11 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn zlexcount<T: AsRef<[u8]>>(&self, key: impl AsRef<[u8]>, range: impl RangeBounds<T>) -> Result<u64, Stop> {
+    pub fn zlexcount<T: AsRef<[u8]>>(
+        &self,
+        key: impl AsRef<[u8]>,
+        range: impl RangeBounds<T>,
+    ) -> Result<u64, Stop> {
         let [low, high] = lex_ends(&range);
         self.one(const { row_named("ZLEXCOUNT") }, Words::new().bytes(&key).bytes(&low).bytes(&high))
     }
@@ -163,15 +196,26 @@ impl<S: Scope> Database<'_, S> {
     /// # Errors
     /// As [`Database::zrange`], and a range by members.
     pub fn zrange_withscores(&self, key: impl AsRef<[u8]>, range: &Zrange) -> Result<Vec<Scored>, Stop> {
-        self.several(const { row_named("ZRANGE") }, Words::new().bytes(&key).options(range).bytes("WITHSCORES"))
+        self.several(
+            const { row_named("ZRANGE") },
+            Words::new().bytes(&key).options(range).bytes("WITHSCORES"),
+        )
     }
 
     /// `ZRANGESTORE`: stores the members of a range in another key, and returns how many.
     ///
     /// # Errors
     /// As [`Database::zrange`].
-    pub fn zrangestore(&self, destination: impl AsRef<[u8]>, source: impl AsRef<[u8]>, range: &Zrange) -> Result<u64, Stop> {
-        self.one(const { row_named("ZRANGESTORE") }, Words::new().bytes(&destination).bytes(&source).options(range))
+    pub fn zrangestore(
+        &self,
+        destination: impl AsRef<[u8]>,
+        source: impl AsRef<[u8]>,
+        range: &Zrange,
+    ) -> Result<u64, Stop> {
+        self.one(
+            const { row_named("ZRANGESTORE") },
+            Words::new().bytes(&destination).bytes(&source).options(range),
+        )
     }
 
     /// `ZREMRANGEBYRANK`: removes the members from one index to another, both included, and returns how many.
@@ -179,7 +223,10 @@ impl<S: Scope> Database<'_, S> {
     /// # Errors
     /// Those of [every call](Database#errors).
     pub fn zremrangebyrank(&self, key: impl AsRef<[u8]>, start: i64, stop: i64) -> Result<u64, Stop> {
-        self.one(const { row_named("ZREMRANGEBYRANK") }, Words::new().bytes(&key).integer(start).integer(stop))
+        self.one(
+            const { row_named("ZREMRANGEBYRANK") },
+            Words::new().bytes(&key).integer(start).integer(stop),
+        )
     }
 
     /// `ZREMRANGEBYSCORE`: removes the members with scores of a range, and returns how many.
@@ -195,7 +242,11 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn zremrangebylex<T: AsRef<[u8]>>(&self, key: impl AsRef<[u8]>, range: impl RangeBounds<T>) -> Result<u64, Stop> {
+    pub fn zremrangebylex<T: AsRef<[u8]>>(
+        &self,
+        key: impl AsRef<[u8]>,
+        range: impl RangeBounds<T>,
+    ) -> Result<u64, Stop> {
         let [low, high] = lex_ends(&range);
         self.one(const { row_named("ZREMRANGEBYLEX") }, Words::new().bytes(&key).bytes(&low).bytes(&high))
     }
@@ -220,8 +271,16 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn zmpop(&self, keys: &[impl AsRef<[u8]>], end: Extreme, count: u64) -> Result<Option<Keyed<Scored>>, Stop> {
-        self.several(const { row_named("ZMPOP") }, Words::new().counted(keys).bytes(end.word()).bytes("COUNT").count(count))
+    pub fn zmpop(
+        &self,
+        keys: &[impl AsRef<[u8]>],
+        end: Extreme,
+        count: u64,
+    ) -> Result<Option<Keyed<Scored>>, Stop> {
+        self.several(
+            const { row_named("ZMPOP") },
+            Words::new().counted(keys).bytes(end.word()).bytes("COUNT").count(count),
+        )
     }
 
     /// `ZRANDMEMBER`: a random member.
@@ -246,6 +305,9 @@ impl<S: Scope> Database<'_, S> {
     /// # Errors
     /// Those of [every call](Database#errors).
     pub fn zrandmember_withscores(&self, key: impl AsRef<[u8]>, count: i64) -> Result<Vec<Scored>, Stop> {
-        self.several(const { row_named("ZRANDMEMBER") }, Words::new().bytes(&key).integer(count).bytes("WITHSCORES"))
+        self.several(
+            const { row_named("ZRANDMEMBER") },
+            Words::new().bytes(&key).integer(count).bytes("WITHSCORES"),
+        )
     }
 }

@@ -38,7 +38,11 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn xadd(&self, key: impl AsRef<[u8]>, fields: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> Result<StreamId, Stop> {
+    pub fn xadd(
+        &self,
+        key: impl AsRef<[u8]>,
+        fields: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)],
+    ) -> Result<StreamId, Stop> {
         self.one(const { row_named("XADD") }, Words::new().bytes(&key).bytes("*").pairs(fields))
     }
 
@@ -67,18 +71,34 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn xrange(&self, key: impl AsRef<[u8]>, range: impl RangeBounds<StreamId>, count: u64) -> Result<Vec<StreamEntry>, Stop> {
+    pub fn xrange(
+        &self,
+        key: impl AsRef<[u8]>,
+        range: impl RangeBounds<StreamId>,
+        count: u64,
+    ) -> Result<Vec<StreamEntry>, Stop> {
         let [first, last] = id_ends(&range);
-        self.several(const { row_named("XRANGE") }, Words::new().bytes(&key).bytes(&first).bytes(&last).bytes("COUNT").count(count))
+        self.several(
+            const { row_named("XRANGE") },
+            Words::new().bytes(&key).bytes(&first).bytes(&last).bytes("COUNT").count(count),
+        )
     }
 
     /// `XREVRANGE`: as [`Database::xrange`], the newest first.
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn xrevrange(&self, key: impl AsRef<[u8]>, range: impl RangeBounds<StreamId>, count: u64) -> Result<Vec<StreamEntry>, Stop> {
+    pub fn xrevrange(
+        &self,
+        key: impl AsRef<[u8]>,
+        range: impl RangeBounds<StreamId>,
+        count: u64,
+    ) -> Result<Vec<StreamEntry>, Stop> {
         let [first, last] = id_ends(&range);
-        self.several(const { row_named("XREVRANGE") }, Words::new().bytes(&key).bytes(&last).bytes(&first).bytes("COUNT").count(count))
+        self.several(
+            const { row_named("XREVRANGE") },
+            Words::new().bytes(&key).bytes(&last).bytes(&first).bytes("COUNT").count(count),
+        )
     }
 
     /// `XDEL`: deletes entries, and returns how many there were.
@@ -102,7 +122,11 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn xread(&self, streams: &[(impl AsRef<[u8]>, StreamId)], count: u64) -> Result<Vec<Keyed<StreamEntry>>, Stop> {
+    pub fn xread(
+        &self,
+        streams: &[(impl AsRef<[u8]>, StreamId)],
+        count: u64,
+    ) -> Result<Vec<Keyed<StreamEntry>>, Stop> {
         let ids: Vec<String> = streams.iter().map(|(_, id)| id.to_string()).collect();
         let mut words = Words::new();
         words.bytes("COUNT").count(count).bytes("STREAMS");

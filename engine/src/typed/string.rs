@@ -40,7 +40,12 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn set_with(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, options: &SetOptions<'_>) -> Result<bool, Stop> {
+    pub fn set_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: &SetOptions<'_>,
+    ) -> Result<bool, Stop> {
         self.one(const { row_named("SET") }, Words::new().bytes(&key).bytes(&value).options(options))
     }
 
@@ -48,8 +53,16 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn set_get(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, options: &SetOptions<'_>) -> Result<Option<Vec<u8>>, Stop> {
-        self.one(const { row_named("SET") }, Words::new().bytes(&key).bytes(&value).bytes("GET").options(options))
+    pub fn set_get(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: &SetOptions<'_>,
+    ) -> Result<Option<Vec<u8>>, Stop> {
+        self.one(
+            const { row_named("SET") },
+            Words::new().bytes(&key).bytes(&value).bytes("GET").options(options),
+        )
     }
 
     /// `GETDEL`: returns the string in a key and deletes the key.

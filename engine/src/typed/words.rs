@@ -28,7 +28,11 @@ impl<S: Scope> Database<'_, S> {
 
     /// Runs a call whose reply is several things.
     #[inline]
-    pub(crate) fn several<T: FromItem>(&self, command: &'static Command, words: &Words<'_>) -> Result<T, Stop> {
+    pub(crate) fn several<T: FromItem>(
+        &self,
+        command: &'static Command,
+        words: &Words<'_>,
+    ) -> Result<T, Stop> {
         run(words, command, |args| reply::several(&mut |reply| self.run_row(command, args, reply)))
     }
 }

@@ -98,6 +98,9 @@ fn what_is_pending_tells_consumer_and_deliveries() {
     let again = db.xreadgroup_again("s", "g", "me", id(0), 9).expect("readable");
     assert_eq!(again, [StreamEntry { id: first, fields: vec![(b"f".to_vec(), b"a".to_vec())] }]);
     let pending = db.xpending_range("s", "g", Duration::ZERO, .., 9).expect("readable");
-    assert_eq!((pending.len(), pending[0].id, &pending[0].consumer[..], pending[0].deliveries), (1, first, &b"me"[..], 2));
+    assert_eq!(
+        (pending.len(), pending[0].id, &pending[0].consumer[..], pending[0].deliveries),
+        (1, first, &b"me"[..], 2)
+    );
     assert!(db.xpending_range("s", "g", Duration::from_secs(3600), .., 9).expect("readable").is_empty());
 }

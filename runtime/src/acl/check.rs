@@ -43,7 +43,12 @@ pub fn renew(session: &mut Session, users: &Users) -> Standing {
         Some(user) => {
             session.identity.rights = Rights::of(user, version);
             let hears = |name: &[u8], pattern| may_use_channel(session, name, pattern);
-            if session.listening.subscriptions.as_ref().is_none_or(|subscriptions| subscriptions.are_all(hears)) {
+            if session
+                .listening
+                .subscriptions
+                .as_ref()
+                .is_none_or(|subscriptions| subscriptions.are_all(hears))
+            {
                 return Standing::Known;
             }
         }
@@ -86,7 +91,11 @@ pub fn check_user(user: &User, command: &'static Command, args: &[&[u8]]) -> Res
     Err(Denied { reason, object })
 }
 
-fn check_selector(selector: &Selector, command: &'static Command, args: &[&[u8]]) -> Result<(), (Reason, usize)> {
+fn check_selector(
+    selector: &Selector,
+    command: &'static Command,
+    args: &[&[u8]],
+) -> Result<(), (Reason, usize)> {
     if !command.has(NO_AUTH) && !selector.allows(command, args) {
         return Err((Reason::Command, 0));
     }
@@ -94,7 +103,12 @@ fn check_selector(selector: &Selector, command: &'static Command, args: &[&[u8]]
         let mut denied = None;
         command.each_key(args, |at, spec| {
             let (read, write) = uses(command.touched_by(spec, args));
-            if denied.is_none() && !selector.keys.iter().any(|(pattern, access)| fits(pattern, *access, args[at], read, write)) {
+            if denied.is_none()
+                && !selector
+                    .keys
+                    .iter()
+                    .any(|(pattern, access)| fits(pattern, *access, args[at], read, write))
+            {
                 denied = Some(at);
             }
         });
@@ -102,9 +116,13 @@ fn check_selector(selector: &Selector, command: &'static Command, args: &[&[u8]]
             return Err((Reason::Key, at));
         }
     }
-    if let (false, Some(channels)) = (selector.all_channels, command.channels.filter(|channels| channels.needs_right)) {
+    if let (false, Some(channels)) =
+        (selector.all_channels, command.channels.filter(|channels| channels.needs_right))
+    {
         let last = if channels.all { args.len() } else { 2 };
-        if let Some(at) = args[1..last].iter().position(|channel| !allows_channel(selector, channel, channels.patterns)) {
+        if let Some(at) =
+            args[1..last].iter().position(|channel| !allows_channel(selector, channel, channels.patterns))
+        {
             return Err((Reason::Channel, 1 + at));
         }
     }
@@ -140,9 +158,15 @@ pub fn may_use_channel(session: &Session, channel: &[u8], pattern: bool) -> bool
 /// Whether a session may read every key by a call (the keys that SORT's BY and GET name cannot be
 /// known beforehand).
 pub fn may_read_all_keys(session: &Session, command: &'static Command, args: &[&[u8]]) -> bool {
-    let all = |selector: &Selector| selector.all_keys || selector.keys.iter().any(|(pattern, access)| access.read && pattern == b"*");
+    let all = |selector: &Selector| {
+        selector.all_keys || selector.keys.iter().any(|(pattern, access)| access.read && pattern == b"*")
+    };
     let user = session.identity.rights.user.as_ref().filter(|_| !session.identity.rights.free);
-    user.is_none_or(|user| user.selectors().iter().any(|selector| all(selector) && check_selector(selector, command, args).is_ok()))
+    user.is_none_or(|user| {
+        user.selectors()
+            .iter()
+            .any(|selector| all(selector) && check_selector(selector, command, args).is_ok())
+    })
 }
 
 /// Checks a call and logs what is denied.
@@ -150,7 +174,13 @@ pub fn may_read_all_keys(session: &Session, command: &'static Command, args: &[&
 /// # Errors
 /// Redis's NOPERM text.
 #[inline]
-pub(crate) fn admit(session: &Session, host: &dyn Host, command: &'static Command, args: &[&[u8]], logs: bool) -> Result<(), Stop> {
+pub(crate) fn admit(
+    session: &Session,
+    host: &dyn Host,
+    command: &'static Command,
+    args: &[&[u8]],
+    logs: bool,
+) -> Result<(), Stop> {
     if session.identity.rights.user.is_none() || session.identity.rights.free {
         return Ok(());
     }
@@ -193,7 +223,12 @@ pub(crate) fn admit_queued(
 ///
 /// # Errors
 /// What `redis.call` raises.
-pub fn admit_scripted(session: &Session, host: &dyn Host, command: &'static Command, args: &[&[u8]]) -> Result<(), Stop> {
+pub fn admit_scripted(
+    session: &Session,
+    host: &dyn Host,
+    command: &'static Command,
+    args: &[&[u8]],
+) -> Result<(), Stop> {
     check(session, command, args).map_err(|denied| {
         log::note(host, session, command, &session.identity.user, Context::Lua, &denied);
         format!("ERR ACL failure in script: {}", denied.text(&session.identity.user, false)).into()

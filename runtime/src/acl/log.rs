@@ -34,7 +34,14 @@ pub(crate) fn context_of(session: &Session) -> Context {
 
 /// Enters a denial of a call of `command`; `user` is the client's user, or the one that it named.
 #[cold]
-pub fn note(host: &dyn Host, session: &Session, command: &Command, user: &[u8], context: Context, denied: &Denied) {
+pub fn note(
+    host: &dyn Host,
+    session: &Session,
+    command: &Command,
+    user: &[u8],
+    context: Context,
+    denied: &Denied,
+) {
     let most = host.settings().number(const { id("acllog-max-len") }) as usize;
     let mut client = host.client(session);
     // What is part of a whole is the whole's.
@@ -45,9 +52,17 @@ pub fn note(host: &dyn Host, session: &Session, command: &Command, user: &[u8], 
     let now_ms = time::now_ms();
     let mut log = lock(&host.recorder().denials);
     log.counts[denied.reason as usize] += 1;
-    let (denied, user, client) = (Denied { object: cut(&denied.object), ..denied.clone() }, cut(user), cut(&client));
-    let fresh = Entry { id: 0, count: 1, denied, context, user, client, created_ms: now_ms, updated_ms: now_ms };
-    match log.entries.iter().take(GROUPING_DEPTH).position(|entry| entry.is_like(&fresh)).and_then(|at| log.entries.remove(at)) {
+    let (denied, user, client) =
+        (Denied { object: cut(&denied.object), ..denied.clone() }, cut(user), cut(&client));
+    let fresh =
+        Entry { id: 0, count: 1, denied, context, user, client, created_ms: now_ms, updated_ms: now_ms };
+    match log
+        .entries
+        .iter()
+        .take(GROUPING_DEPTH)
+        .position(|entry| entry.is_like(&fresh))
+        .and_then(|at| log.entries.remove(at))
+    {
         Some(mut entry) => {
             entry.count += 1;
             entry.client = fresh.client;
@@ -69,14 +84,19 @@ impl Entry {
     }
 
     fn line(&self) -> String {
-        let texts = [&self.denied.object, &self.user, &self.client].map(|text| cross_process::word(text)).join(" ");
+        let texts =
+            [&self.denied.object, &self.user, &self.client].map(|text| cross_process::word(text)).join(" ");
         let (reason, context) = (self.denied.reason as usize, self.context as usize);
-        format!("{} {} {reason} {context} {} {} {texts}\n", self.id, self.count, self.created_ms, self.updated_ms)
+        format!(
+            "{} {} {reason} {context} {} {} {texts}\n",
+            self.id, self.count, self.created_ms, self.updated_ms
+        )
     }
 
     fn read(words: Vec<Vec<u8>>) -> Option<Entry> {
         let words: [Vec<u8>; 9] = words.try_into().ok()?;
-        let [id, count, reason, context, created_ms, updated_ms] = [0, 1, 2, 3, 4, 5].map(|at| cross_process::number(&words[at]));
+        let [id, count, reason, context, created_ms, updated_ms] =
+            [0, 1, 2, 3, 4, 5].map(|at| cross_process::number(&words[at]));
         let [.., object, user, client] = words;
         let denied = Denied { reason: *Reason::ALL.get(reason as usize)?, object };
         let context = *Context::ALL.get(context as usize)?;
@@ -180,11 +200,15 @@ mod tests {
             updated_ms,
         };
         let told = [entry(4, 200_000, b"ann"), entry(2, 190_000, b"bob")].map(|entry| entry.line()).concat();
-        let mut entries: Vec<Entry> = cross_process::lines(&[told.into_bytes()]).filter_map(Entry::read).collect();
+        let mut entries: Vec<Entry> =
+            cross_process::lines(&[told.into_bytes()]).filter_map(Entry::read).collect();
         assert_eq!(entries[0], entry(4, 200_000, b"ann"));
         entries.extend([entry(3, 180_000, b"ann"), entry(1, 100_000, b"ann")]);
         let joined = joined(entries);
-        let shown: Vec<_> = joined.iter().map(|entry| (entry.id, entry.count, entry.created_ms, entry.user.as_slice())).collect();
+        let shown: Vec<_> = joined
+            .iter()
+            .map(|entry| (entry.id, entry.count, entry.created_ms, entry.user.as_slice()))
+            .collect();
         assert_eq!(shown, [(3, 4, 179_990, &b"ann"[..]), (2, 2, 189_990, b"bob"), (1, 2, 99_990, b"ann")]);
     }
 }

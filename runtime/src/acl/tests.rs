@@ -138,10 +138,12 @@ const RULES: &[(&[&str], &str)] = &[
 
 fn user_of(rules: &[&str]) -> Result<User, String> {
     let mut user = User::new(b"t", 7, false);
-    let rules = merged(rules)
-        .map_err(|word| format!("ERR Unmatched parenthesis in acl selector starting at '{}'.", String::from_utf8_lossy(&word)))?;
+    let rules = merged(rules).map_err(|word| {
+        format!("ERR Unmatched parenthesis in acl selector starting at '{}'.", String::from_utf8_lossy(&word))
+    })?;
     for rule in rules {
-        user.apply(&rule, false).map_err(|wrong| format!("'{}': {}", String::from_utf8_lossy(&rule), wrong.text()))?;
+        user.apply(&rule, false)
+            .map_err(|wrong| format!("'{}': {}", String::from_utf8_lossy(&rule), wrong.text()))?;
     }
     Ok(user)
 }
@@ -159,7 +161,8 @@ fn rules_are_written_as_valkey_writes_them() {
 
 #[test]
 fn a_user_is_read_back_as_it_was() {
-    let odd: [&[&str]; 3] = [&["(~a)b +get)"], &["(~a\u{22}b +set)", "(%R~( allchannels)"], &["~(a", "&b)", "+get|x"]];
+    let odd: [&[&str]; 3] =
+        [&["(~a)b +get)"], &["(~a\u{22}b +set)", "(%R~( allchannels)"], &["~(a", "&b)", "+get|x"]];
     for rules in RULES.iter().map(|(rules, _)| *rules).chain(odd) {
         if let Ok(user) = user_of(rules) {
             assert_eq!(User::read(b"t", 7, &user.stored()), user, "{rules:?}");
@@ -169,8 +172,13 @@ fn a_user_is_read_back_as_it_was() {
 
 #[test]
 fn a_user_in_a_file_is_read_back_as_it_was() {
-    let odd: [&[&str]; 5] =
-        [&[r#"("~\"*\"" +get)"#], &[r#"(~a" ~b +@all)"#], &["(~x) ~y) +@all)"], &["(~x) +@all ~'y)"], &[r"(~\x +@read -get &c\ +@all)"]];
+    let odd: [&[&str]; 5] = [
+        &[r#"("~\"*\"" +get)"#],
+        &[r#"(~a" ~b +@all)"#],
+        &["(~x) ~y) +@all)"],
+        &["(~x) +@all ~'y)"],
+        &[r"(~\x +@read -get &c\ +@all)"],
+    ];
     for rules in RULES.iter().map(|(rules, _)| *rules).chain(odd) {
         let Ok(user) = user_of(rules) else { continue };
         let text = String::from_utf8(user.text()).unwrap();
@@ -185,7 +193,16 @@ fn a_user_in_a_file_is_read_back_as_it_was() {
 #[test]
 fn a_rule_has_no_blank_in_which_a_second_rule_could_hide() {
     for blank in [" ", "\t", "\n", "\r", "\u{b}", "\u{c}", "\0"] {
-        for rule in ["+get|xB+@all", "~aB+@all", "%R~aB+@all", "&aB+@all", "+@readB+@all", "+getB+@all", "-getB+@all", "onB+@all"] {
+        for rule in [
+            "+get|xB+@all",
+            "~aB+@all",
+            "%R~aB+@all",
+            "&aB+@all",
+            "+@readB+@all",
+            "+getB+@all",
+            "-getB+@all",
+            "onB+@all",
+        ] {
             let rule = rule.replace('B', blank);
             let mut user = User::new(b"t", 7, false);
             let before = user.clone();
@@ -252,7 +269,8 @@ fn calls_are_allowed_or_denied() {
     for (rules, call, expected) in CALLS {
         let user = user_of(rules).unwrap();
         let args: Vec<&[u8]> = call.split(' ').map(str::as_bytes).collect();
-        let denied = check_user(&user, resolve(&args).unwrap(), &args).err().map(|denied| denied.text(b"t", true));
+        let denied =
+            check_user(&user, resolve(&args).unwrap(), &args).err().map(|denied| denied.text(b"t", true));
         assert_eq!(denied.as_deref(), *expected, "{rules:?}: {call}");
     }
 }
@@ -279,8 +297,12 @@ fn many_rules_of_each_kind_take_linear_time() {
     let begun = std::time::Instant::now();
     let mut user = User::new(b"t", 7, false);
     for number in 0..RULES {
-        for rule in [format!("~pattern:{number}:*"), format!("&channel:{number}"), format!("+get|word:{number}"), format!("#{number:064x}")]
-        {
+        for rule in [
+            format!("~pattern:{number}:*"),
+            format!("&channel:{number}"),
+            format!("+get|word:{number}"),
+            format!("#{number:064x}"),
+        ] {
             user.apply(rule.as_bytes(), false).unwrap();
         }
     }

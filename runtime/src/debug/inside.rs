@@ -83,7 +83,8 @@ pub(super) fn reply_buffer(call: &mut SessionCall<'_>) -> Outcome {
 
 pub(super) fn table(call: &mut SessionCall<'_>) -> Outcome {
     let db = number::integer(call.args[2]).ok_or(NOT_AN_INTEGER)?;
-    let db = Db::try_from(db).ok().filter(|db| *db < call.host.databases()).ok_or("ERR Out of range database")?;
+    let db =
+        Db::try_from(db).ok().filter(|db| *db < call.host.databases()).ok_or("ERR Out of range database")?;
     let (keys, expiring) = call.table.keys(db);
     let shape = call.table.shape(db);
     let mut text = String::from("[Dictionary HT]\nHash table 0 stats (main hash table):\n");

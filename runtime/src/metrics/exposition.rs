@@ -48,7 +48,12 @@ const fn millionths(field: &'static str, name: &'static str, scope: Scope, help:
 
 static EXPORTS: &[Export] = &[
     export("uptime_in_seconds", "polder_uptime_seconds", Process, "Time since the server started."),
-    export("connected_clients", "polder_connected_clients", Process, "Clients that are connected to this server."),
+    export(
+        "connected_clients",
+        "polder_connected_clients",
+        Process,
+        "Clients that are connected to this server.",
+    ),
     export("maxclients", "polder_clients_max", Process, "Clients that this server serves at a time."),
     export("blocked_clients", "polder_blocked_clients", Process, "Clients whose calls wait."),
     export("pubsub_clients", "polder_pubsub_clients", Process, "Clients with a subscription."),
@@ -56,19 +61,74 @@ static EXPORTS: &[Export] = &[
     export("watching_clients", "polder_watching_clients", Process, "Clients that watch keys."),
     export("mem_clients_normal", "polder_clients_memory_bytes", Process, "Memory that clients take."),
     export("used_memory", "polder_memory_used_bytes", Segment, "Memory of the segment in use."),
-    export("used_memory_peak", "polder_memory_used_peak_bytes", Segment, "The most memory of the segment that was in use."),
+    export(
+        "used_memory_peak",
+        "polder_memory_used_peak_bytes",
+        Segment,
+        "The most memory of the segment that was in use.",
+    ),
     export("used_memory_dataset", "polder_memory_dataset_bytes", Segment, "Memory of keys and values."),
-    export("used_memory_overhead", "polder_memory_overhead_bytes", Segment, "Memory of the segment that is no data."),
-    export("maxmemory", "polder_memory_limit_bytes", Segment, "The limit that eviction keeps to; 0 for none."),
+    export(
+        "used_memory_overhead",
+        "polder_memory_overhead_bytes",
+        Segment,
+        "Memory of the segment that is no data.",
+    ),
+    export(
+        "maxmemory",
+        "polder_memory_limit_bytes",
+        Segment,
+        "The limit that eviction keeps to; 0 for none.",
+    ),
     export("segment_bytes", "polder_segment_bytes", Segment, "The length of the segment."),
-    export("segment_bytes_max", "polder_segment_limit_bytes", Segment, "The length to which the segment may grow."),
-    export("retired_bytes", "polder_memory_retired_bytes", Segment, "Replaced memory that a reader may still use."),
-    export("used_memory_rss", "polder_process_resident_memory_bytes", Process, "Resident memory of the server."),
-    export("used_cpu_user", "polder_process_cpu_user_seconds_total", Process, "CPU time of the server in user mode."),
-    export("used_cpu_sys", "polder_process_cpu_system_seconds_total", Process, "CPU time of the server in the kernel."),
-    export("total_connections_received", "polder_connections_received_total", Segment, "Clients that have connected."),
-    export("rejected_connections", "polder_connections_rejected_total", Segment, "Clients refused because too many were connected."),
-    export("total_commands_processed", "polder_commands_processed_total", Segment, "Calls that were executed."),
+    export(
+        "segment_bytes_max",
+        "polder_segment_limit_bytes",
+        Segment,
+        "The length to which the segment may grow.",
+    ),
+    export(
+        "retired_bytes",
+        "polder_memory_retired_bytes",
+        Segment,
+        "Replaced memory that a reader may still use.",
+    ),
+    export(
+        "used_memory_rss",
+        "polder_process_resident_memory_bytes",
+        Process,
+        "Resident memory of the server.",
+    ),
+    export(
+        "used_cpu_user",
+        "polder_process_cpu_user_seconds_total",
+        Process,
+        "CPU time of the server in user mode.",
+    ),
+    export(
+        "used_cpu_sys",
+        "polder_process_cpu_system_seconds_total",
+        Process,
+        "CPU time of the server in the kernel.",
+    ),
+    export(
+        "total_connections_received",
+        "polder_connections_received_total",
+        Segment,
+        "Clients that have connected.",
+    ),
+    export(
+        "rejected_connections",
+        "polder_connections_rejected_total",
+        Segment,
+        "Clients refused because too many were connected.",
+    ),
+    export(
+        "total_commands_processed",
+        "polder_commands_processed_total",
+        Segment,
+        "Calls that were executed.",
+    ),
     export("total_net_input_bytes", "polder_net_input_bytes_total", Segment, "Bytes received from clients."),
     export("total_net_output_bytes", "polder_net_output_bytes_total", Segment, "Bytes sent to clients."),
     export("keyspace_hits", "polder_keyspace_hits_total", Segment, "Reads that found their key."),
@@ -76,7 +136,12 @@ static EXPORTS: &[Export] = &[
     export("expired_keys", "polder_expired_keys_total", Segment, "Keys that have expired."),
     export("expired_subkeys", "polder_expired_fields_total", Segment, "Fields of hashes that have expired."),
     export("evicted_keys", "polder_evicted_keys_total", Segment, "Keys that were evicted."),
-    export("evicted_clients", "polder_evicted_clients_total", Process, "Clients closed because all together took too much memory."),
+    export(
+        "evicted_clients",
+        "polder_evicted_clients_total",
+        Process,
+        "Clients closed because all together took too much memory.",
+    ),
     export(
         "client_query_buffer_limit_disconnections",
         "polder_query_limit_disconnections_total",
@@ -93,17 +158,52 @@ static EXPORTS: &[Export] = &[
     export("pubsub_patterns", "polder_pubsub_patterns", Segment, "Patterns with subscribers."),
     export("total_error_replies", "polder_error_replies_total", Process, "Replies that were errors."),
     export("acl_access_denied_auth", "polder_acl_denied_auth_total", Process, "Log-ins that failed."),
-    export("acl_access_denied_cmd", "polder_acl_denied_command_total", Process, "Calls refused because of their command."),
-    export("acl_access_denied_key", "polder_acl_denied_key_total", Process, "Calls refused because of a key."),
-    export("acl_access_denied_channel", "polder_acl_denied_channel_total", Process, "Calls refused because of a channel."),
+    export(
+        "acl_access_denied_cmd",
+        "polder_acl_denied_command_total",
+        Process,
+        "Calls refused because of their command.",
+    ),
+    export(
+        "acl_access_denied_key",
+        "polder_acl_denied_key_total",
+        Process,
+        "Calls refused because of a key.",
+    ),
+    export(
+        "acl_access_denied_channel",
+        "polder_acl_denied_channel_total",
+        Process,
+        "Calls refused because of a channel.",
+    ),
     export("eventloop_cycles", "polder_turns_total", Process, "Turns of the event loops."),
-    millionths("eventloop_duration_sum", "polder_turn_duration_seconds_total", Process, "Time in turns of the event loops, without sleep."),
-    export("rdb_changes_since_last_save", "polder_rdb_changes_since_last_save", Segment, "Changes since the last RDB file was written."),
-    export("rdb_last_save_time", "polder_rdb_last_save_timestamp_seconds", Segment, "When the last RDB file was written."),
+    millionths(
+        "eventloop_duration_sum",
+        "polder_turn_duration_seconds_total",
+        Process,
+        "Time in turns of the event loops, without sleep.",
+    ),
+    export(
+        "rdb_changes_since_last_save",
+        "polder_rdb_changes_since_last_save",
+        Segment,
+        "Changes since the last RDB file was written.",
+    ),
+    export(
+        "rdb_last_save_time",
+        "polder_rdb_last_save_timestamp_seconds",
+        Segment,
+        "When the last RDB file was written.",
+    ),
     export("seats_used", "polder_seats_used", Segment, "Threads that are attached to the segment."),
     export("seats_max", "polder_seats_max", Segment, "Threads that may be attached to the segment."),
     export("threads", "polder_threads", Process, "Event loops of this server."),
-    export("retries", "polder_transaction_retries_total", Segment, "Transactions that were run again because of another writer."),
+    export(
+        "retries",
+        "polder_transaction_retries_total",
+        Segment,
+        "Transactions that were run again because of another writer.",
+    ),
     export("parks", "polder_lock_waits_total", Segment, "Waits for a lock."),
     export("recoveries", "polder_recoveries_total", Segment, "Threads that died and were recovered."),
 ];
@@ -133,9 +233,15 @@ struct Text {
 impl Text {
     /// Begins a metric. In OpenMetrics the suffix of a counter belongs to its samples alone.
     fn begin(&mut self, name: &str, kind: &str, help: &str) {
-        let family = if self.is_open && kind == "counter" { name.strip_suffix("_total").unwrap_or(name) } else { name };
+        let family = if self.is_open && kind == "counter" {
+            name.strip_suffix("_total").unwrap_or(name)
+        } else {
+            name
+        };
         _ = write!(self.text, "# HELP {family} {help}\n# TYPE {family} {kind}\n");
-        let unit = ["seconds", "bytes"].into_iter().find(|unit| family.strip_suffix(unit).is_some_and(|rest| rest.ends_with('_')));
+        let unit = ["seconds", "bytes"]
+            .into_iter()
+            .find(|unit| family.strip_suffix(unit).is_some_and(|rest| rest.ends_with('_')));
         if let Some(unit) = unit.filter(|_| self.is_open) {
             _ = writeln!(self.text, "# UNIT {family} {unit}");
         }
@@ -215,7 +321,11 @@ fn commands(text: &mut Text, facts: &Facts<'_>, process: &str) {
     let counts: [(&str, &str, Count); 3] = [
         ("polder_commands_total", "Calls of a command.", |total| total.calls),
         ("polder_commands_failed_total", "Calls of a command that failed.", |total| total.failed),
-        ("polder_commands_rejected_total", "Calls of a command that were refused before they ran.", |total| total.rejected),
+        (
+            "polder_commands_rejected_total",
+            "Calls of a command that were refused before they ran.",
+            |total| total.rejected,
+        ),
     ];
     for (name, help, count) in counts {
         text.begin(name, "counter", help);
@@ -230,8 +340,13 @@ fn commands(text: &mut Text, facts: &Facts<'_>, process: &str) {
         if all == 0 {
             continue;
         }
-        for ((_, seconds), count) in BOUNDS.iter().zip(total.latency.up_to(BOUNDS.map(|(bound_ns, _)| bound_ns))) {
-            _ = writeln!(text.text, "polder_command_duration_seconds_bucket{{{labels},le=\"{seconds}\"}} {count}");
+        for ((_, seconds), count) in
+            BOUNDS.iter().zip(total.latency.up_to(BOUNDS.map(|(bound_ns, _)| bound_ns)))
+        {
+            _ = writeln!(
+                text.text,
+                "polder_command_duration_seconds_bucket{{{labels},le=\"{seconds}\"}} {count}"
+            );
         }
         text.sample("polder_command_duration_seconds_bucket", &format!("{labels},le=\"+Inf\""), all);
         text.sample("polder_command_duration_seconds_sum", &labels, total.nanoseconds as f64 / 1e9);
@@ -248,7 +363,14 @@ mod tests {
         for (number, export) in EXPORTS.iter().enumerate() {
             assert!(row(export.field).is_some(), "INFO has no field {}", export.field);
             assert!(export.name.starts_with("polder_") && export.help.ends_with('.'), "{}", export.name);
-            assert!(export.name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'), "{}", export.name);
+            assert!(
+                export
+                    .name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'),
+                "{}",
+                export.name
+            );
             assert!(EXPORTS[..number].iter().all(|other| other.name != export.name), "{} twice", export.name);
         }
     }

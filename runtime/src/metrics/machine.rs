@@ -22,7 +22,9 @@ impl Machine {
         let pages = read_to_string("/proc/self/statm").ok();
         let resident = pages.as_deref().and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
         let memory = read_to_string("/proc/meminfo").ok();
-        let total_kib = memory.as_deref().and_then(|text| text.lines().next()?.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
+        let total_kib = memory
+            .as_deref()
+            .and_then(|text| text.lines().next()?.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
         Machine {
             system: [name.sysname(), name.release(), name.machine()].map(word).join(" "),
             executable: std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default(),
@@ -37,7 +39,8 @@ impl Machine {
 fn cpu_seconds(stat: &str) -> Option<[f64; 4]> {
     let (_, fields) = stat.rsplit_once(')')?;
     let ticks = rustix::param::clock_ticks_per_second() as f64;
-    let mut seconds = fields.split_ascii_whitespace().skip(11).map(|field| field.parse::<f64>().map(|count| count / ticks));
+    let mut seconds =
+        fields.split_ascii_whitespace().skip(11).map(|field| field.parse::<f64>().map(|count| count / ticks));
     Some([seconds.next()?.ok()?, seconds.next()?.ok()?, seconds.next()?.ok()?, seconds.next()?.ok()?])
 }
 

@@ -87,7 +87,11 @@ impl<'c> Facts<'c> {
 
     /// When the last save ended, or the process began.
     pub fn last_save_seconds(&self) -> u64 {
-        if self.saves.last_save_seconds == 0 { self.recorder.started_ms() / 1000 } else { self.saves.last_save_seconds }
+        if self.saves.last_save_seconds == 0 {
+            self.recorder.started_ms() / 1000
+        } else {
+            self.saves.last_save_seconds
+        }
     }
 
     /// A counter's total over the segment's life, or since CONFIG RESETSTAT.
@@ -108,7 +112,9 @@ impl<'c> Facts<'c> {
     /// The part of all keys with an expiry that have expired and are not collected yet, as far as the samples tell.
     pub fn stale(&self) -> f64 {
         let expiring: u64 = self.databases.iter().map(|database| database.expiring).sum();
-        let stale = |database: &Database| ratio(database.expiries.expired, database.expiries.keys) * database.expiring as f64;
+        let stale = |database: &Database| {
+            ratio(database.expiries.expired, database.expiries.keys) * database.expiring as f64
+        };
         if expiring == 0 { 0.0 } else { self.databases.iter().map(stale).sum::<f64>() / expiring as f64 }
     }
 
@@ -210,7 +216,8 @@ mod tests {
 
     #[test]
     fn bytes_are_shown_as_redis_shows_them() {
-        let cases = [(0, "0B"), (1023, "1023B"), (1024, "1.00K"), (965_672, "943.04K"), (25_276_514_304, "23.54G")];
+        let cases =
+            [(0, "0B"), (1023, "1023B"), (1024, "1.00K"), (965_672, "943.04K"), (25_276_514_304, "23.54G")];
         for (bytes, expect) in cases {
             assert_eq!(human(bytes), expect);
         }

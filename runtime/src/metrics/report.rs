@@ -67,21 +67,29 @@ impl Whole {
             [b"error", code, count] => {
                 *self.errors.entry(String::from_utf8_lossy(code).into_owned()).or_default() += number(count);
             }
-            [b"denied", counts @ ..] => self.denied.iter_mut().zip(counts).for_each(|(sum, count)| *sum += number(count)),
+            [b"denied", counts @ ..] => {
+                self.denied.iter_mut().zip(counts).for_each(|(sum, count)| *sum += number(count))
+            }
             _ => {}
         }
         true
     }
 
     fn add_call(&mut self, name: &[u8], words: &[&[u8]]) {
-        let (Some(command), [calls, nanoseconds, rejected, failed, buckets @ ..]) = (find(name), words) else { return };
+        let (Some(command), [calls, nanoseconds, rejected, failed, buckets @ ..]) = (find(name), words)
+        else {
+            return;
+        };
         let at = self.calls.partition_point(|(known, _)| known.number() < command.number());
         if self.calls.get(at).is_none_or(|(known, _)| known.number() != command.number()) {
             self.calls.insert(at, (command, Totals::default()));
         }
         let total = &mut self.calls[at].1;
         let counts = [&mut total.calls, &mut total.nanoseconds, &mut total.rejected, &mut total.failed];
-        counts.into_iter().zip([calls, nanoseconds, rejected, failed]).for_each(|(sum, count)| *sum += number(count));
+        counts
+            .into_iter()
+            .zip([calls, nanoseconds, rejected, failed])
+            .for_each(|(sum, count)| *sum += number(count));
         for bucket in buckets {
             let mut parts = bucket.split(|byte| *byte == b':').map(number);
             if let (Some(bucket), Some(count)) = (parts.next(), parts.next()) {
@@ -108,7 +116,8 @@ pub(crate) fn write(host: &dyn Host) -> String {
         line(format_args!("statistic {name} {count}"));
     }
     for (command, total) in &whole.calls {
-        let buckets: String = total.latency.counts().map(|(bucket, count)| format!(" {bucket}:{count}")).collect();
+        let buckets: String =
+            total.latency.counts().map(|(bucket, count)| format!(" {bucket}:{count}")).collect();
         let Totals { calls, nanoseconds, rejected, failed, .. } = total;
         line(format_args!("call {} {calls} {nanoseconds} {rejected} {failed}{buckets}", command.name));
     }
@@ -159,8 +168,14 @@ mod tests {
         // Its own thread has told, too, and one of the others twice.
         whole.add(&[other.clone().into_bytes(), third, other.into_bytes(), write(&host).into_bytes()]);
         let (command, total) = &whole.calls[0];
-        assert_eq!((whole.calls.len(), command.name, total.calls, total.failed, total.latency.total()), (1, "GET", 4, 2, 4));
+        assert_eq!(
+            (whole.calls.len(), command.name, total.calls, total.failed, total.latency.total()),
+            (1, "GET", 4, 2, 4)
+        );
         assert_eq!(whole.errors["WRONGTYPE"], 2);
-        assert_eq!((whole.statistics.clients, whole.statistics.query_bytes_max, whole.denied), (7, 7, [1, 2, 3, 4]));
+        assert_eq!(
+            (whole.statistics.clients, whole.statistics.query_bytes_max, whole.denied),
+            (7, 7, [1, 2, 3, 4])
+        );
     }
 }

@@ -77,7 +77,10 @@ const SERVER: &[Metric] = &[
     metric("atomicvar_api", Always("rust")),
     metric("gcc_version", Always("0.0.0")),
     metric("process_id", Count(|_| std::process::id().into())),
-    metric("process_supervised", Text(|_| if std::env::var_os("NOTIFY_SOCKET").is_some() { "systemd" } else { "no" }.into())),
+    metric(
+        "process_supervised",
+        Text(|_| if std::env::var_os("NOTIFY_SOCKET").is_some() { "systemd" } else { "no" }.into()),
+    ),
     metric("run_id", Text(|facts| facts.recorder.run_id().to_owned())),
     metric("tcp_port", Count(|facts| facts.settings.number(const { id("port") }) as u64)),
     metric("server_time_usec", Count(|facts| facts.now_us)),
@@ -87,7 +90,10 @@ const SERVER: &[Metric] = &[
     metric("configured_hz", Count(|facts| facts.settings.number(const { id("hz") }) as u64)),
     metric("lru_clock", Count(|facts| (facts.now_us / 1_000_000) & 0xff_ffff)),
     metric("executable", Text(|facts| facts.machine.executable.clone())),
-    metric("config_file", Text(|facts| facts.settings.file().map(|path| path.display().to_string()).unwrap_or_default())),
+    metric(
+        "config_file",
+        Text(|facts| facts.settings.file().map(|path| path.display().to_string()).unwrap_or_default()),
+    ),
     none("io_threads_active"),
     // Valkey 8.
     metric("availability_zone", Text(|facts| facts.settings.string(const { id("availability-zone") }))),
@@ -109,14 +115,22 @@ const CLIENTS: &[Metric] = &[
     metric("total_blocking_keys_on_nokey", Count(|facts| facts.whole.statistics.keys_awaited_or_gone)),
     // Since Valkey 8.
     metric("paused_reason", Text(|facts| pause(facts).map_or("none", |_| "client_pause").to_owned())),
-    metric("paused_actions", Text(|facts| pause(facts).map_or("none", |(_, writes)| if writes { "write" } else { "all" }).to_owned())),
+    metric(
+        "paused_actions",
+        Text(|facts| {
+            pause(facts).map_or("none", |(_, writes)| if writes { "write" } else { "all" }).to_owned()
+        }),
+    ),
     metric("paused_timeout_milliseconds", Count(|facts| pause(facts).map_or(0, |(left_ms, _)| left_ms))),
 ];
 
 /// How much longer clients are held back, and whether it is only those that write.
 fn pause(facts: &Facts<'_>) -> Option<(u64, bool)> {
     let (until_ms, writes_only) = polder_hub::query::paused(facts.table);
-    until_ms.checked_sub(facts.now_us / 1000).filter(|left_ms| *left_ms > 0).map(|left_ms| (left_ms, writes_only))
+    until_ms
+        .checked_sub(facts.now_us / 1000)
+        .filter(|left_ms| *left_ms > 0)
+        .map(|left_ms| (left_ms, writes_only))
 }
 
 const MEMORY: &[Metric] = &[
@@ -126,13 +140,21 @@ const MEMORY: &[Metric] = &[
     metric("used_memory_rss_human", Text(|facts| human(facts.machine.resident_bytes))),
     metric("used_memory_peak", Count(|facts| facts.usage.used_peak)),
     metric("used_memory_peak_human", Text(|facts| human(facts.usage.used_peak))),
-    metric("used_memory_peak_perc", Text(|facts| format!("{:.2}%", ratio(facts.usage.used, facts.usage.used_peak) * 100.0))),
+    metric(
+        "used_memory_peak_perc",
+        Text(|facts| format!("{:.2}%", ratio(facts.usage.used, facts.usage.used_peak) * 100.0)),
+    ),
     metric("used_memory_overhead", Count(|facts| facts.overhead())),
     metric("used_memory_startup", Count(|facts| facts.usage.fixed)),
     metric("used_memory_dataset", Count(|facts| facts.dataset())),
     metric(
         "used_memory_dataset_perc",
-        Text(|facts| format!("{:.2}%", ratio(facts.dataset(), facts.usage.used.saturating_sub(facts.usage.fixed)) * 100.0)),
+        Text(|facts| {
+            format!(
+                "{:.2}%",
+                ratio(facts.dataset(), facts.usage.used.saturating_sub(facts.usage.fixed)) * 100.0
+            )
+        }),
     ),
     metric("allocator_allocated", Count(|facts| facts.usage.used)),
     metric("allocator_active", Count(|facts| facts.usage.committed)),
@@ -157,14 +179,29 @@ const MEMORY: &[Metric] = &[
     metric("maxmemory", Count(|facts| facts.limits.memory_max)),
     metric("maxmemory_human", Text(|facts| human(facts.limits.memory_max))),
     metric("maxmemory_policy", Text(|facts| facts.settings.string(const { id("maxmemory-policy") }))),
-    metric("allocator_frag_ratio", Text(|facts| format!("{:.2}", ratio(facts.usage.committed, facts.usage.used)))),
+    metric(
+        "allocator_frag_ratio",
+        Text(|facts| format!("{:.2}", ratio(facts.usage.committed, facts.usage.used))),
+    ),
     metric("allocator_frag_bytes", Count(|facts| facts.usage.committed.saturating_sub(facts.usage.used))),
     metric("allocator_rss_ratio", Always("1.00")),
     none("allocator_rss_bytes"),
-    metric("rss_overhead_ratio", Text(|facts| format!("{:.2}", ratio(facts.machine.resident_bytes, facts.usage.committed)))),
-    metric("rss_overhead_bytes", Text(|facts| (facts.machine.resident_bytes as i64 - facts.usage.committed as i64).to_string())),
-    metric("mem_fragmentation_ratio", Text(|facts| format!("{:.2}", ratio(facts.usage.committed, facts.usage.used)))),
-    metric("mem_fragmentation_bytes", Text(|facts| (facts.usage.committed as i64 - facts.usage.used as i64).to_string())),
+    metric(
+        "rss_overhead_ratio",
+        Text(|facts| format!("{:.2}", ratio(facts.machine.resident_bytes, facts.usage.committed))),
+    ),
+    metric(
+        "rss_overhead_bytes",
+        Text(|facts| (facts.machine.resident_bytes as i64 - facts.usage.committed as i64).to_string()),
+    ),
+    metric(
+        "mem_fragmentation_ratio",
+        Text(|facts| format!("{:.2}", ratio(facts.usage.committed, facts.usage.used))),
+    ),
+    metric(
+        "mem_fragmentation_bytes",
+        Text(|facts| (facts.usage.committed as i64 - facts.usage.used as i64).to_string()),
+    ),
     none("mem_not_counted_for_evict"),
     none("mem_replication_backlog"),
     none("mem_total_replication_buffers"),
@@ -271,13 +308,22 @@ const STATS: &[Metric] = &[
     metric("total_writes_processed", Count(|facts| facts.whole.statistics.writes)),
     none("io_threaded_reads_processed"),
     none("io_threaded_writes_processed"),
-    metric("client_query_buffer_limit_disconnections", Count(|facts| facts.whole.statistics.query_limit_closed)),
-    metric("client_output_buffer_limit_disconnections", Count(|facts| facts.whole.statistics.reply_limit_closed)),
+    metric(
+        "client_query_buffer_limit_disconnections",
+        Count(|facts| facts.whole.statistics.query_limit_closed),
+    ),
+    metric(
+        "client_output_buffer_limit_disconnections",
+        Count(|facts| facts.whole.statistics.reply_limit_closed),
+    ),
     none("reply_buffer_shrinks"),
     none("reply_buffer_expands"),
     metric("eventloop_cycles", Count(|facts| facts.whole.statistics.turns)),
     metric("eventloop_duration_sum", Count(|facts| facts.whole.statistics.turn_us)),
-    metric("eventloop_duration_cmd_sum", Count(|facts| facts.whole.calls.iter().map(|(_, total)| total.nanoseconds).sum::<u64>() / 1000)),
+    metric(
+        "eventloop_duration_cmd_sum",
+        Count(|facts| facts.whole.calls.iter().map(|(_, total)| total.nanoseconds).sum::<u64>() / 1000),
+    ),
     none("instantaneous_eventloop_cycles_per_sec"),
     none("instantaneous_eventloop_duration_usec"),
     metric("acl_access_denied_auth", Count(|facts| denied(facts, Reason::Auth))),
@@ -295,7 +341,10 @@ const REPLICATION: &[Metric] = &[
     none("master_repl_offset"),
     metric("second_repl_offset", Always("-1")),
     none("repl_backlog_active"),
-    metric("repl_backlog_size", Count(|facts| facts.settings.number(const { id("repl-backlog-size") }) as u64)),
+    metric(
+        "repl_backlog_size",
+        Count(|facts| facts.settings.number(const { id("repl-backlog-size") }) as u64),
+    ),
     none("repl_backlog_first_byte_offset"),
     none("repl_backlog_histlen"),
 ];
@@ -331,15 +380,24 @@ fn denied(facts: &Facts<'_>, reason: Reason) -> u64 {
 }
 
 fn process_lines(facts: &Facts<'_>) -> Vec<String> {
-    facts.whole.processes.values().enumerate().map(|(number, process)| format!("process{number}:{process}")).collect()
+    facts
+        .whole
+        .processes
+        .values()
+        .enumerate()
+        .map(|(number, process)| format!("process{number}:{process}"))
+        .collect()
 }
 
 fn command_lines(facts: &Facts<'_>) -> Vec<String> {
     let line = |(command, total): &(&polder_calls::Command, Totals)| {
         let microseconds = total.nanoseconds / 1000;
-        let each = if total.calls == 0 { 0.0 } else { total.nanoseconds as f64 / 1000.0 / total.calls as f64 };
+        let each =
+            if total.calls == 0 { 0.0 } else { total.nanoseconds as f64 / 1000.0 / total.calls as f64 };
         let (name, calls, rejected, failed) = (command.label(), total.calls, total.rejected, total.failed);
-        format!("cmdstat_{name}:calls={calls},usec={microseconds},usec_per_call={each:.2},rejected_calls={rejected},failed_calls={failed}")
+        format!(
+            "cmdstat_{name}:calls={calls},usec={microseconds},usec_per_call={each:.2},rejected_calls={rejected},failed_calls={failed}"
+        )
     };
     facts.whole.calls.iter().map(line).collect()
 }

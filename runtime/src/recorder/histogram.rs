@@ -142,9 +142,15 @@ mod tests {
 
     #[test]
     fn every_value_falls_into_a_bucket_that_reaches_it() {
-        for value in (0..100_000).chain((17..34).flat_map(|bit| [(1 << bit) - 1, 1 << bit, (1 << bit) + (1 << bit) / 3])) {
+        for value in (0..100_000)
+            .chain((17..34).flat_map(|bit| [(1 << bit) - 1, 1 << bit, (1 << bit) + (1 << bit) / 3]))
+        {
             let bucket = bucket_of(value);
-            assert!(upper(bucket) >= value && upper(bucket) - value <= value / 16, "{value}: {bucket}, {}", upper(bucket));
+            assert!(
+                upper(bucket) >= value && upper(bucket) - value <= value / 16,
+                "{value}: {bucket}, {}",
+                upper(bucket)
+            );
             assert!(bucket == 0 || upper(bucket - 1) < value);
         }
         assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);

@@ -47,7 +47,9 @@ impl Track {
             return Rates::default();
         };
         let seconds = end.saturating_sub(*start) as f64 / 1000.0;
-        let rate = |first: u64, last: u64| if seconds > 0.0 { last.saturating_sub(first) as f64 / seconds } else { 0.0 };
+        let rate = |first: u64, last: u64| {
+            if seconds > 0.0 { last.saturating_sub(first) as f64 / seconds } else { 0.0 }
+        };
         Rates {
             calls: rate(first.calls, last.calls) as u64,
             bytes_in: rate(first.bytes_in, last.bytes_in),

@@ -162,7 +162,11 @@ impl Saves {
 
     /// Why the append-only log is not written, as a whole error text.
     pub fn log_trouble(&self) -> Option<String> {
-        if self.lacks_log() { self.0.log.lock().unwrap_or_else(PoisonError::into_inner).1.clone() } else { None }
+        if self.lacks_log() {
+            self.0.log.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
+        } else {
+            None
+        }
     }
 
     /// Looks whether the append-only log is written. To be called every now and then.
@@ -288,8 +292,11 @@ impl Saves {
             let began = state.last_save_seconds.max(self.0.started_seconds);
             let waited = (now_ms / 1000).saturating_sub(began);
             let may_try = !state.last_failed || now_ms.saturating_sub(state.last_try_ms) > RETRY_MS;
-            let points: Vec<u64> = String::from_utf8_lossy(&text).split(' ').filter_map(|word| word.parse().ok()).collect();
-            state.current.is_none() && may_try && points.chunks_exact(2).any(|point| waited > point[0] && changed >= point[1])
+            let points: Vec<u64> =
+                String::from_utf8_lossy(&text).split(' ').filter_map(|word| word.parse().ok()).collect();
+            state.current.is_none()
+                && may_try
+                && points.chunks_exact(2).any(|point| waited > point[0] && changed >= point[1])
         };
         if is_due {
             // Should no thread be had, the next attempt comes soon enough.
@@ -313,7 +320,9 @@ impl Saves {
         let state = self.0.state();
         let changes = table.changes();
         let current = state.current.as_ref();
-        let count = |count: fn(&Progress) -> &AtomicU64| current.map_or(0, |current| count(&current.progress).load(Ordering::Relaxed));
+        let count = |count: fn(&Progress) -> &AtomicU64| {
+            current.map_or(0, |current| count(&current.progress).load(Ordering::Relaxed))
+        };
         Report {
             changes: changes.saturating_sub(state.changes.unwrap_or(0)),
             in_background: current.is_some_and(|current| current.in_background),

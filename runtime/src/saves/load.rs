@@ -137,14 +137,17 @@ fn read_all(
                 progress(told);
             }
         }
-        let step = reader.read(&source.buffer, &mut source.at).map(|item| item.map(|item| loading.take(item)));
+        let step =
+            reader.read(&source.buffer, &mut source.at).map(|item| item.map(|item| loading.take(item)));
         match (step, &mark) {
             (Ok(Some(Ok(()))), _) => {}
             (Ok(Some(Err(Trouble::Again))), Some(mark)) => {
                 source.rewind(mark.taken()).map_err(|error| told_at(&error.to_string(), mark.taken()))?;
                 reader.rewind(mark);
             }
-            (Ok(Some(Err(Trouble::Again))), None) => return Err(told_at("a key outside of the file", reader.taken())),
+            (Ok(Some(Err(Trouble::Again))), None) => {
+                return Err(told_at("a key outside of the file", reader.taken()));
+            }
             (Ok(Some(Err(Trouble::Words(words)))), _) => return Err(told_at(&words, reader.taken())),
             (Ok(None), _) if reader.is_done() => break,
             (Ok(None), mark) => {
@@ -271,7 +274,10 @@ impl<'t> Loading<'t> {
         match item {
             Item::Database(number) if number < self.databases => self.db = number as Db,
             Item::Database(number) => {
-                return Err(Trouble::Words(format!("database {number}: there are {} (setting 'databases')", self.databases)));
+                return Err(Trouble::Words(format!(
+                    "database {number}: there are {} (setting 'databases')",
+                    self.databases
+                )));
             }
             Item::Functions(source) => self.loaded.functions.push(source.to_vec()),
             Item::Foreign { key, module } => {
@@ -306,7 +312,9 @@ impl<'t> Loading<'t> {
     /// Names the key in what went wrong with it.
     fn named(&self, done: Result<(), Problem>) -> Result<(), Trouble> {
         done.map_err(|problem| match Trouble::from(problem) {
-            Trouble::Words(words) => Trouble::Words(format!("the key '{}': {words}", self.key.escape_ascii())),
+            Trouble::Words(words) => {
+                Trouble::Words(format!("the key '{}': {words}", self.key.escape_ascii()))
+            }
             again => again,
         })
     }
@@ -319,7 +327,8 @@ impl<'t> Loading<'t> {
         };
         self.key.clear();
         self.key.extend_from_slice(begin.key);
-        self.is_empty = !matches!(begin.kind, polder_wire::rdb::Kind::String | polder_wire::rdb::Kind::Stream);
+        self.is_empty =
+            !matches!(begin.kind, polder_wire::rdb::Kind::String | polder_wire::rdb::Kind::Stream);
         // The time by which keys and fields have expired.
         let now_ms = if self.expired == Expired::Kept { 0 } else { txn.now_ms() };
         self.is_dropped = begin.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms);
@@ -327,7 +336,8 @@ impl<'t> Loading<'t> {
         if self.is_dropped {
             self.loaded.expired += 1;
         }
-        self.builder = (!self.is_dropped).then(|| Builder::new(begin.kind, begin.count, self.settings, now_ms));
+        self.builder =
+            (!self.is_dropped).then(|| Builder::new(begin.kind, begin.count, self.settings, now_ms));
         self.begin = Some(Begin { key: b"", ..begin });
         self.txn = Some(txn);
         Ok(())

@@ -41,7 +41,8 @@ pub struct Plan {
 }
 
 /// How a save takes its snapshot; it gives up when the second argument says so.
-pub type Begin<'b> = dyn for<'t> FnMut(&'t Table, &mut dyn FnMut() -> bool) -> Result<Snapshot<'t>, Fault> + 'b;
+pub type Begin<'b> =
+    dyn for<'t> FnMut(&'t Table, &mut dyn FnMut() -> bool) -> Result<Snapshot<'t>, Fault> + 'b;
 
 /// How far a save has come, and whether it is to stop.
 #[derive(Default)]
@@ -95,7 +96,12 @@ impl Plan {
     /// # Errors
     /// As there; what `begin` says.
     pub fn save_from(self, table: &Table, progress: &Progress, begin: &mut Begin<'_>) -> Result<u64, String> {
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned();
+        let folder = self
+            .path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+            .unwrap_or(Path::new("."))
+            .to_owned();
         let path = self.path.clone();
         let fresh = folder.join(format!("temp-{}-{}.rdb", std::process::id(), unique()));
         let told = |error: io::Error| format!("{}: {error}", path.display());
@@ -114,7 +120,13 @@ impl Plan {
         written
     }
 
-    fn write(self, table: &Table, progress: &Progress, file: &File, begin: &mut Begin<'_>) -> Result<u64, String> {
+    fn write(
+        self,
+        table: &Table,
+        progress: &Progress,
+        file: &File,
+        begin: &mut Begin<'_>,
+    ) -> Result<u64, String> {
         let mut out = Out { file, path: self.path, syncs: self.syncs, unsynced: 0 };
         let mut writer = self.writer;
         writer.begin_file(self.checksums);
@@ -126,12 +138,22 @@ impl Plan {
         let end = Instant::now() + PATIENCE;
         let mut goes_on = || Instant::now() < end && !progress.cancelled.load(Ordering::Relaxed);
         let mut snapshot = begin(table, &mut goes_on).map_err(|fault| fault.to_string())?;
-        codes_at(&mut snapshot).map_err(|stop| stop.to_string())?.iter().for_each(|code| writer.functions(code));
+        codes_at(&mut snapshot)
+            .map_err(|stop| stop.to_string())?
+            .iter()
+            .for_each(|code| writer.functions(code));
         let flushes = flush::kept_at(&mut snapshot).map_err(|stop| stop.to_string())?;
         if !flushes.is_empty() {
             writer.aux(FLUSHES, &flushes);
         }
-        let mut walk = Walk { table, progress, out: &mut out, drops_expiries: self.drops_expiries, key_delay: self.key_delay, keys: 0 };
+        let mut walk = Walk {
+            table,
+            progress,
+            out: &mut out,
+            drops_expiries: self.drops_expiries,
+            key_delay: self.key_delay,
+            keys: 0,
+        };
         let mut current = None;
         while let Some((number, items)) = snapshot.advance().map_err(|stop| stop.to_string())? {
             let captured = snapshot.databases()[number];
@@ -218,7 +240,8 @@ impl Walk<'_, '_> {
         }
         writer.key(&item.key, found.expiry_ms, idle, frequency);
         let mut drain = |writer: &mut Writer| self.out.drain(writer, false).map_err(Stop::from);
-        let source = Source { nodes: snapshot, now_ms: snapshot.now_ms(), drops_expiries: self.drops_expiries };
+        let source =
+            Source { nodes: snapshot, now_ms: snapshot.now_ms(), drops_expiries: self.drops_expiries };
         encode(writer, &source, found.kind, &found.value, &mut drain)
             .map_err(|stop| format!("the key '{}': {stop}", item.key.escape_ascii()))?;
         self.keys += 1;
@@ -231,7 +254,9 @@ impl Walk<'_, '_> {
         let limits = self.table.limits();
         match limits.policy {
             Policy::AllkeysLru | Policy::VolatileLru => (Some(clock::idle_seconds(word, now_ms)), None),
-            Policy::AllkeysLfu | Policy::VolatileLfu => (None, Some(clock::frequency(word, now_ms, limits.lfu_decay_minutes))),
+            Policy::AllkeysLfu | Policy::VolatileLfu => {
+                (None, Some(clock::frequency(word, now_ms, limits.lfu_decay_minutes)))
+            }
             _ => (None, None),
         }
     }

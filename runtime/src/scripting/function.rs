@@ -96,13 +96,17 @@ pub fn list(call: &mut TxnCall<'_>) -> Outcome {
         if !with_code && is(option, "WITHCODE") {
             with_code = true;
         } else if pattern.is_none() && is(option, "LIBRARYNAME") {
-            let [given, others @ ..] = others else { return Err("ERR library name argument was not given".into()) };
+            let [given, others @ ..] = others else {
+                return Err("ERR library name argument was not given".into());
+            };
             (pattern, rest) = (Some(given.to_ascii_lowercase()), others);
         } else {
             return Err(format!("ERR Unknown argument {}", String::from_utf8_lossy(option)).into());
         }
     }
-    let fits = |name: &str| pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, name.to_ascii_lowercase().as_bytes()));
+    let fits = |name: &str| {
+        pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, name.to_ascii_lowercase().as_bytes()))
+    };
     let shown = scripting.libraries.all(scripting.look(call.table, call.txn), fits)?;
     call.reply.array(shown.len());
     for library in shown {
@@ -132,7 +136,8 @@ fn show(function: &Function, reply: &mut dyn Reply) {
         None => reply.null(),
     }
     reply.bulk(b"flags");
-    let flags: Vec<&str> = FLAG_NAMES.iter().filter(|(flag, _)| function.flags & flag != 0).map(|(_, name)| *name).collect();
+    let flags: Vec<&str> =
+        FLAG_NAMES.iter().filter(|(flag, _)| function.flags & flag != 0).map(|(_, name)| *name).collect();
     reply.set(flags.len());
     flags.iter().for_each(|name| reply.status(name));
 }
@@ -193,7 +198,11 @@ pub fn restore(call: &mut TxnCall<'_>) -> Outcome {
         None => Policy::Append,
         Some(word) => match policies.iter().find(|(name, _)| is(word, name)) {
             Some((_, policy)) => *policy,
-            None => return Err("ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.".into()),
+            None => {
+                return Err(
+                    "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.".into(),
+                );
+            }
         },
     };
     let scripting = scripting(call.host)?;

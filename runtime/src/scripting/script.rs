@@ -17,7 +17,9 @@ pub fn load(call: &mut TxnCall<'_>) -> Outcome {
 
 pub fn exists(call: &mut TxnCall<'_>) -> Outcome {
     let scripting = scripting(call.host)?;
-    let known = call.args[2..].iter().map(|sha| Ok(scripting.script_cache.find(call.table, call.txn, sha)?.is_some()));
+    let known = call.args[2..]
+        .iter()
+        .map(|sha| Ok(scripting.script_cache.find(call.table, call.txn, sha)?.is_some()));
     let known = known.collect::<Result<Vec<bool>, Stop>>()?;
     call.reply.array(known.len());
     known.iter().for_each(|known| call.reply.integer((*known).into()));
@@ -26,7 +28,10 @@ pub fn exists(call: &mut TxnCall<'_>) -> Outcome {
 
 pub fn show(call: &mut TxnCall<'_>) -> Outcome {
     let scripting = scripting(call.host)?;
-    let program = scripting.script_cache.find(call.table, call.txn, call.args[2])?.ok_or("NOSCRIPT No matching script.")?;
+    let program = scripting
+        .script_cache
+        .find(call.table, call.txn, call.args[2])?
+        .ok_or("NOSCRIPT No matching script.")?;
     call.reply.bulk(&program.body);
     Ok(())
 }
@@ -54,7 +59,9 @@ pub fn debug(call: &mut SessionCall<'_>) -> Outcome {
         return Ok(());
     }
     if is(mode, "YES") || is(mode, "SYNC") {
-        return Err("ERR this server has no debugger for scripts: run them against redis-server to debug them".into());
+        return Err(
+            "ERR this server has no debugger for scripts: run them against redis-server to debug them".into(),
+        );
     }
     Err("ERR Use SCRIPT DEBUG YES/SYNC/NO".into())
 }

@@ -76,11 +76,18 @@ pub struct ScriptContext<'s, 'c> {
 }
 
 impl<'s, 'c: 's> ScriptContext<'s, 'c> {
-    pub fn new(call: Actors<'s, 'c>, kind: Kind, name: &'s str, limits: Limits, now_us: u64) -> ScriptContext<'s, 'c> {
+    pub fn new(
+        call: Actors<'s, 'c>,
+        kind: Kind,
+        name: &'s str,
+        limits: Limits,
+        now_us: u64,
+    ) -> ScriptContext<'s, 'c> {
         let Actors { table, txn, session, host, scripting, command } = call;
         session.script.now_us = now_us;
         session.caller.scripted = true;
-        let (db, atomic, questions) = (session.caller.db, std::mem::replace(&mut session.caller.atomic, true), session.tally.questions);
+        let (db, atomic, questions) =
+            (session.caller.db, std::mem::replace(&mut session.caller.atomic, true), session.tally.questions);
         ScriptContext {
             table,
             txn,
@@ -146,7 +153,9 @@ impl<'s, 'c: 's> ScriptContext<'s, 'c> {
             return Err("ERR Wrong number of args calling Redis command from script".into());
         }
         let refusal = match () {
-            () if command.has(NOSCRIPT) && !scripts_may_call_all() => "ERR This Redis command is not allowed from script",
+            () if command.has(NOSCRIPT) && !scripts_may_call_all() => {
+                "ERR This Redis command is not allowed from script"
+            }
             () if (command.is_write() || command.has(MAY_WRITE)) && self.limits.read_only => {
                 "ERR Write commands are not allowed from read-only scripts."
             }
@@ -154,7 +163,9 @@ impl<'s, 'c: 's> ScriptContext<'s, 'c> {
             () if command.has(GROWS) && !self.limits.may_grow && !self.wrote => NO_MEMORY,
             () => {
                 self.permits(command)?;
-                return acl::admit_scripted(self.session, self.host, command, args).map(|()| command).map_err(text_of);
+                return acl::admit_scripted(self.session, self.host, command, args)
+                    .map(|()| command)
+                    .map_err(text_of);
             }
         };
         if counts {
@@ -227,7 +238,10 @@ impl World for ScriptContext<'_, '_> {
         }
         self.wrote |= command.is_write();
         let watch = counts.then(|| self.host.recorder().begin(self.host.settings(), command));
-        let outcome = self.session.note_reads_inside(self.table, self.txn, command, args).and_then(|()| self.run(command, args, reply));
+        let outcome = self
+            .session
+            .note_reads_inside(self.table, self.txn, command, args)
+            .and_then(|()| self.run(command, args, reply));
         // Its reply is the script's own copy by now.
         let outcome = match outcome {
             Ok(()) | Err(Stop::Refused(_)) => self.txn.end_call().and(outcome),
@@ -264,7 +278,9 @@ impl World for ScriptContext<'_, '_> {
         let began = *self.began.get_or_insert_with(Instant::now);
         self.ticks += 1;
         if self.session.interrupt.is_some_and(|look| look()) {
-            self.stop = Some(Fault::System("the script was interrupted, and nothing of it has happened".into()).into());
+            self.stop = Some(
+                Fault::System("the script was interrupted, and nothing of it has happened".into()).into(),
+            );
             return Some("".into());
         }
         if self.txn.mode() == Mode::Read {
@@ -294,11 +310,15 @@ impl World for ScriptContext<'_, '_> {
         self.host.while_busy(running);
         if self.host.is_ending() {
             // No refusal, which would let a whole that it is part of (EXEC) go on and keep what it has written.
-            self.stop = Some(Fault::System("the server is shutting down: nothing of this script has happened".into()).into());
+            self.stop = Some(
+                Fault::System("the server is shutting down: nothing of this script has happened".into())
+                    .into(),
+            );
             return Some("".into());
         }
         // The script has written since the kill found that it had not. Ending it now would leave
         // half of its work.
-        (running.killed.load(Ordering::Acquire) && !self.wrote).then(|| "ERR Script killed by user with SCRIPT KILL...".into())
+        (running.killed.load(Ordering::Acquire) && !self.wrote)
+            .then(|| "ERR Script killed by user with SCRIPT KILL...".into())
     }
 }

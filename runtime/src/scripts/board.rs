@@ -18,8 +18,12 @@ impl Kind {
     /// What others are told while it runs.
     pub fn busy_text(self) -> &'static str {
         match self {
-            Kind::Script => "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
-            Kind::Function => "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.",
+            Kind::Script => {
+                "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
+            }
+            Kind::Function => {
+                "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
+            }
         }
     }
 }
@@ -62,7 +66,9 @@ impl Board {
     /// Redis's texts: nothing runs, all of it has written, or only the other kind runs.
     pub fn kill(&self, kind: Kind) -> Result<(), Stop> {
         let all = self.all();
-        let Some(first) = all.first() else { return Err("NOTBUSY No scripts in execution right now.".into()) };
+        let Some(first) = all.first() else {
+            return Err("NOTBUSY No scripts in execution right now.".into());
+        };
         let (mine, others): (Vec<_>, Vec<_>) = all.iter().partition(|running| running.kind == kind);
         let mut clean = mine.iter().filter(|running| !running.wrote.load(Ordering::Acquire)).peekable();
         if clean.peek().is_some() {

@@ -74,7 +74,9 @@ struct Failure {
 
 impl Known {
     fn is_to_be_run_again(&self, lua: &dyn Scripts) -> bool {
-        self.failed.as_ref().is_some_and(|failed| Instant::now() >= failed.again || failed.memory_limit != lua.memory_limit())
+        self.failed
+            .as_ref()
+            .is_some_and(|failed| Instant::now() >= failed.again || failed.memory_limit != lua.memory_limit())
     }
 }
 
@@ -216,7 +218,8 @@ impl Libraries {
     /// # Errors
     /// Those of the table.
     pub fn totals(&self, look: Look<'_, '_>) -> Result<Totals, Stop> {
-        let totals = look.view().totals()?.and(Totals::of(self.waiting(look)?.all.iter().map(|library| &**library)));
+        let totals =
+            look.view().totals()?.and(Totals::of(self.waiting(look)?.all.iter().map(|library| &**library)));
         *lock(&self.seen) = totals;
         Ok(totals)
     }
@@ -226,7 +229,9 @@ impl Libraries {
     pub fn totals_now(&self, table: &Table) -> Totals {
         let waiting = lock(&self.waiting).clone();
         let waiting = match open_token(table, TOKEN) {
-            Some(token) if token == waiting.token => Some(Totals::of(waiting.all.iter().map(|library| &**library))),
+            Some(token) if token == waiting.token => {
+                Some(Totals::of(waiting.all.iter().map(|library| &**library)))
+            }
             _ => library_store::waiting_now(table),
         };
         let mut seen = lock(&self.seen);
@@ -309,7 +314,12 @@ impl Libraries {
     }
 
     /// Puts those that wait among the known ones, but for those that go at once, and those that could not be run, which wait on.
-    fn settle(&self, edit: &mut Edit<'_, '_>, waiting: &Waiting, goes: impl Fn(&str) -> bool) -> Result<(), Stop> {
+    fn settle(
+        &self,
+        edit: &mut Edit<'_, '_>,
+        waiting: &Waiting,
+        goes: impl Fn(&str) -> bool,
+    ) -> Result<(), Stop> {
         if waiting.all.is_empty() {
             return Ok(());
         }
@@ -320,13 +330,20 @@ impl Libraries {
                 continue;
             }
             let mark = edit.put(library, false)?;
-            lock(&self.run).insert(library.name.clone(), Known { mark, library: library.clone(), failed: None });
+            lock(&self.run)
+                .insert(library.name.clone(), Known { mark, library: library.clone(), failed: None });
         }
         edit.leave_waiting(&failed)
     }
 
     /// A known library as it is at a mark.
-    fn library(&self, look: Look<'_, '_>, view: View<'_, '_>, name: &str, mark: Token) -> Result<Option<Known>, Stop> {
+    fn library(
+        &self,
+        look: Look<'_, '_>,
+        view: View<'_, '_>,
+        name: &str,
+        mark: Token,
+    ) -> Result<Option<Known>, Stop> {
         let is_it = |known: &&Known| known.mark == mark && !known.is_to_be_run_again(look.lua);
         let run = lock(&self.run).get(name).filter(is_it).cloned();
         if run.is_some() {
@@ -346,9 +363,11 @@ impl Libraries {
             return Ok(known);
         }
         let (token, codes) = look.at_once(View::waiting)?;
-        let run: Vec<_> = codes.iter().filter_map(|code| self.run(look.lua, Token::default(), code)).collect();
+        let run: Vec<_> =
+            codes.iter().filter_map(|code| self.run(look.lua, Token::default(), code)).collect();
         let is_whole = run.iter().all(|known| known.failed.is_none());
-        let waiting = Arc::new(Waiting { token, is_whole, all: run.into_iter().map(|known| known.library).collect() });
+        let waiting =
+            Arc::new(Waiting { token, is_whole, all: run.into_iter().map(|known| known.library).collect() });
         *lock(&self.waiting) = waiting.clone();
         Ok(waiting)
     }
@@ -414,8 +433,14 @@ impl Libraries {
 }
 
 /// Refuses functions that another library has already, of those that do not go.
-fn refuse_twins(edit: &Edit<'_, '_>, waiting: &Waiting, fresh: &[Library], goes: impl Fn(&str) -> bool) -> Result<(), Stop> {
-    let others = waiting.all.iter().filter(|library| !goes(&library.name)).flat_map(|library| &library.functions);
+fn refuse_twins(
+    edit: &Edit<'_, '_>,
+    waiting: &Waiting,
+    fresh: &[Library],
+    goes: impl Fn(&str) -> bool,
+) -> Result<(), Stop> {
+    let others =
+        waiting.all.iter().filter(|library| !goes(&library.name)).flat_map(|library| &library.functions);
     let mut taken: HashSet<String> = others.map(|function| function.name.to_ascii_lowercase()).collect();
     for function in fresh.iter().flat_map(|library| &library.functions) {
         let name = function.name.to_ascii_lowercase();

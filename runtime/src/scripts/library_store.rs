@@ -63,7 +63,11 @@ impl Totals {
 
     /// Both together.
     pub fn and(self, other: Totals) -> Totals {
-        Totals { libraries: self.libraries + other.libraries, functions: self.functions + other.functions, bytes: self.bytes + other.bytes }
+        Totals {
+            libraries: self.libraries + other.libraries,
+            functions: self.functions + other.functions,
+            bytes: self.bytes + other.bytes,
+        }
     }
 
     fn without(self, other: Totals) -> Totals {
@@ -77,7 +81,8 @@ impl Totals {
     fn read(stored: Option<&[u8]>) -> Totals {
         match stored.map(<[u8]>::as_chunks) {
             Some(([libraries, functions, bytes], [])) => {
-                let [libraries, functions, bytes] = [libraries, functions, bytes].map(|word| u64::from_le_bytes(*word));
+                let [libraries, functions, bytes] =
+                    [libraries, functions, bytes].map(|word| u64::from_le_bytes(*word));
                 Totals { libraries, functions, bytes }
             }
             _ => Totals::default(),
@@ -112,7 +117,11 @@ impl<'a> Stored<'a> {
     }
 
     fn totals(&self) -> Totals {
-        Totals { libraries: 1, functions: apart(self.functions).count() as u64, bytes: self.code.len() as u64 }
+        Totals {
+            libraries: 1,
+            functions: apart(self.functions).count() as u64,
+            bytes: self.code.len() as u64,
+        }
     }
 }
 
@@ -234,7 +243,11 @@ fn read_owner(bytes: &[u8]) -> Result<(Token, String), Stop> {
     Ok((*mark, str::from_utf8(name).map_err(|_| DAMAGED)?.to_owned()))
 }
 
-fn each_of(nodes: &dyn Nodes, hash: Option<Value<'_>>, mut show: impl FnMut(&[u8], Stored<'_>) -> Result<(), Stop>) -> Result<(), Stop> {
+fn each_of(
+    nodes: &dyn Nodes,
+    hash: Option<Value<'_>>,
+    mut show: impl FnMut(&[u8], Stored<'_>) -> Result<(), Stop>,
+) -> Result<(), Stop> {
     let Some(value) = hash else { return Ok(()) };
     for field in Hash::of(&value).iter(nodes, 0) {
         let field = field?;
@@ -253,8 +266,9 @@ pub fn totals_now(table: &Table) -> Option<Totals> {
 pub fn waiting_now(table: &Table) -> Option<Totals> {
     let location = table.location(SYSTEM, WAITING)?;
     table.quick_get(&location, WAITING, polder_base::time::coarse_ms(), |stored| {
-        apart(stored.unwrap_or_default())
-            .fold(Totals::default(), |sum, code| sum.and(Totals { libraries: 1, functions: 0, bytes: code.len() as u64 }))
+        apart(stored.unwrap_or_default()).fold(Totals::default(), |sum, code| {
+            sum.and(Totals { libraries: 1, functions: 0, bytes: code.len() as u64 })
+        })
     })
 }
 
@@ -272,7 +286,9 @@ pub(crate) fn codes_at(snapshot: &mut Snapshot<'_>) -> Result<Vec<Vec<u8>>, Stop
                 all.push(stored.code.to_vec());
                 Ok(())
             })?,
-            Some(found) => all.extend(apart(&string::contiguous(snapshot, &found.value)?).map(<[u8]>::to_vec)),
+            Some(found) => {
+                all.extend(apart(&string::contiguous(snapshot, &found.value)?).map(<[u8]>::to_vec))
+            }
             None => {}
         }
     }
@@ -294,7 +310,8 @@ struct Sheet {
 impl Sheet {
     fn open(txn: &Txn<'_>, key: &'static [u8]) -> Result<Sheet, Stop> {
         let value = view(txn).hash(key)?;
-        let draft = value.map_or_else(|| Draft::empty(Thresholds::NONE), |value| Draft::of(&value, Thresholds::NONE));
+        let draft =
+            value.map_or_else(|| Draft::empty(Thresholds::NONE), |value| Draft::of(&value, Thresholds::NONE));
         Ok(Sheet { key, draft, changed: false })
     }
 
@@ -351,7 +368,12 @@ impl<'t, 'x> Edit<'t, 'x> {
     /// Those of the table.
     pub fn open(txn: &'t Txn<'x>) -> Result<Edit<'t, 'x>, Stop> {
         txn.declare(&[WAITING, KNOWN, NAMES, TOTALS, TOKEN].map(|key| (SYSTEM, key)))?;
-        Ok(Edit { txn, known: Sheet::open(txn, KNOWN)?, names: Sheet::open(txn, NAMES)?, totals: view(txn).totals()? })
+        Ok(Edit {
+            txn,
+            known: Sheet::open(txn, KNOWN)?,
+            names: Sheet::open(txn, NAMES)?,
+            totals: view(txn).totals()?,
+        })
     }
 
     /// Whether a library is known.
@@ -451,13 +473,16 @@ impl<'t, 'x> Edit<'t, 'x> {
 pub(crate) fn add_codes(txn: &Txn<'_>, fresh: &[Vec<u8>], present: Present) -> Result<(), Stop> {
     let mut edit = Edit::open(txn)?;
     let (mut codes, mut gone) = (view(txn).waiting()?, Vec::new());
-    let named = codes.iter().enumerate().filter_map(|(at, code)| Some((shebang::of_library(code).ok()?.0, at)));
+    let named =
+        codes.iter().enumerate().filter_map(|(at, code)| Some((shebang::of_library(code).ok()?.0, at)));
     let mut places: std::collections::HashMap<String, usize> = named.collect();
     for code in fresh {
         let (name, _) = shebang::of_library(code)?;
         let (place, known) = (places.get(&name).copied(), edit.has(&name)?);
         match present {
-            Present::Refused if known || place.is_some() => return Err(format!("ERR Library {name} already exists").into()),
+            Present::Refused if known || place.is_some() => {
+                return Err(format!("ERR Library {name} already exists").into());
+            }
             Present::Kept if known || place.is_some() => continue,
             _ => {}
         }

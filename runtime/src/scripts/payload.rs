@@ -22,7 +22,8 @@ pub fn read(payload: &[u8]) -> Result<Vec<Vec<u8>>, Stop> {
     const BROKEN: &str = "ERR failed loading the given functions payload";
     let opened = open(payload, false).map_err(|malformed| format!("ERR {malformed}"))?;
     // What libraries are in an RDB file, they are here: a file without anything else.
-    let magic = if opened.version == VALKEY { "VALKEY080".into() } else { format!("REDIS{:04}", opened.version) };
+    let magic =
+        if opened.version == VALKEY { "VALKEY080".into() } else { format!("REDIS{:04}", opened.version) };
     let file = [magic.as_bytes(), opened.body, &[0xff], &[0; 8]].concat();
     let (mut reader, mut at, mut codes) = (Reader::file(false, true), 0, Vec::new());
     loop {

@@ -126,7 +126,13 @@ impl ScriptCache {
     ///
     /// # Errors
     /// What its first line or the compiler says.
-    pub fn get(&self, table: &Table, txn: &Txn<'_>, lua: &dyn Scripts, body: &[u8]) -> Result<Arc<Program>, Stop> {
+    pub fn get(
+        &self,
+        table: &Table,
+        txn: &Txn<'_>,
+        lua: &dyn Scripts,
+        body: &[u8],
+    ) -> Result<Arc<Program>, Stop> {
         let token = token(table, txn, TOKEN)?;
         let known = self.with_front(token, |front| front.by_body.get(body).cloned());
         if let Some(program) = known.filter(|program| self.is_current(program)) {
@@ -182,7 +188,13 @@ impl ScriptCache {
     ///
     /// # Errors
     /// As [`ScriptCache::get`].
-    pub fn load(&self, table: &Table, txn: &Txn<'_>, lua: &dyn Scripts, body: &[u8]) -> Result<Arc<Program>, Stop> {
+    pub fn load(
+        &self,
+        table: &Table,
+        txn: &Txn<'_>,
+        lua: &dyn Scripts,
+        body: &[u8],
+    ) -> Result<Arc<Program>, Stop> {
         let program = self.put(token(table, txn, TOKEN)?, lua, body, true)?;
         let key = key_of(&program.sha);
         if txn.peek(SYSTEM, &key)?.is_none() {
@@ -245,7 +257,10 @@ impl ScriptCache {
         let mut stock = lock(&self.stock);
         if stock.token != token {
             stock.token = token;
-            stock.programs.drain().for_each(|(_, (program, _))| program.dropped.store(true, Ordering::Relaxed));
+            stock
+                .programs
+                .drain()
+                .for_each(|(_, (program, _))| program.dropped.store(true, Ordering::Relaxed));
         }
         work(&mut stock)
     }
@@ -274,7 +289,8 @@ impl ScriptCache {
         self.stock(token, |stock| {
             let (shelved, _) = stock.programs.entry(program.sha.clone()).or_insert((program, stays));
             let shelved = shelved.clone();
-            let evaluated = || stock.programs.values().filter(|(_, stays)| !stays).map(|(program, _)| program);
+            let evaluated =
+                || stock.programs.values().filter(|(_, stays)| !stays).map(|(program, _)| program);
             if !stays && evaluated().count() > EVALUATED_MAX {
                 let oldest = evaluated().min_by_key(|program| program.used.load(Ordering::Relaxed)).cloned();
                 if let Some(oldest) = oldest {

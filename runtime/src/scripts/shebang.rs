@@ -22,7 +22,9 @@ pub fn of_script(body: &[u8]) -> Result<(Option<Flags>, usize), Stop> {
         return Ok((None, 0));
     }
     let (words, len) = line(body).ok_or("ERR Invalid script shebang")?;
-    let Some((engine, options)) = words.split_first() else { return Err("ERR Invalid engine in script shebang".into()) };
+    let Some((engine, options)) = words.split_first() else {
+        return Err("ERR Invalid engine in script shebang".into());
+    };
     if engine != b"#!lua" {
         return Err(format!("ERR Unexpected engine in script shebang: {}", shown(engine)).into());
     }
@@ -33,7 +35,8 @@ pub fn of_script(body: &[u8]) -> Result<(Option<Flags>, usize), Stop> {
         };
         for name in names.split(|byte| *byte == b',').filter(|_| !names.is_empty()) {
             let known = FLAG_NAMES.iter().find(|(_, known)| known.as_bytes() == name);
-            flags |= known.ok_or_else(|| format!("ERR Unexpected flag in script shebang: {}", shown(name)))?.0;
+            flags |=
+                known.ok_or_else(|| format!("ERR Unexpected flag in script shebang: {}", shown(name)))?.0;
         }
     }
     Ok((Some(flags), len))
@@ -49,7 +52,9 @@ pub fn of_library(code: &[u8]) -> Result<(String, usize), Stop> {
         return Err("ERR Missing library metadata".into());
     }
     let (words, len) = line(code).ok_or("ERR Invalid library metadata")?;
-    let Some((engine, options)) = words.split_first() else { return Err("ERR Invalid library metadata".into()) };
+    let Some((engine, options)) = words.split_first() else {
+        return Err("ERR Invalid library metadata".into());
+    };
     let mut name = None;
     for option in options {
         match option.split_at_checked(5) {

@@ -34,7 +34,11 @@ impl RetryLedger {
 
     /// Notes that a call is to be made again, as the first of all.
     pub(crate) fn keep_for(self, args: &[&[u8]]) -> RetryLedger {
-        if self.calls == 0 && self.inside == 0 { RetryLedger::default() } else { RetryLedger { first: fingerprint(args), ..self } }
+        if self.calls == 0 && self.inside == 0 {
+            RetryLedger::default()
+        } else {
+            RetryLedger { first: fingerprint(args), ..self }
+        }
     }
 
     /// Called before call `number` is made. Returns whether it is to be counted.
@@ -57,7 +61,11 @@ impl RetryLedger {
 
     /// What is left for the calls behind the first `done`.
     pub(crate) fn behind(self, done: usize) -> RetryLedger {
-        self.calls.checked_sub(done).map_or_else(RetryLedger::default, |calls| RetryLedger { calls, first: 0, ..self })
+        self.calls.checked_sub(done).map_or_else(RetryLedger::default, |calls| RetryLedger {
+            calls,
+            first: 0,
+            ..self
+        })
     }
 }
 

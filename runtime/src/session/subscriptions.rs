@@ -57,7 +57,10 @@ impl Subscriptions {
 
     /// Whether all of it is allowed: by name, and whether that is a pattern.
     pub(crate) fn are_all(&self, allowed: impl Fn(&[u8], bool) -> bool) -> bool {
-        self.names.iter().enumerate().all(|(subject, names)| names.iter().all(|name| allowed(name, subject == PATTERN)))
+        self.names
+            .iter()
+            .enumerate()
+            .all(|(subject, names)| names.iter().all(|name| allowed(name, subject == PATTERN)))
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -34,7 +34,12 @@ impl Base {
     ///
     /// # Errors
     /// Where no thread can be had.
-    pub fn begin(table: &Table, settings: &Configuration, entry: Entry, path: PathBuf) -> Result<Base, String> {
+    pub fn begin(
+        table: &Table,
+        settings: &Configuration,
+        entry: Entry,
+        path: PathBuf,
+    ) -> Result<Base, String> {
         let plan = Plan::of(settings, path);
         let progress = Arc::new(Progress::default());
         let (segment, own, (send, cut)) = (table.segment().clone(), progress.clone(), channel());
@@ -46,7 +51,10 @@ impl Base {
                 })
             })
         };
-        let thread = std::thread::Builder::new().name("polder-base".into()).spawn(write).map_err(|error| error.to_string())?;
+        let thread = std::thread::Builder::new()
+            .name("polder-base".into())
+            .spawn(write)
+            .map_err(|error| error.to_string())?;
         Ok(Base { entry, began: Instant::now(), thread, progress, cut })
     }
 

@@ -37,14 +37,20 @@ pub fn adopt(table: &Table, folder: &Folder, manifest: Manifest) -> Result<(), S
     let identity = Identity { memory: table.segment().memory_id(), stream, log: new_log_id() };
     let mut opening = Vec::new();
     incr::annotate_offset(&mut opening, offset);
-    let log = Log::adopt(folder.clone(), manifest, identity.clone(), &opening).map_err(|error| failed(folder, &error))?;
+    let log = Log::adopt(folder.clone(), manifest, identity.clone(), &opening)
+        .map_err(|error| failed(folder, &error))?;
     let position = Position { noted: log.noted(), offset };
     note_of(folder, identity, position, has_turned_on)?.store(table).map_err(|stop| stop.to_string())?;
     table.log().hold(SLOT, Some(offset));
     Ok(())
 }
 
-fn note_of(folder: &Folder, identity: Identity, position: Position, has_turned_on: bool) -> Result<Note, String> {
+fn note_of(
+    folder: &Folder,
+    identity: Identity,
+    position: Position,
+    has_turned_on: bool,
+) -> Result<Note, String> {
     let (path, name, Identity { stream, log, .. }) = (folder.path.clone(), folder.name.clone(), identity);
     Ok(Note { log, boot: boot_id()?, stream, position, synced: position, has_turned_on, path, name })
 }
@@ -54,9 +60,16 @@ fn failed(folder: &Folder, error: &io::Error) -> String {
 }
 
 /// The folder of the log: see [`StorageProcess::elect`], E2.
-fn folder_of(table: &Table, settings: &Configuration, note: Option<&Note>, is_explicit: bool) -> Result<Folder, String> {
+fn folder_of(
+    table: &Table,
+    settings: &Configuration,
+    note: Option<&Note>,
+    is_explicit: bool,
+) -> Result<Folder, String> {
     let own = crate::replay::folder(settings);
-    let Some(noted) = note.filter(|note| (&note.path, &note.name) != (&own.path, &own.name)).map(|note| note.folder(&own)) else {
+    let Some(noted) =
+        note.filter(|note| (&note.path, &note.name) != (&own.path, &own.name)).map(|note| note.folder(&own))
+    else {
         return Ok(own);
     };
     let holds_ours = |folder: &Folder| folder.load().ok().flatten().map(|manifest| is_ours(table, &manifest));
@@ -91,17 +104,24 @@ fn check_reach(table: &Table, folder: &Folder, manifest: &Manifest) -> Result<()
     let reached = reach(folder, manifest).map_err(|error| failed(folder, &error))?;
     let end = table.log().range().1;
     match reached {
-        Some(offset) if offset > end => {
-            Err(newer(table, &folder.path, &format!("it reaches up to offset {offset} of the change log, and the segment up to {end}")))
-        }
+        Some(offset) if offset > end => Err(newer(
+            table,
+            &folder.path,
+            &format!("it reaches up to offset {offset} of the change log, and the segment up to {end}"),
+        )),
         _ => Ok(()),
     }
 }
 
 fn foreign(table: &Table, path: &Path, manifest: &Manifest) -> String {
-    let is_earlier = manifest.identity.as_ref().is_some_and(|identity| table.segment().was_memory(&identity.memory));
+    let is_earlier =
+        manifest.identity.as_ref().is_some_and(|identity| table.segment().was_memory(&identity.memory));
     if is_earlier {
-        return newer(table, path, "the segment was in use when the machine went down, and may be older than the log, or torn");
+        return newer(
+            table,
+            path,
+            "the segment was in use when the machine went down, and may be older than the log, or torn",
+        );
     }
     format!(
         "{path}: this is the log of another memory: name another folder with --dir, or read it into an empty memory first ('polder import {path}') \
@@ -129,7 +149,10 @@ pub(super) fn begin<'t>(
     let before = Note::load(table).map_err(|stop| stop.to_string())?;
     let folder = folder_of(table, settings, before.as_ref(), is_explicit)?;
     folder.make().map_err(|error| failed(&folder, &error))?;
-    let lock = lock.map_or_else(|| Lock::take(&folder.path).map_err(|error| failed(&folder, &error)), |lock| Ok(Some(lock)))?;
+    let lock = lock.map_or_else(
+        || Lock::take(&folder.path).map_err(|error| failed(&folder, &error)),
+        |lock| Ok(Some(lock)),
+    )?;
     let Some(lock) = lock else {
         return Ok(Elected::Another(format!("{}: another process writes this log", folder.path.display())));
     };
@@ -166,7 +189,12 @@ pub(super) fn begin<'t>(
 }
 
 /// Goes on with the log where the process before was, if what it has noted counts (P2).
-fn go_on(table: &Table, folder: &Folder, manifest: &Manifest, note: Note) -> Result<Option<(Follower, Note)>, String> {
+fn go_on(
+    table: &Table,
+    folder: &Folder,
+    manifest: &Manifest,
+    note: Note,
+) -> Result<Option<(Follower, Note)>, String> {
     let left = note.left(told(table.segment().storage(), Figure::InSync) != 0);
     let end = table.log().range().1;
     if !counts(table, manifest, &note, left.begin().offset)? {
@@ -196,12 +224,17 @@ fn counts(table: &Table, manifest: &Manifest, note: &Note, offset: u64) -> Resul
 }
 
 /// Begins a log over what is in the folder, which counts until the first base is written. The caller knows that it holds nothing more (E1).
-pub(super) fn begin_anew(table: &Table, folder: &Folder, has_turned_on: bool) -> Result<(Follower, Note), String> {
+pub(super) fn begin_anew(
+    table: &Table,
+    folder: &Folder,
+    has_turned_on: bool,
+) -> Result<(Follower, Note), String> {
     if let Some(manifest) = folder.load().map_err(|error| error.to_string())? {
         // They do no harm if they cannot be removed now.
         let _ = folder.remove_orphans(&manifest);
     }
-    let identity = Identity { memory: table.segment().memory_id(), stream: table.log().identity(), log: new_log_id() };
+    let identity =
+        Identity { memory: table.segment().memory_id(), stream: table.log().identity(), log: new_log_id() };
     let log = Log::begin(folder.clone(), identity.clone()).map_err(|error| failed(folder, &error))?;
     let offset = table.log().range().1;
     table.log().hold(SLOT, Some(offset));
@@ -234,7 +267,8 @@ pub fn check_folder(table: &Table, settings: &Configuration) -> Result<(), Strin
     let end = table.log().range().1;
     let tail = Tail { table, note: &note, end };
     // Another process may have taken over meanwhile, and what it has copied is not in `tail`.
-    let goes_on = || table.log().range().1 != end || table.segment().storage().owner().is_some_and(|owner| owner.lives);
+    let goes_on =
+        || table.log().range().1 != end || table.segment().storage().owner().is_some_and(|owner| owner.lives);
     match compare(&folder, &manifest, &left, &tail) {
         Err(Broken::Ahead(_)) if goes_on() => Ok(()),
         Err(Broken::Ahead(why)) => Err(newer(table, &folder.path, &why)),

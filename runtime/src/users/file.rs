@@ -11,7 +11,8 @@ use super::user::{User, Wrong, has_spaces, merged};
 use polder_calls::settings::file::Declaration;
 
 /// What follows everything else that is wrong with a file.
-const NOTHING_CHANGED: &str = "WARNING: ACL errors detected, no change to the previously active ACL rules was performed";
+const NOTHING_CHANGED: &str =
+    "WARNING: ACL errors detected, no change to the previously active ACL rules was performed";
 
 /// The users that a file names, which may lie in `folder`. A user with the name of one in `known`
 /// is still the same one.
@@ -19,7 +20,8 @@ const NOTHING_CHANGED: &str = "WARNING: ACL errors detected, no change to the pr
 /// # Errors
 /// All that is wrong with it, in Redis's words.
 pub fn read(folder: &Path, path: &str, known: &Snapshot, all_channels: bool) -> Result<Vec<User>, String> {
-    let content = fs::read(folder.join(path)).map_err(|error| format!("Error loading ACLs, opening file '{path}': {}", plain(&error)))?;
+    let content = fs::read(folder.join(path))
+        .map_err(|error| format!("Error loading ACLs, opening file '{path}': {}", plain(&error)))?;
     let (mut users, mut wrongs): (Vec<User>, String) = Default::default();
     for (number, line) in content.split(|byte| *byte == b'\n').enumerate() {
         let line = line.trim_ascii();
@@ -44,9 +46,13 @@ fn read_line(line: &[u8], place: &str, known: &Snapshot, all_channels: bool) -> 
         return Err(format!("{place} should start with user keyword followed by the username. "));
     };
     if has_spaces(name) {
-        return Err(format!("{place}: username '{}' contains invalid characters. ", String::from_utf8_lossy(name)));
+        return Err(format!(
+            "{place}: username '{}' contains invalid characters. ",
+            String::from_utf8_lossy(name)
+        ));
     }
-    let rules = merged(rules).map_err(|_| format!("{place}: Unmatched parenthesis in selector definition."))?;
+    let rules =
+        merged(rules).map_err(|_| format!("{place}: Unmatched parenthesis in selector definition."))?;
     let serial = known.find(name).map_or_else(fresh_serial, |user| user.serial);
     let mut user = User::new(name, serial, all_channels);
     let (mut wrongs, mut told) = (String::new(), false);
@@ -84,7 +90,8 @@ pub fn declared(lines: &[Declaration], known: &Snapshot, all_channels: bool) -> 
             return Err(wrong("Duplicate user found. A user can only be defined once in config files"));
         }
         let rules = merged(rules).map_err(|_| wrong("Unmatched parenthesis in selector definition."))?;
-        let mut user = User::new(name, known.find(name).map_or_else(fresh_serial, |user| user.serial), all_channels);
+        let mut user =
+            User::new(name, known.find(name).map_or_else(fresh_serial, |user| user.serial), all_channels);
         for rule in &rules {
             let shown = String::from_utf8_lossy(rule);
             user.apply(rule, all_channels).map_err(|why| wrong(&format!("'{shown}': {}", why.text())))?;

@@ -37,8 +37,7 @@ use polder_calls::settings::{Id, Settings, id};
 const MARK: &[u8] = b"users";
 const NAMES: &[u8] = b"users:names";
 const ACL_FILE: Id = id("aclfile");
-const BOTH_DECLARED: &str =
-    "users are declared in the configuration file, and aclfile names a file of users: polder takes one or the other";
+const BOTH_DECLARED: &str = "users are declared in the configuration file, and aclfile names a file of users: polder takes one or the other";
 /// How long a reader of the users waits for a writer of them; it tries again later.
 const PATIENCE: Duration = Duration::from_micros(100);
 
@@ -63,7 +62,13 @@ pub struct Users {
 impl Default for Users {
     fn default() -> Users {
         let now = RwLock::new(Arc::new(Snapshot::first()));
-        Users { version: AtomicU64::new(1), mark: AtomicU64::new(0), now, reading: Mutex::default(), declared: Mutex::default() }
+        Users {
+            version: AtomicU64::new(1),
+            mark: AtomicU64::new(0),
+            now,
+            reading: Mutex::default(),
+            declared: Mutex::default(),
+        }
     }
 }
 
@@ -194,7 +199,8 @@ fn load(txn: &Txn<'_>, known: Option<&Snapshot>) -> Result<Snapshot, Stop> {
         };
         users.insert(name.to_vec(), (found.version, user));
     }
-    let default = users.entry(DEFAULT_USER.to_vec()).or_insert_with(|| (0, Arc::new(User::first()))).1.clone();
+    let default =
+        users.entry(DEFAULT_USER.to_vec()).or_insert_with(|| (0, Arc::new(User::first()))).1.clone();
     Ok(Snapshot { mark, default, users })
 }
 
@@ -251,7 +257,8 @@ pub fn replace(txn: &Txn<'_>, before: &Snapshot, mut users: Vec<User>) -> Result
         users.push(User::first());
     }
     let stay: BTreeSet<&[u8]> = users.iter().map(|user| &user.name[..]).collect();
-    let gone: Vec<&[u8]> = before.users.keys().map(Vec::as_slice).filter(|name| !stay.contains(name)).collect();
+    let gone: Vec<&[u8]> =
+        before.users.keys().map(Vec::as_slice).filter(|name| !stay.contains(name)).collect();
     publish(txn, before, &users, &gone)
 }
 

@@ -62,7 +62,10 @@ pub fn with_subcommands(command: &'static Command) -> impl Iterator<Item = &'sta
 pub fn of_category(name: &[u8]) -> Option<&'static [&'static Command]> {
     static ROWS: LazyLock<Vec<Vec<&'static Command>>> = LazyLock::new(|| {
         let holding = |category: &&str| {
-            all().map(|(_, command)| command).filter(|command| categories(command).any(|name| name == *category)).collect()
+            all()
+                .map(|(_, command)| command)
+                .filter(|command| categories(command).any(|name| name == *category))
+                .collect()
         };
         CATEGORIES.iter().map(holding).collect()
     });

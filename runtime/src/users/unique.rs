@@ -84,7 +84,10 @@ mod tests {
     #[test]
     fn a_list_keeps_its_order_whatever_is_removed() {
         let mut list = Unique::default();
-        ["d", "a|x", "c", "a", "a|y", "ab"].iter().enumerate().for_each(|(number, name)| list.add(name.as_bytes(), number));
+        ["d", "a|x", "c", "a", "a|y", "ab"]
+            .iter()
+            .enumerate()
+            .for_each(|(number, name)| list.add(name.as_bytes(), number));
         list.add(b"c", 9);
         assert!(list.remove(b"d") && !list.remove(b"d"));
         list.remove_range(b"a|".to_vec()..b"a}".to_vec());

@@ -91,7 +91,9 @@ impl Wrong {
                 "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not have any effect. \
                  Try 'resetchannels' to start with an empty list of channels"
             }
-            Wrong::Hash => "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters",
+            Wrong::Hash => {
+                "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters"
+            }
             Wrong::NoSuchPassword => "The password you are trying to remove from the user does not exist",
             Wrong::WordOfSubcommand => "Allowing first-arg of a subcommand is not supported",
         }
@@ -109,7 +111,15 @@ impl User {
     /// A user of whom nothing is known: off, without passwords, with no right.
     pub fn new(name: &[u8], serial: u64, all_channels: bool) -> User {
         let selectors = vec![Selector::new(all_channels)];
-        User { name: name.to_vec(), serial, on: false, open: false, sanitizes: true, passwords: Unique::default(), selectors }
+        User {
+            name: name.to_vec(),
+            serial,
+            on: false,
+            open: false,
+            sanitizes: true,
+            passwords: Unique::default(),
+            selectors,
+        }
     }
 
     /// The user `default` as it is before any change.
@@ -166,7 +176,9 @@ impl User {
 
     /// Whether the user may do everything.
     pub fn is_free(&self) -> bool {
-        self.selectors.iter().any(|selector| selector.all_commands && selector.all_keys && selector.all_channels)
+        self.selectors
+            .iter()
+            .any(|selector| selector.all_commands && selector.all_keys && selector.all_channels)
     }
 
     /// Whether the user authenticates with this password.
@@ -423,7 +435,8 @@ impl Selector {
     /// Whether a call of this command with these arguments is allowed, whatever its keys are.
     pub fn allows(&self, command: &Command, args: &[&[u8]]) -> bool {
         let number = rows::number(command);
-        if self.all_commands || self.bits.get(number / 64).is_some_and(|word| word >> (number % 64) & 1 != 0) {
+        if self.all_commands || self.bits.get(number / 64).is_some_and(|word| word >> (number % 64) & 1 != 0)
+        {
             return true;
         }
         let (Some(words), Some(first)) = (self.first_words.get(&number), args.get(1)) else { return false };
@@ -451,7 +464,8 @@ impl Selector {
             (false, true) => b"%W~",
             _ => b"~",
         };
-        let words: Vec<Vec<u8>> = self.keys.iter().map(|(pattern, access)| [mark(access), pattern].concat()).collect();
+        let words: Vec<Vec<u8>> =
+            self.keys.iter().map(|(pattern, access)| [mark(access), pattern].concat()).collect();
         words.join(&b' ')
     }
 
@@ -460,14 +474,17 @@ impl Selector {
         if self.all_channels {
             return b"&*".to_vec();
         }
-        let words: Vec<Vec<u8>> = self.channels.iter().map(|(channel, ())| [b"&", channel].concat()).collect();
+        let words: Vec<Vec<u8>> =
+            self.channels.iter().map(|(channel, ())| [b"&", channel].concat()).collect();
         words.join(&b' ')
     }
 
     /// As [`Selector::text`], but that a pattern `*` stays one: it is not the same as `allkeys` when others are added.
     fn stored(&self) -> Vec<u8> {
         let keys = self.keys_text();
-        let words = keys.split(|byte| *byte == b' ').map(|word| if word == b"~*" && !self.all_keys { b"%RW~*" } else { word });
+        let words = keys
+            .split(|byte| *byte == b' ')
+            .map(|word| if word == b"~*" && !self.all_keys { b"%RW~*" } else { word });
         self.text_with(words.collect::<Vec<_>>().join(&b' '))
     }
 
@@ -484,7 +501,8 @@ impl Selector {
 
 /// A selector's text for between parentheses: rules are split there as a command line is, and a parenthesis ends them.
 fn quoted(text: &[u8]) -> Vec<u8> {
-    let is_plain = |word: &[u8]| !word.ends_with(b")") && !word.iter().any(|byte| matches!(byte, b'"' | b'\'' | b'\\'));
+    let is_plain =
+        |word: &[u8]| !word.ends_with(b")") && !word.iter().any(|byte| matches!(byte, b'"' | b'\'' | b'\\'));
     let shown = |word: &[u8]| match words::quote(word).into_bytes() {
         _ if is_plain(word) => word.to_vec(),
         quoted if quoted.starts_with(b"\"") => quoted,

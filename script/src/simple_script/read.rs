@@ -44,7 +44,8 @@ impl Straight {
         if text.contains(&b'\r') || text.len() > TEXT_MAX {
             return None;
         }
-        let mut reader = Reader { text, at: 0, line: 1, token: Token::Mark(b';'), names: Vec::new(), keys: 0, args: 0 };
+        let mut reader =
+            Reader { text, at: 0, line: 1, token: Token::Mark(b';'), names: Vec::new(), keys: 0, args: 0 };
         reader.advance();
         let steps = reader.block()?;
         (reader.token == Token::End).then_some(Straight { steps, keys: reader.keys, args: reader.args })
@@ -216,7 +217,8 @@ fn token(text: &[u8]) -> (Token<'_>, usize) {
         b'\'' | b'"' => {
             let len = text[1..].iter().position(|byte| *byte == first).unwrap_or(0);
             let inside = &text[1..=len];
-            let plain = text.get(1 + len) == Some(&first) && !inside.iter().any(|byte| matches!(byte, b'\\' | b'\n'));
+            let plain =
+                text.get(1 + len) == Some(&first) && !inside.iter().any(|byte| matches!(byte, b'\\' | b'\n'));
             (if plain { Token::Text(inside) } else { Token::Other }, len + 2)
         }
         b'=' if second == b'=' => (Token::Same, 2),
@@ -234,7 +236,8 @@ fn number(text: &[u8], signed: usize) -> (Token<'_>, usize) {
     let digits = text[signed..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     let len = signed + digits;
     // A fraction, an exponent, another base.
-    let goes_on = text.get(len).is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_'));
+    let goes_on =
+        text.get(len).is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_'));
     let value = text[signed..len].iter().fold(0.0, |sum, digit| sum * 10.0 + f64::from(digit - b'0'));
     let value = if signed > 0 { -value } else { value };
     (if goes_on || digits > DIGITS_MAX { Token::Other } else { Token::Number(value) }, len)

@@ -98,9 +98,16 @@ impl Datagrams {
     pub fn receive(&mut self, socket: &Socket, input: &mut Vec<u8>) -> Flow {
         ROOM.with_borrow_mut(|room| {
             room.resize(BATCH * DATAGRAM_BYTES_MAX, 0);
-            let mut slices: Vec<[IoSliceMut<'_>; 1]> = room.chunks_mut(DATAGRAM_BYTES_MAX).map(|chunk| [IoSliceMut::new(chunk)]).collect();
+            let mut slices: Vec<[IoSliceMut<'_>; 1]> =
+                room.chunks_mut(DATAGRAM_BYTES_MAX).map(|chunk| [IoSliceMut::new(chunk)]).collect();
             let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(BATCH, None);
-            let received = match recvmmsg(socket.as_raw_fd(), &mut headers, slices.iter_mut(), MsgFlags::MSG_DONTWAIT, None) {
+            let received = match recvmmsg(
+                socket.as_raw_fd(),
+                &mut headers,
+                slices.iter_mut(),
+                MsgFlags::MSG_DONTWAIT,
+                None,
+            ) {
                 Ok(received) => received,
                 Err(Errno::EINTR) => return Flow::Some(0),
                 Err(error) => {
@@ -157,14 +164,24 @@ impl Datagrams {
     /// Sends once, up to 32 datagrams. A peer that cannot be reached loses its reply.
     pub fn send(&mut self, socket: &Socket) -> Flow {
         let unsent = self.unsent.iter().flat_map(|reply| {
-            let pieces = (reply.sent..pieces(reply.bytes.len())).map(|number| piece(reply.id, number, &reply.bytes));
+            let pieces =
+                (reply.sent..pieces(reply.bytes.len())).map(|number| piece(reply.id, number, &reply.bytes));
             pieces.map(|piece| (SockaddrStorage::from(reply.peer), piece))
         });
-        let (addresses, parts): (Vec<_>, Vec<_>) = unsent.take(BATCH).map(|(peer, piece)| (Some(peer), piece)).unzip();
-        let slices: Vec<[IoSlice<'_>; 2]> = parts.iter().map(|(header, part)| [IoSlice::new(header), IoSlice::new(part)]).collect();
+        let (addresses, parts): (Vec<_>, Vec<_>) =
+            unsent.take(BATCH).map(|(peer, piece)| (Some(peer), piece)).unzip();
+        let slices: Vec<[IoSlice<'_>; 2]> =
+            parts.iter().map(|(header, part)| [IoSlice::new(header), IoSlice::new(part)]).collect();
         let mut headers = MultiHeaders::preallocate(BATCH, None);
         let none: [ControlMessage<'_>; 0] = [];
-        let sent = sendmmsg(socket.as_raw_fd(), &mut headers, slices.iter(), &addresses, none, MsgFlags::MSG_DONTWAIT);
+        let sent = sendmmsg(
+            socket.as_raw_fd(),
+            &mut headers,
+            slices.iter(),
+            &addresses,
+            none,
+            MsgFlags::MSG_DONTWAIT,
+        );
         let (count, bytes) = match sent {
             Ok(sent) => sent.fold((0, 0), |(count, bytes), message| (count + 1, bytes + message.bytes)),
             Err(Errno::EAGAIN) => return Flow::Last(0),
@@ -215,7 +232,8 @@ mod tests {
         Datagrams { rules, ..Datagrams::new(registry) }
     }
 
-    const OPEN: GuestRules = GuestRules { is_open: true, is_protected: false, reply_bytes_max: 4096, amplification: 3 };
+    const OPEN: GuestRules =
+        GuestRules { is_open: true, is_protected: false, reply_bytes_max: 4096, amplification: 3 };
     const NEAR: &str = "127.0.0.1:9";
     const FAR: &str = "192.0.2.1:9";
 
@@ -268,7 +286,12 @@ mod tests {
     #[test]
     fn what_was_sent_is_not_sent_again() {
         let mut datagrams = datagrams(OPEN);
-        let reply = |bytes: usize| Unsent { peer: NEAR.parse().expect("an address"), id: 1, bytes: vec![b'x'; bytes], sent: 0 };
+        let reply = |bytes: usize| Unsent {
+            peer: NEAR.parse().expect("an address"),
+            id: 1,
+            bytes: vec![b'x'; bytes],
+            sent: 0,
+        };
         datagrams.unsent.extend([reply(3000), reply(1), reply(1400)]);
         datagrams.note_sent(2);
         assert_eq!((datagrams.unsent.len(), datagrams.unsent[0].sent), (3, 2));

@@ -95,7 +95,9 @@ impl Framed {
         for control in controls {
             match control {
                 // A peer that only sends pings gets no more replies than it reads.
-                Control::Ping(payload) if self.frames.waiting() < PIECE_BYTES => self.frame(Kind::Pong, true, false, &payload),
+                Control::Ping(payload) if self.frames.waiting() < PIECE_BYTES => {
+                    self.frame(Kind::Pong, true, false, &payload)
+                }
                 Control::Ping(_) | Control::Pong => {}
                 Control::Close(code) => self.close(code.unwrap_or(NORMAL), ""),
             }
@@ -203,7 +205,9 @@ impl Framed {
         if silent_ms > SILENCE_MS * SILENCES_MAX {
             return None;
         }
-        let is_due = silent_ms >= SILENCE_MS && now_ms.saturating_sub(self.pinged_ms) >= SILENCE_MS && self.closing == Closing::No;
+        let is_due = silent_ms >= SILENCE_MS
+            && now_ms.saturating_sub(self.pinged_ms) >= SILENCE_MS
+            && self.closing == Closing::No;
         if is_due {
             self.pinged_ms = now_ms;
             self.frame(Kind::Ping, true, false, b"");

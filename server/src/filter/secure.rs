@@ -73,7 +73,12 @@ impl Secure {
     ///
     /// # Errors
     /// What the peer has done wrong. It has been told so by then, if its socket took that.
-    pub fn receive(&mut self, socket: &Socket, pool: &mut Pool, input: &mut Vec<u8>) -> Result<Flow, rustls::Error> {
+    pub fn receive(
+        &mut self,
+        socket: &Socket,
+        pool: &mut Pool,
+        input: &mut Vec<u8>,
+    ) -> Result<Flow, rustls::Error> {
         if self.ended {
             return Ok(Flow::Last(0));
         }
@@ -92,7 +97,8 @@ impl Secure {
     fn open(&mut self, mut records: &[u8], input: &mut Vec<u8>) -> Result<(), rustls::Error> {
         while !records.is_empty() && !self.ended {
             // A record that is too long is found here.
-            let taken = self.tls.read_tls(&mut records).map_err(|error| rustls::Error::General(error.to_string()))?;
+            let taken =
+                self.tls.read_tls(&mut records).map_err(|error| rustls::Error::General(error.to_string()))?;
             let state = self.tls.process_new_packets()?;
             let mut plain = self.tls.reader();
             while let Ok(bytes) = plain.fill_buf() {

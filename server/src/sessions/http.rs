@@ -79,7 +79,14 @@ const BYTES_PER_SECOND_MIN: u64 = 500;
 
 impl Http {
     /// As [`Protocol::read`](super::Protocol::read).
-    pub fn read<'b>(&mut self, limits: &ServerLimits, input: &'b [u8], at: &mut usize, place: u32, batch: &mut Batch<'b>) -> Left {
+    pub fn read<'b>(
+        &mut self,
+        limits: &ServerLimits,
+        input: &'b [u8],
+        at: &mut usize,
+        place: u32,
+        batch: &mut Batch<'b>,
+    ) -> Left {
         if self.streams {
             // No request can be answered behind a response that does not end.
             if *at < input.len() {
@@ -144,7 +151,9 @@ impl Http {
     /// Adds the next calls of a body that has many. Returns false if there is none.
     fn goes_on(&self, at: &mut usize, place: u32, batch: &mut Batch<'_>) -> bool {
         let room = BATCH - batch.frames.len().min(BATCH - 1);
-        let Some((calls, length)) = self.work.as_ref().and_then(|work| work.following(room)) else { return false };
+        let Some((calls, length)) = self.work.as_ref().and_then(|work| work.following(room)) else {
+            return false;
+        };
         if calls.is_empty() {
             *at += length;
             push_own(batch, place, *at);
@@ -167,7 +176,12 @@ impl Http {
     }
 
     /// As [`Protocol::own`](super::Protocol::own): the beginning or the end of the work.
-    pub fn own(&mut self, session: &mut Session, place: (&dyn Host, &Memory), output: &mut Output) -> Progress {
+    pub fn own(
+        &mut self,
+        session: &mut Session,
+        place: (&dyn Host, &Memory),
+        output: &mut Output,
+    ) -> Progress {
         let Some(work) = &mut self.work else { return Progress::Answered };
         let progress = work.own(session, place, output);
         if work.is_over() {
@@ -189,7 +203,8 @@ impl Http {
 
     /// Asks for a comment at times. A client that reads too slowly is closed by the limits of subscribers.
     fn tick_stream(&mut self, inputs: TickInputs) -> Option<Due> {
-        let is_due = inputs.waiting == 0 && inputs.now_ms.saturating_sub(self.signed_ms.max(inputs.active_ms)) >= events::SIGN_MS;
+        let is_due = inputs.waiting == 0
+            && inputs.now_ms.saturating_sub(self.signed_ms.max(inputs.active_ms)) >= events::SIGN_MS;
         is_due.then(|| {
             self.signed_ms = inputs.now_ms;
             Due::Sign
@@ -217,7 +232,8 @@ impl Http {
         let since_ms = *self.partial_since_ms.get_or_insert(now_ms);
         let span_ms = limits.http.request_seconds * 1000;
         let span_ms = if span_ms == 0 { 0 } else { span_ms + pending as u64 * 1000 / BYTES_PER_SECOND_MIN };
-        is_over(since_ms, span_ms).then_some(Rejection::Refused(Refused { status: 408, text: "the request took too long to come" }))
+        is_over(since_ms, span_ms)
+            .then_some(Rejection::Refused(Refused { status: 408, text: "the request took too long to come" }))
     }
 
     /// As [`Protocol::accepts`](super::Protocol::accepts).
@@ -260,7 +276,13 @@ fn push_next<'b>(batch: &mut Batch<'b>, place: u32, next: Next<'b>, at: usize, l
 }
 
 /// Adds a call on a key. What had to be unescaped or put together is copied.
-fn push_call<'b>(batch: &mut Batch<'b>, place: u32, (note, verb): (u32, Verb), (key, body): (Cow<'b, [u8]>, Cow<'b, [u8]>), end: usize) {
+fn push_call<'b>(
+    batch: &mut Batch<'b>,
+    place: u32,
+    (note, verb): (u32, Verb),
+    (key, body): (Cow<'b, [u8]>, Cow<'b, [u8]>),
+    end: usize,
+) {
     if let (Cow::Borrowed(key), Cow::Borrowed(body)) = (&key, &body) {
         let from = batch.args.len();
         batch.args.extend(route::args(verb, key, body));

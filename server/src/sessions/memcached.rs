@@ -234,7 +234,13 @@ impl Memcached {
             self.forget_progress();
             let left = match is_overfull {
                 true => Left::Nothing,
-                false => self.read_on((limits, session), &input[..end], at, (place, std::mem::take(&mut resumes)), batch),
+                false => self.read_on(
+                    (limits, session),
+                    &input[..end],
+                    at,
+                    (place, std::mem::take(&mut resumes)),
+                    batch,
+                ),
             };
             if left == Left::Perhaps {
                 return left;
@@ -341,8 +347,15 @@ impl Memcached {
         result
     }
 
-    fn reply_binary<R>(&mut self, output: &mut Output, note: Note, run: impl FnOnce(&mut dyn Reply) -> R) -> R {
-        let Some(&Own::Binary(asked, _)) = self.owns.get(note.place()) else { unreachable!("its frame was pushed with it") };
+    fn reply_binary<R>(
+        &mut self,
+        output: &mut Output,
+        note: Note,
+        run: impl FnOnce(&mut dyn Reply) -> R,
+    ) -> R {
+        let Some(&Own::Binary(asked, _)) = self.owns.get(note.place()) else {
+            unreachable!("its frame was pushed with it")
+        };
         let mut sink = BinarySink::new(output, asked, &self.text);
         let result = run(&mut sink);
         if sink.replied {
@@ -352,7 +365,13 @@ impl Memcached {
     }
 
     /// As [`Protocol::own`](super::Protocol::own).
-    pub fn own(&mut self, note: u32, session: &mut Session, host: (&dyn Host, &Memory), output: &mut Output) -> Progress {
+    pub fn own(
+        &mut self,
+        note: u32,
+        session: &mut Session,
+        host: (&dyn Host, &Memory),
+        output: &mut Output,
+    ) -> Progress {
         match self.owns.get(Note(note).place()) {
             Some(Own::Quit) => session.closing = true,
             Some(Own::Guest) => {
@@ -365,7 +384,8 @@ impl Memcached {
                 binary::answer((asked, *answer), &self.text, session, host, output);
             }
             Some(Own::Dump(dump)) => {
-                self.dumped = dump::write_page((*dump, self.is_udp), self.dumped.take(), session, host, output);
+                self.dumped =
+                    dump::write_page((*dump, self.is_udp), self.dumped.take(), session, host, output);
                 if self.dumped.is_some() {
                     // The request is executed again in one of the next turns, behind other clients.
                     return Progress::Busy;
@@ -391,7 +411,16 @@ impl Memcached {
             Some(Own::Version) => output.raw(format!("VERSION {VERSION}\r\n").as_bytes()),
             Some(Own::Skip(count)) => self.skips = *count,
             Some(Own::Skipped(count)) => self.skips -= count,
-            Some(Own::Quit | Own::Guest | Own::Next(_) | Own::Words { .. } | Own::Binary(..) | Own::Stats(_) | Own::Dump(_)) | None => {}
+            Some(
+                Own::Quit
+                | Own::Guest
+                | Own::Next(_)
+                | Own::Words { .. }
+                | Own::Binary(..)
+                | Own::Stats(_)
+                | Own::Dump(_),
+            )
+            | None => {}
         }
     }
 

@@ -50,7 +50,14 @@ impl Messages {
     }
 
     /// As [`Protocol::read`](super::Protocol::read).
-    pub fn read<'b>(&mut self, session: &Session, input: &'b [u8], at: &mut usize, place: u32, batch: &mut Batch<'b>) -> Left {
+    pub fn read<'b>(
+        &mut self,
+        session: &Session,
+        input: &'b [u8],
+        at: &mut usize,
+        place: u32,
+        batch: &mut Batch<'b>,
+    ) -> Left {
         while !batch.is_full() {
             let rest = &input[*at..];
             let new = &rest[self.scanned.min(rest.len())..];
@@ -192,13 +199,15 @@ mod tests {
     fn written(style: Style, replies: &[u8]) -> String {
         let mut output = Output::default();
         Messages::new(style).append(&mut output, replies, false);
-        let bytes: Vec<u8> = output.bytes().iter().map(|byte| if *byte == END { b'|' } else { *byte }).collect();
+        let bytes: Vec<u8> =
+            output.bytes().iter().map(|byte| if *byte == END { b'|' } else { *byte }).collect();
         String::from_utf8(bytes).expect("text")
     }
 
     #[test]
     fn replies_errors_and_pushes_are_told_apart() {
-        let replies = b"+OK\r\n-ERR no\r\n>3\r\n$7\r\nmessage\r\n$1\r\na\r\n$2\r\n\xff|\r\n%1\r\n$5\r\nerror\r\n_\r\n";
+        let replies =
+            b"+OK\r\n-ERR no\r\n>3\r\n$7\r\nmessage\r\n$1\r\na\r\n$2\r\n\xff|\r\n%1\r\n$5\r\nerror\r\n_\r\n";
         assert_eq!(
             written(Style::Json, replies),
             r#"{"reply":"OK"}|{"error":"ERR no"}|{"push":["message","a",{"base64":"/3w="}]}|{"reply":{"error":null}}|"#
@@ -212,12 +221,26 @@ mod tests {
     #[test]
     fn what_is_no_command_gets_an_error() {
         let wrong = |odd| matches!(odd, Odd::Wrong(_));
-        for message in ["", "[", "[]", "{}", "\"GET\"", "[[\"GET\",\"a\"]]", "[null]", "[\"hello\",3]", "[\"GET\",\"a\"] x"] {
+        for message in [
+            "",
+            "[",
+            "[]",
+            "{}",
+            "\"GET\"",
+            "[[\"GET\",\"a\"]]",
+            "[null]",
+            "[\"hello\",3]",
+            "[\"GET\",\"a\"] x",
+        ] {
             assert!(wrong(of_json(message.as_bytes())), "{message}");
         }
         for line in ["GET \"a", "hello 3", "RESET", "GET 'a'b"] {
             assert!(wrong(of_line(line.as_bytes()).1), "{line}");
         }
-        assert!(matches!(of_line(b"  ").1, Odd::Nothing) && of_line(b"INFO").0 == REPORT && of_line(b"GET a").0 == 0);
+        assert!(
+            matches!(of_line(b"  ").1, Odd::Nothing)
+                && of_line(b"INFO").0 == REPORT
+                && of_line(b"GET a").0 == 0
+        );
     }
 }

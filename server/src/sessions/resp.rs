@@ -37,7 +37,8 @@ impl Resp {
         place: u32,
         batch: &mut Batch<'b>,
     ) -> Left {
-        let limits = Limits { bulk_bytes_max: limits.bulk_bytes_max, stranger: !session.identity.authenticated };
+        let limits =
+            Limits { bulk_bytes_max: limits.bulk_bytes_max, stranger: !session.identity.authenticated };
         read(&mut self.requests, &limits, input, at, place, batch)
     }
 
@@ -58,7 +59,14 @@ impl Resp {
     }
 }
 
-fn read<'b>(requests: &mut Requests, limits: &Limits, input: &'b [u8], at: &mut usize, place: u32, batch: &mut Batch<'b>) -> Left {
+fn read<'b>(
+    requests: &mut Requests,
+    limits: &Limits,
+    input: &'b [u8],
+    at: &mut usize,
+    place: u32,
+    batch: &mut Batch<'b>,
+) -> Left {
     let mut rest = &input[*at..];
     while !batch.is_full() {
         let from = batch.args.len();

@@ -22,8 +22,8 @@ const TLS13_NAMES: [(&str, SupportedCipherSuite); 3] = [
 
 /// OpenSSL's classes of ciphers of which rustls has none, so that leaving them out changes nothing.
 const ABSENT: [&str; 18] = [
-    "LOW", "MEDIUM", "EXPORT", "aNULL", "eNULL", "NULL", "ADH", "MD5", "RC4", "DES", "3DES", "IDEA", "SEED", "CAMELLIA", "PSK", "SRP",
-    "DSS", "SHA1",
+    "LOW", "MEDIUM", "EXPORT", "aNULL", "eNULL", "NULL", "ADH", "MD5", "RC4", "DES", "3DES", "IDEA", "SEED",
+    "CAMELLIA", "PSK", "SRP", "DSS", "SHA1",
 ];
 
 /// The ciphers that `tls-ciphersuites` and `tls-ciphers` name, those of TLS 1.3 first.
@@ -36,7 +36,11 @@ pub fn suites(tls13: &str, tls12: &str) -> Result<Vec<SupportedCipherSuite>, Str
     Ok(suites)
 }
 
-fn chosen(setting: &str, text: &str, known: &[(&str, SupportedCipherSuite)]) -> Result<Vec<SupportedCipherSuite>, String> {
+fn chosen(
+    setting: &str,
+    text: &str,
+    known: &[(&str, SupportedCipherSuite)],
+) -> Result<Vec<SupportedCipherSuite>, String> {
     let words = || text.split([':', ',', ' ']).filter(|word| !word.is_empty());
     let mut suites: Vec<SupportedCipherSuite> = Vec::new();
     for word in words() {
@@ -44,10 +48,15 @@ fn chosen(setting: &str, text: &str, known: &[(&str, SupportedCipherSuite)]) -> 
         match (named, word.strip_prefix('!')) {
             (Some((_, suite)), _) => suites.push(*suite),
             (None, Some(absent)) if ABSENT.contains(&absent) => {}
-            (None, _) if ["DEFAULT", "HIGH", "ALL"].contains(&word) => suites.extend(known.iter().map(|(_, suite)| *suite)),
+            (None, _) if ["DEFAULT", "HIGH", "ALL"].contains(&word) => {
+                suites.extend(known.iter().map(|(_, suite)| *suite))
+            }
             _ => {
                 let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-                return Err(format!("{setting}: '{word}' is not known here; choose from DEFAULT, {}", names.join(", ")));
+                return Err(format!(
+                    "{setting}: '{word}' is not known here; choose from DEFAULT, {}",
+                    names.join(", ")
+                ));
             }
         }
     }
@@ -80,8 +89,13 @@ mod tests {
         let names = |tls13, tls12| suites(tls13, tls12).map(|suites| suites.len());
         assert_eq!(names("", ""), Ok(9));
         assert_eq!(names("TLS_AES_128_GCM_SHA256", "DEFAULT:!MEDIUM"), Ok(7));
-        let two = suites("TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256", "ECDHE-RSA-AES128-GCM-SHA256").unwrap();
-        assert_eq!(two, [TLS13_CHACHA20_POLY1305_SHA256, TLS13_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]);
+        let two =
+            suites("TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256", "ECDHE-RSA-AES128-GCM-SHA256")
+                .unwrap();
+        assert_eq!(
+            two,
+            [TLS13_CHACHA20_POLY1305_SHA256, TLS13_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]
+        );
         assert!(names("", "RC4-SHA").unwrap_err().starts_with("tls-ciphers: 'RC4-SHA' is not known here"));
         assert!(names("", "DEFAULT:!ECDHE").is_err());
         assert_eq!(versions("TLSv1.3").unwrap(), [&TLS13]);

@@ -59,13 +59,17 @@ pub fn build(after: &After<'_>, tickets: &Arc<Tickets>) -> Result<ServerConfig, 
         mode => {
             let mut store = RootCertStore::empty();
             for root in roots {
-                store
-                    .add(root)
-                    .map_err(|error| format!("tls-ca-cert-file or tls-ca-cert-dir has a certificate that cannot be used: {error}"))?;
+                store.add(root).map_err(|error| {
+                    format!(
+                        "tls-ca-cert-file or tls-ca-cert-dir has a certificate that cannot be used: {error}"
+                    )
+                })?;
             }
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(store), provider);
             let verifier = if mode == ALL_CLIENTS { verifier } else { verifier.allow_unauthenticated() };
-            let verifier = verifier.build().map_err(|error| format!("the certificates of clients cannot be checked: {error}"))?;
+            let verifier = verifier
+                .build()
+                .map_err(|error| format!("the certificates of clients cannot be checked: {error}"))?;
             builder.with_client_cert_verifier(verifier)
         }
     };
@@ -94,7 +98,11 @@ pub fn build(after: &After<'_>, tickets: &Arc<Tickets>) -> Result<ServerConfig, 
 /// The path that a setting has.
 fn path(after: &After<'_>, setting: Id) -> Result<String, String> {
     let path = after.string(setting);
-    if path.is_empty() { Err(format!("a port with TLS needs {}: set it to a file in PEM form", setting.row().name)) } else { Ok(path) }
+    if path.is_empty() {
+        Err(format!("a port with TLS needs {}: set it to a file in PEM form", setting.row().name))
+    } else {
+        Ok(path)
+    }
 }
 
 fn unusable(setting: Id, path: &str, why: &dyn std::fmt::Display) -> String {
@@ -122,7 +130,11 @@ fn private_key(after: &After<'_>) -> Result<PrivateKeyDer<'static>, String> {
     let found = PrivateKeyDer::from_pem_file(&path);
     found.map_err(|error| {
         let locked = std::fs::read_to_string(&path).is_ok_and(|text| text.contains("ENCRYPTED"));
-        let why = if locked { "it has a password; write one without with 'openssl pkey -in KEY -out FILE'".into() } else { reason(&error) };
+        let why = if locked {
+            "it has a password; write one without with 'openssl pkey -in KEY -out FILE'".into()
+        } else {
+            reason(&error)
+        };
         unusable(KEY, &path, &why)
     })
 }
@@ -142,7 +154,13 @@ fn roots(after: &After<'_>) -> Result<Vec<CertificateDer<'static>>, String> {
         }
         // The same order each time, because the rules of tickets are made of them.
         paths.sort_unstable();
-        roots.extend(paths.iter().filter_map(|path| CertificateDer::pem_file_iter(path).ok()).flatten().filter_map(Result::ok));
+        roots.extend(
+            paths
+                .iter()
+                .filter_map(|path| CertificateDer::pem_file_iter(path).ok())
+                .flatten()
+                .filter_map(Result::ok),
+        );
         if roots.is_empty() {
             return Err(unusable(CA_FOLDER, &folder, &"no file in it has a certificate in PEM form"));
         }

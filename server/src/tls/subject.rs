@@ -70,14 +70,20 @@ mod tests {
 
     fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
         let content = parts.concat();
-        let length =
-            if content.len() < 0x80 { vec![content.len() as u8] } else { vec![0x82, (content.len() >> 8) as u8, content.len() as u8] };
+        let length = if content.len() < 0x80 {
+            vec![content.len() as u8]
+        } else {
+            vec![0x82, (content.len() >> 8) as u8, content.len() as u8]
+        };
         [&[tag][..], &length, &content].concat()
     }
 
     fn certificate(subject: &[u8]) -> Vec<u8> {
         let other = der(SEQUENCE, &[&[b'x'; 200]]);
-        let fields = der(SEQUENCE, &[&der(VERSION, &[&[2, 1, 2]]), &[2, 1, 1], &other, &other, &other, subject, &other]);
+        let fields = der(
+            SEQUENCE,
+            &[&der(VERSION, &[&[2, 1, 2]]), &[2, 1, 1], &other, &other, &other, subject, &other],
+        );
         der(SEQUENCE, &[&fields, &other])
     }
 
@@ -87,11 +93,20 @@ mod tests {
 
     #[test]
     fn the_first_common_name_counts() {
-        let subject =
-            der(SEQUENCE, &[&part(&[0x55, 4, 10], 12, b"Polder"), &part(&COMMON_NAME, 19, b"alice"), &part(&COMMON_NAME, 12, b"bob")]);
+        let subject = der(
+            SEQUENCE,
+            &[
+                &part(&[0x55, 4, 10], 12, b"Polder"),
+                &part(&COMMON_NAME, 19, b"alice"),
+                &part(&COMMON_NAME, 12, b"bob"),
+            ],
+        );
         assert_eq!(common_name(&certificate(&subject)), Some(&b"alice"[..]));
         assert_eq!(common_name(&certificate(&der(SEQUENCE, &[]))), None);
-        assert_eq!(common_name(&certificate(&der(SEQUENCE, &[&part(&COMMON_NAME, 12, b"default\0.x")]))), None);
+        assert_eq!(
+            common_name(&certificate(&der(SEQUENCE, &[&part(&COMMON_NAME, 12, b"default\0.x")]))),
+            None
+        );
     }
 
     #[test]

@@ -67,7 +67,9 @@ impl ProducesTickets for Ticketer {
         SystemRandom::new().fill(&mut nonce).ok()?;
         let mut sealed = plain.to_vec();
         let cipher = self.cipher(&key)?;
-        cipher.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::from(key.name), &mut sealed).ok()?;
+        cipher
+            .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::from(key.name), &mut sealed)
+            .ok()?;
         Some([&key.name[..], &nonce, &sealed].concat())
     }
 
@@ -76,7 +78,10 @@ impl ProducesTickets for Ticketer {
         let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>()?;
         let key = self.tickets.key(|key| key.name == *name)?;
         let mut plain = sealed.to_vec();
-        let opened = self.cipher(&key)?.open_in_place(Nonce::assume_unique_for_key(*nonce), Aad::from(key.name), &mut plain).ok()?;
+        let opened = self
+            .cipher(&key)?
+            .open_in_place(Nonce::assume_unique_for_key(*nonce), Aad::from(key.name), &mut plain)
+            .ok()?;
         let length = opened.len();
         plain.truncate(length);
         Some(plain)

@@ -39,7 +39,8 @@ pub struct TurnAway {
 }
 
 /// Calls that need data which is being read: Redis's text.
-pub const LOADING_DATA: TurnAway = TurnAway { why: "LOADING Redis is loading the dataset in memory", allows: is_allowed_while_loading };
+pub const LOADING_DATA: TurnAway =
+    TurnAway { why: "LOADING Redis is loading the dataset in memory", allows: is_allowed_while_loading };
 
 /// The process, as a script of one thread sees it.
 struct ScriptHost<'l> {
@@ -128,23 +129,34 @@ impl Service {
     #[cold]
     pub fn words_run_scripts(&self, slot: usize, words: &[Vec<u8>]) -> bool {
         let args: Vec<&[u8]> = words.iter().take(2).map(Vec::as_slice).collect();
-        execute::resolve(&args).is_ok_and(|command| command.has(SCRIPTS) || command.has(RUNS_QUEUE) && self.has_queued_scripts(slot))
+        execute::resolve(&args).is_ok_and(|command| {
+            command.has(SCRIPTS) || command.has(RUNS_QUEUE) && self.has_queued_scripts(slot)
+        })
     }
 
     /// Whether calls that wait for EXEC run scripts.
     fn has_queued_scripts(&self, slot: usize) -> bool {
-        let multi = self.connections.slots[slot].as_ref().and_then(|connection| connection.session.multi.as_ref());
+        let multi =
+            self.connections.slots[slot].as_ref().and_then(|connection| connection.session.multi.as_ref());
         multi.is_some_and(|multi| multi.queue.commands().any(|command| command.has(SCRIPTS)))
     }
 
     /// Runs a request that may take long, and those behind it that share its transaction. The connection is out of its slot
     /// meanwhile, so that the service is free for others. Returns how many requests are done.
-    pub fn run_long(&mut self, slot: usize, note: u32, calls: &[&[&[u8]]], turn: TurnInputs<'_>) -> (usize, Progress) {
+    pub fn run_long(
+        &mut self,
+        slot: usize,
+        note: u32,
+        calls: &[&[&[u8]]],
+        turn: TurnInputs<'_>,
+    ) -> (usize, Progress) {
         let connections = &mut self.connections;
         connections.end_broadcast();
         let Some(mut connection) = connections.slots[slot].take() else { return (1, Progress::Answered) };
         connection.output.lend(|| connections.pool.take());
-        connection.output.limit(connections.limits.hard_output_of(connection.door, &connection.session) as usize);
+        connection
+            .output
+            .limit(connections.limits.hard_output_of(connection.door, &connection.session) as usize);
         connection.session.clock.turn_ms = connections.now_ms;
         connection.session.clock.patience_us = connections.waiters.patience_us;
         connection.session.clock.active_ms = connections.now_ms;
@@ -210,7 +222,12 @@ impl Service {
         loop {
             let left = connections.parse(slot, 0, &input, &mut at, &mut batch);
             for frame in &batch.frames {
-                connections.reject(slot, frame, &batch, &TurnAway { why: kind.busy_text(), allows: is_allowed });
+                connections.reject(
+                    slot,
+                    frame,
+                    &batch,
+                    &TurnAway { why: kind.busy_text(), allows: is_allowed },
+                );
             }
             batch.clear();
             if left == Left::Nothing {
@@ -231,7 +248,9 @@ impl Service {
 impl Connections {
     /// Executes a request if it is allowed now, and else replies why it is not.
     pub fn reject(&mut self, slot: usize, frame: &Frame, batch: &Batch<'_>, reject: &TurnAway) {
-        let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.is_halted()) else { return };
+        let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.is_halted()) else {
+            return;
+        };
         let Connection { session, output, protocol, taken, .. } = &mut **connection;
         let process = &*self.process;
         output.lend(|| self.pool.take());

@@ -38,15 +38,22 @@ impl Calls {
         let mut inputs = std::mem::take(&mut self.inputs);
         let mut spare = std::mem::take(&mut self.spare);
         let connections = &mut service.connections;
-        inputs.extend(
-            ready.iter().map(|slot| connections.slots[*slot].as_mut().map_or(Vec::new(), |found| std::mem::take(&mut found.input))),
-        );
-        connections.in_turn.taken.extend(ready.iter().zip(&inputs).filter(|(_, input)| !input.is_empty()).map(|(slot, _)| slot));
+        inputs.extend(ready.iter().map(|slot| {
+            connections.slots[*slot].as_mut().map_or(Vec::new(), |found| std::mem::take(&mut found.input))
+        }));
+        connections
+            .in_turn
+            .taken
+            .extend(ready.iter().zip(&inputs).filter(|(_, input)| !input.is_empty()).map(|(slot, _)| slot));
         let mut batch = Batch::new(&mut spare);
         for (place, slot) in ready.iter().enumerate().filter(|(place, _)| !inputs[*place].is_empty()) {
-            let Some(mut at) = service.connections.slots[*slot].as_ref().map(|connection| connection.taken) else { continue };
+            let Some(mut at) = service.connections.slots[*slot].as_ref().map(|connection| connection.taken)
+            else {
+                continue;
+            };
             while !service.connections.in_turn.released.contains(slot)
-                && service.connections.parse(*slot, place as u32, &inputs[place], &mut at, &mut batch) == Left::Perhaps
+                && service.connections.parse(*slot, place as u32, &inputs[place], &mut at, &mut batch)
+                    == Left::Perhaps
             {
                 self.run_batch(service, (ready, &inputs), &mut batch);
             }
@@ -56,7 +63,9 @@ impl Calls {
         let connections = &mut service.connections;
         for (slot, input) in ready.iter().zip(inputs.drain(..)) {
             // A connection that had sent nothing may have been read from meanwhile, beside a slow script.
-            let taken_out = |connection: &&mut Box<Connection>| connection.input.is_empty() && !connections.in_turn.released.contains(slot);
+            let taken_out = |connection: &&mut Box<Connection>| {
+                connection.input.is_empty() && !connections.in_turn.released.contains(slot)
+            };
             if let Some(connection) = connections.slots[*slot].as_mut().filter(taken_out) {
                 connection.input = input;
             }
@@ -118,7 +127,9 @@ impl Calls {
 /// it waits for the maintenance.
 #[inline]
 fn make_room_for(room_due_ms: &mut u64, connections: &Connections, slot: usize) {
-    let tracks = connections.slots[slot].as_ref().is_some_and(|connection| connection.session.listening.tracking.is_some());
+    let tracks = connections.slots[slot]
+        .as_ref()
+        .is_some_and(|connection| connection.session.listening.tracking.is_some());
     let table = connections.process.memory.table();
     if tracks && connections.now_ms >= *room_due_ms && table.is_crowded() {
         let hopeless = !table.make_room_within(ROOM);
@@ -136,7 +147,14 @@ fn may_write(command: &Command) -> bool {
 impl Service {
     /// Runs the request `number` of the batch, and those behind it that share its transaction; returns how many are done.
     #[inline(always)]
-    fn run_frame(&mut self, slot: usize, number: usize, batch: &Batch<'_>, plan: &BatchPlan, turn: TurnInputs<'_>) -> usize {
+    fn run_frame(
+        &mut self,
+        slot: usize,
+        number: usize,
+        batch: &Batch<'_>,
+        plan: &BatchPlan,
+        turn: TurnInputs<'_>,
+    ) -> usize {
         let Batch { args, frames, odds } = batch;
         let (frames, hint) = (&frames[number..], (plan, number));
         let frame = &frames[0];
@@ -165,14 +183,26 @@ impl Service {
         let (done, progress) = match frame.content {
             Content::Args { from, to } => {
                 let groups = protocol.groups_replies();
-                protocol.reply(output, frame.note, |reply| match group(candidates, args, (&*session, host, memory), hint) {
-                    many @ 2.. if groups => memory.execute_together(session, host, &calls_of(&frames[..many], args), reply),
-                    _ => answered(memory.execute_foreseen(session, host, plan, number, &args[from..to], reply)),
+                protocol.reply(output, frame.note, |reply| {
+                    match group(candidates, args, (&*session, host, memory), hint) {
+                        many @ 2.. if groups => {
+                            memory.execute_together(session, host, &calls_of(&frames[..many], args), reply)
+                        }
+                        _ => answered(memory.execute_foreseen(
+                            session,
+                            host,
+                            plan,
+                            number,
+                            &args[from..to],
+                            reply,
+                        )),
+                    }
                 })
             }
             Content::Odd(number) => answered(connection.run_odd(&odds[number], frame.note, (host, memory))),
         };
-        let may_write = connections.disk.is_on && (0..done.max(1)).any(|at| plan.command(number + at).is_none_or(may_write));
+        let may_write = connections.disk.is_on
+            && (0..done.max(1)).any(|at| plan.command(number + at).is_none_or(may_write));
         connections.after_frame(slot, frames, (done, may_write), progress)
     }
 
@@ -192,9 +222,13 @@ impl Service {
         if matches!(frame.content, Content::Args { .. }) && self.runs_scripts(slot, hint) {
             let process = &self.connections.process;
             let (host, memory): (&dyn Host, _) = (&**process, &process.memory);
-            let connection = self.connections.slots[slot].as_ref().filter(|connection| connection.protocol.groups_replies());
-            let many = connection.map_or(1, |connection| group(frames, args, (&connection.session, host, memory), hint));
-            let (done, progress) = self.run_long(slot, frame.note, &calls_of(&frames[..many.max(1)], args), turn);
+            let connection = self.connections.slots[slot]
+                .as_ref()
+                .filter(|connection| connection.protocol.groups_replies());
+            let many = connection
+                .map_or(1, |connection| group(frames, args, (&connection.session, host, memory), hint));
+            let (done, progress) =
+                self.run_long(slot, frame.note, &calls_of(&frames[..many.max(1)], args), turn);
             return Some(self.connections.after_frame(slot, frames, (done, true), progress));
         }
         if let Content::Odd(odd) = frame.content
@@ -226,7 +260,9 @@ impl Connections {
             return false;
         }
         let pause = self.waiters.pause;
-        if pause.is_some_and(|pause| holds_back(pause, &connection.session, &self.process, frame.content, &batch.args, &batch.odds)) {
+        if pause.is_some_and(|pause| {
+            holds_back(pause, &connection.session, &self.process, frame.content, &batch.args, &batch.odds)
+        }) {
             self.wait_for_pause(slot);
             return false;
         }
@@ -235,7 +271,13 @@ impl Connections {
 
     /// What follows from the progress of the first `done` of `frames`; returns how many of them are done.
     #[inline(always)]
-    fn after_frame(&mut self, slot: usize, frames: &[Frame], (done, may_write): (usize, bool), progress: Progress) -> usize {
+    fn after_frame(
+        &mut self,
+        slot: usize,
+        frames: &[Frame],
+        (done, may_write): (usize, bool),
+        progress: Progress,
+    ) -> usize {
         let Some(connection) = &mut self.slots[slot] else { return 1 };
         connection.disk.may_have_written |= may_write;
         let Connection { session, output, taken, turn, door, .. } = &mut **connection;
@@ -273,7 +315,12 @@ impl Connections {
     fn show_session(&mut self, slot: Option<usize>) {
         let Some(connection) = slot.and_then(|slot| self.slots[slot].as_mut()) else { return };
         let session = &connection.session;
-        if session.multi.is_some() || session.tally.last.is_some_and(|command| command.has(PUBSUB) || matches!(command.run, Run::Session)) {
+        if session.multi.is_some()
+            || session
+                .tally
+                .last
+                .is_some_and(|command| command.has(PUBSUB) || matches!(command.run, Run::Session))
+        {
             connection.record.show(session);
         }
     }

@@ -71,8 +71,13 @@ fn reclaim(process: &Process) {
 fn maintain(process: &Process, now_ms_of_turn: u64) {
     let table = process.memory.table();
     let expiry_us = table.counter(Counter::ExpiryUs);
-    let pause_ms = table.run_maintenance(MAINTENANCE_US).min(1000 / process.settings.number(HZ).clamp(1, 500) as u64);
-    latency::note_event(process, "expire-cycle", table.counter(Counter::ExpiryUs).saturating_sub(expiry_us) / 1000);
+    let pause_ms =
+        table.run_maintenance(MAINTENANCE_US).min(1000 / process.settings.number(HZ).clamp(1, 500) as u64);
+    latency::note_event(
+        process,
+        "expire-cycle",
+        table.counter(Counter::ExpiryUs).saturating_sub(expiry_us) / 1000,
+    );
     // Another process may have changed the settings of the segment.
     if let Err(stop) = process.settings.join(table) {
         tracing::error!(?stop, "the settings of the segment cannot be read");

@@ -131,7 +131,11 @@ impl Connections {
     /// Begins to serve a client; the thread `counted_by` has counted it.
     pub fn adopt(&mut self, arrival: Arrival, counted_by: usize, registry: &Registry) {
         // C1. While a script runs, clients come and go in the middle of a turn.
-        let free = self.free.iter().rposition(|slot| !self.in_turn.taken.contains(slot)).map(|at| self.free.swap_remove(at));
+        let free = self
+            .free
+            .iter()
+            .rposition(|slot| !self.in_turn.taken.contains(slot))
+            .map(|at| self.free.swap_remove(at));
         let slot = free.unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
@@ -139,13 +143,17 @@ impl Connections {
         let Arrival { socket, origin } = arrival;
         let filter = match (origin.tls, origin.door.takes_datagrams()) {
             (true, _) => self.process.tls.filter().map(Some),
-            (false, true) => registry.try_clone().map(|registry| Some(Box::new(Filter::datagrams(Datagrams::new(registry))))),
+            (false, true) => registry
+                .try_clone()
+                .map(|registry| Some(Box::new(Filter::datagrams(Datagrams::new(registry))))),
             (false, false) => Ok(None),
         };
-        let prepared = if origin.door.is_tcp() { prepare(&socket, self.limits.keepalive_seconds) } else { Ok(()) };
+        let prepared =
+            if origin.door.is_tcp() { prepare(&socket, self.limits.keepalive_seconds) } else { Ok(()) };
         let interest = Interest::READABLE | Interest::WRITABLE;
         let token = Token(slot + FIRST_TOKEN);
-        let registered = prepared.and_then(|()| registry.register(&mut SourceFd(&socket.as_raw_fd()), token, interest));
+        let registered =
+            prepared.and_then(|()| registry.register(&mut SourceFd(&socket.as_raw_fd()), token, interest));
         let filter = match registered.and(filter) {
             Ok(filter) => filter,
             Err(error) => {
@@ -258,7 +266,10 @@ impl Connections {
             log_in_by_certificate(connection, &self.process);
         }
         if self.limits.is_over_request_limit(connection.door, &connection.session, connection.input.len()) {
-            tracing::warn!(client = connection.session.identity.id, "closed: it reached client-query-buffer-limit");
+            tracing::warn!(
+                client = connection.session.identity.id,
+                "closed: it reached client-query-buffer-limit"
+            );
             stats.query_limit_closed.add(1);
             self.close(slot);
             return false;
@@ -267,14 +278,27 @@ impl Connections {
     }
 
     /// Puts the requests of a connection from `at` on into the batch.
-    pub fn parse<'b>(&mut self, slot: usize, place: u32, input: &'b [u8], at: &mut usize, batch: &mut Batch<'b>) -> Left {
+    pub fn parse<'b>(
+        &mut self,
+        slot: usize,
+        place: u32,
+        input: &'b [u8],
+        at: &mut usize,
+        batch: &mut Batch<'b>,
+    ) -> Left {
         let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.is_halted()) else {
             return Left::Nothing;
         };
         let Connection { protocol, session, filter, output, .. } = &mut **connection;
         if let Some(datagrams) = filter.as_mut().and_then(|filter| filter.guests()) {
             let requests = (input, datagrams.ends(input.len()));
-            return protocol.read_datagrams((&self.limits, session), requests, at, (place, output.is_overfull()), batch);
+            return protocol.read_datagrams(
+                (&self.limits, session),
+                requests,
+                at,
+                (place, output.is_overfull()),
+                batch,
+            );
         }
         protocol.read(&self.limits, session, input, at, place, batch)
     }
@@ -321,7 +345,9 @@ impl Connections {
             }
         }
         // A subscriber whose socket had been full is shown once more when all has gone.
-        if !connection.output.is_empty() || connection.session.listens() && connection.record.activity().reply_bytes != 0 {
+        if !connection.output.is_empty()
+            || connection.session.listens() && connection.record.activity().reply_bytes != 0
+        {
             connection.beat(connection.output.waiting());
         }
         self.weigh(slot);
@@ -343,7 +369,8 @@ impl Connections {
     #[inline]
     pub fn weigh(&mut self, slot: usize) {
         if self.weighs
-            && let Some(connection) = self.slots[slot].as_ref().filter(|connection| !connection.record.is_doomed())
+            && let Some(connection) =
+                self.slots[slot].as_ref().filter(|connection| !connection.record.is_doomed())
         {
             self.process.clients.weigh(&connection.record, connection.record.memory());
         }
@@ -359,11 +386,18 @@ impl Connections {
         } else if connection.over_soft_since_ms.is_none() {
             connection.over_soft_since_ms = Some(self.now_ms);
         }
-        let over_soft = connection.over_soft_since_ms.is_some_and(|since_ms| self.now_ms - since_ms > limit.soft_seconds * 1000);
+        let over_soft = connection
+            .over_soft_since_ms
+            .is_some_and(|since_ms| self.now_ms - since_ms > limit.soft_seconds * 1000);
         // What waits for a datagram's end is limited by itself.
-        let over = !connection.door.takes_datagrams() && (over_soft || limit.hard != 0 && waiting > limit.hard);
+        let over =
+            !connection.door.takes_datagrams() && (over_soft || limit.hard != 0 && waiting > limit.hard);
         if over {
-            tracing::warn!(client = connection.session.identity.id, bytes = waiting, "closed: it reached client-output-buffer-limit");
+            tracing::warn!(
+                client = connection.session.identity.id,
+                bytes = waiting,
+                "closed: it reached client-output-buffer-limit"
+            );
             self.process.mailboxes[self.number].stats.reply_limit_closed.add(1);
         }
         over
@@ -419,7 +453,8 @@ impl Connections {
             let Some(connection) = &self.slots[slot] else { continue };
             let idle_ms = self.now_ms.saturating_sub(connection.session.clock.active_ms);
             // A subscriber says nothing for as long as it likes, as in Redis.
-            let may_idle = connection.turn.parked || connection.session.listens() || connection.door.takes_datagrams();
+            let may_idle =
+                connection.turn.parked || connection.session.listens() || connection.door.takes_datagrams();
             let idle = timeout_ms != 0 && idle_ms > timeout_ms && !may_idle;
             let stuck = connection.session.closing && idle_ms > CLOSE_PATIENCE_MS;
             let handshaking = connection.filter.as_ref().is_some_and(|filter| filter.is_handshaking());
@@ -434,10 +469,17 @@ impl Connections {
 
     /// Does what the protocol of a connection says is due: a client that is too slow is closed.
     fn tick_protocol(&mut self, slot: usize) {
-        let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.is_halted()) else { return };
+        let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.is_halted()) else {
+            return;
+        };
         let Connection { protocol, filter, session, output, input, taken, .. } = &mut **connection;
         let pending = input.len().saturating_sub(*taken);
-        let inputs = TickInputs { now_ms: self.now_ms, active_ms: session.clock.active_ms, pending, waiting: output.waiting() };
+        let inputs = TickInputs {
+            now_ms: self.now_ms,
+            active_ms: session.clock.active_ms,
+            pending,
+            waiting: output.waiting(),
+        };
         let due = match filter {
             Some(filter) if filter.is_framed() => filter.tick(self.now_ms),
             _ => protocol.tick(&self.limits, inputs),
@@ -491,12 +533,20 @@ impl Connections {
 /// Logs a client in as the user that its certificate names, if there is one.
 #[cold]
 fn log_in_by_certificate(connection: &mut Connection, process: &Process) {
-    let Some(name) = connection.filter.as_ref().and_then(|filter| filter.certificate()).and_then(tls::common_name) else { return };
+    let Some(name) =
+        connection.filter.as_ref().and_then(|filter| filter.certificate()).and_then(tls::common_name)
+    else {
+        return;
+    };
     let users = process.settings.users();
     users.refresh(process.memory.table());
     if !acl::admit_by_certificate(&mut connection.session, users, name) {
         let (user, address) = (String::from_utf8_lossy(name), connection.record.address());
-        tracing::info!(?user, address, "the user that a certificate names is off or unknown; the client is not logged in");
+        tracing::info!(
+            ?user,
+            address,
+            "the user that a certificate names is off or unknown; the client is not logged in"
+        );
         return;
     }
     connection.record.show(&connection.session);

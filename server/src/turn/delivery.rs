@@ -14,7 +14,10 @@ const BROADCAST_BYTES_MAX: usize = 32 << 10;
 impl Connections {
     /// Gives a message to clients of this thread; it is sent at the end of the turn.
     pub fn deliver_to(&mut self, clients: &[u64], delivery: &Delivery<'_>) {
-        let is_message = matches!(delivery, Delivery::Message { .. } | Delivery::PatternMessage { .. } | Delivery::ShardMessage { .. });
+        let is_message = matches!(
+            delivery,
+            Delivery::Message { .. } | Delivery::PatternMessage { .. } | Delivery::ShardMessage { .. }
+        );
         if is_message && clients.len() >= BROADCAST_CLIENTS_MIN {
             return self.broadcast(clients, delivery);
         }
@@ -23,9 +26,17 @@ impl Connections {
         let mut forms = Form::ALL.map(|_| None::<Output>);
         for client in clients {
             let Some(slot) = self.slot_of(*client) else { continue };
-            let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.session.closing) else { continue };
+            let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.session.closing)
+            else {
+                continue;
+            };
             if let Delivery::RedirectionBroken { client: redirect } = *delivery {
-                let tracking = connection.session.listening.tracking.as_mut().filter(|tracking| tracking.redirect() == redirect);
+                let tracking = connection
+                    .session
+                    .listening
+                    .tracking
+                    .as_mut()
+                    .filter(|tracking| tracking.redirect() == redirect);
                 let Some(tracking) = tracking else { continue };
                 Arc::make_mut(tracking).broken = true;
             }
@@ -62,8 +73,14 @@ impl Connections {
         self.end_broadcast();
         for client in clients {
             let Some(slot) = self.slot_of(*client) else { continue };
-            let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.session.closing) else { continue };
-            tracing::warn!(client, "closed: more messages came for this thread's clients than it could keep, and some of them are lost");
+            let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.session.closing)
+            else {
+                continue;
+            };
+            tracing::warn!(
+                client,
+                "closed: more messages came for this thread's clients than it could keep, and some of them are lost"
+            );
             self.process.mailboxes[self.number].stats.reply_limit_closed.add(1);
             connection.session.closing = true;
             self.tell(slot);
@@ -105,7 +122,10 @@ impl Connections {
         let shared = forms.each_ref().map(|form| form.single().map(Arc::<[u8]>::from));
         for client in &clients {
             let Some(slot) = self.slot_of(*client) else { continue };
-            let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.session.closing) else { continue };
+            let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.session.closing)
+            else {
+                continue;
+            };
             let form = connection.protocol.form(&connection.session) as usize;
             if !shared[form].as_ref().is_some_and(|shared| connection.output.share(shared)) {
                 connection.output.lend(|| self.pool.take_one_of(clients.len()));

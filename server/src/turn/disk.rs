@@ -93,7 +93,8 @@ impl Connections {
         let ends = !self.limits.disk.replies_wait;
         let slots = &self.slots;
         let held_for = |slot: usize| slots[slot].as_ref().map_or(0, |connection| connection.disk.held_for);
-        let free: Vec<usize> = self.disk.held.extract_if(.., |slot| ends || held_for(*slot) <= durable).collect();
+        let free: Vec<usize> =
+            self.disk.held.extract_if(.., |slot| ends || held_for(*slot) <= durable).collect();
         for slot in free {
             if let Some(connection) = &mut self.slots[slot] {
                 connection.disk.held_for = 0;
@@ -104,7 +105,8 @@ impl Connections {
             }
         }
         let is_promised = self.process.memory.table().segment().storage().is_promised();
-        let ready: Vec<(u64, u64)> = self.disk.calls.extract_if(.., |(csn, _)| is_promised && *csn <= durable).collect();
+        let ready: Vec<(u64, u64)> =
+            self.disk.calls.extract_if(.., |(csn, _)| is_promised && *csn <= durable).collect();
         for (_, client) in ready {
             self.retry_waiting(client);
         }
@@ -119,7 +121,12 @@ impl Connections {
             words.await_more(seat.index());
         }
         let durable = words.durable();
-        let held = self.disk.held.iter().filter_map(|slot| self.slots[*slot].as_ref()).map(|connection| connection.disk.held_for);
+        let held = self
+            .disk
+            .held
+            .iter()
+            .filter_map(|slot| self.slots[*slot].as_ref())
+            .map(|connection| connection.disk.held_for);
         let calls = self.disk.calls.iter().map(|(csn, _)| *csn).filter(|_| words.is_promised());
         held.chain(calls).any(|csn| csn <= durable)
     }

@@ -53,12 +53,21 @@ fn exec_group(frames: &[Frame], plan: &BatchPlan, number: usize) -> usize {
 
 /// The arguments of the requests that are slices of the input.
 pub fn calls_of<'f, 'a>(frames: &[Frame], args: &'f [&'a [u8]]) -> SmallVec<[&'f [&'a [u8]]; TOGETHER_MAX]> {
-    let of = |frame: &Frame| if let Content::Args { from, to } = frame.content { Some(&args[from..to]) } else { None };
+    let of = |frame: &Frame| {
+        if let Content::Args { from, to } = frame.content { Some(&args[from..to]) } else { None }
+    };
     frames.iter().filter_map(of).collect()
 }
 
 /// Whether a pause makes this request wait.
-pub fn holds_back(pause: Pause, session: &Session, process: &Process, content: Content, args: &[&[u8]], odds: &[Odd]) -> bool {
+pub fn holds_back(
+    pause: Pause,
+    session: &Session,
+    process: &Process,
+    content: Content,
+    args: &[&[u8]],
+    odds: &[Odd],
+) -> bool {
     // What is no call touches no key, and a client that gets no sign of life would give up.
     let is_own = matches!(content, Content::Odd(number) if matches!(odds[number], Odd::Own));
     if !pause.writers_only || is_own {

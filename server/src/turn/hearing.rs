@@ -46,7 +46,9 @@ impl Connections {
         }
         let (keys, items, prefixes) = counts(table);
         let stats = &process.mailboxes[self.number].stats;
-        for (count, number) in [(&stats.tracked_keys, keys), (&stats.tracked_items, items), (&stats.tracked_prefixes, prefixes)] {
+        for (count, number) in
+            [(&stats.tracked_keys, keys), (&stats.tracked_items, items), (&stats.tracked_prefixes, prefixes)]
+        {
             count.set(number as u64);
         }
     }
@@ -73,7 +75,12 @@ impl MessageSink for Connections {
         self.end_broadcast();
         let process = self.process.clone();
         if process.claim(asker) {
-            query::answer(process.memory.table(), asker, &process.threads(), &peer_replies::answer(&*process, words));
+            query::answer(
+                process.memory.table(),
+                asker,
+                &process.threads(),
+                &peer_replies::answer(&*process, words),
+            );
         }
     }
 

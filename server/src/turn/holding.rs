@@ -75,7 +75,12 @@ impl Holding {
 
     /// Takes out the connections that go on. `place_of` is how far the owner of a seat has read, and `None` once its inbox is
     /// half empty or the owner is gone.
-    pub fn take_free(&mut self, now_ms: u64, is_stopping: bool, place_of: impl Fn(u64, u64) -> Option<u64>) -> Vec<usize> {
+    pub fn take_free(
+        &mut self,
+        now_ms: u64,
+        is_stopping: bool,
+        place_of: impl Fn(u64, u64) -> Option<u64>,
+    ) -> Vec<usize> {
         let Holding { held, stuck } = self;
         for late in held.iter().filter(|held| now_ms >= held.until_ms) {
             if place_of(late.seat, late.life) == Some(late.place) {

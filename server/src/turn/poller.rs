@@ -44,7 +44,14 @@ impl Poller {
     /// # Errors
     /// When the poll takes no more descriptors.
     pub fn new(poll: Poll, process: &Process) -> io::Result<Poller> {
-        let mut poller = Poller { poll, listeners: Vec::new(), listeners_version: 0, accept_due_ms: 0, wakeup: None, wakeup_due_ms: 0 };
+        let mut poller = Poller {
+            poll,
+            listeners: Vec::new(),
+            listeners_version: 0,
+            accept_due_ms: 0,
+            wakeup: None,
+            wakeup_due_ms: 0,
+        };
         poller.watch_listeners(process)?;
         Ok(poller)
     }
@@ -57,7 +64,11 @@ impl Poller {
             self.poll.registry().deregister(&mut SourceFd(&listener.socket.as_raw_fd()))?;
         }
         for (at, listener) in listeners.iter().enumerate() {
-            self.poll.registry().register(&mut SourceFd(&listener.socket.as_raw_fd()), Token(at + 1), Interest::READABLE)?;
+            self.poll.registry().register(
+                &mut SourceFd(&listener.socket.as_raw_fd()),
+                Token(at + 1),
+                Interest::READABLE,
+            )?;
         }
         (self.listeners, self.listeners_version) = (listeners, version);
         Ok(())
@@ -89,7 +100,9 @@ impl Poller {
         match event.token() {
             WAKEUP => self.empty_wakeup(),
             Token(token) if token >= FIRST_TOKEN => connections.notice(token - FIRST_TOKEN, event),
-            Token(token) if (1..=self.listeners.len()).contains(&token) => self.accept(token - 1, connections),
+            Token(token) if (1..=self.listeners.len()).contains(&token) => {
+                self.accept(token - 1, connections)
+            }
             _ => {}
         }
     }
@@ -167,7 +180,8 @@ impl Poller {
         let table = process.memory.table();
         let wakeup = attend(table).and_then(|()| table.seat()).and_then(|seat| seat.wakeup_fifo());
         let registered = wakeup.and_then(|wakeup| {
-            let registered = self.poll.registry().register(&mut SourceFd(&wakeup.as_raw_fd()), WAKEUP, Interest::READABLE);
+            let registered =
+                self.poll.registry().register(&mut SourceFd(&wakeup.as_raw_fd()), WAKEUP, Interest::READABLE);
             registered.map_err(|error| Fault::System(error.to_string()))?;
             Ok(wakeup)
         });

@@ -206,15 +206,24 @@ mod tests {
         waiters.end_wait(7, 70, 5);
         waiters.wait_for_lock(7);
         waiters.forget(7, true);
-        assert!(waiters.take_paused().is_empty() && waiters.take_locked(u64::MAX).is_empty() && waiters.take_answered().is_empty());
+        assert!(
+            waiters.take_paused().is_empty()
+                && waiters.take_locked(u64::MAX).is_empty()
+                && waiters.take_answered().is_empty()
+        );
         assert_eq!(waiters.due_ms(0), None);
     }
 
     #[test]
     fn the_first_deadline_is_due_first() {
         let mut waiters = Waiters::default();
-        [(1, 30), (2, 10), (3, u64::MAX)].into_iter().for_each(|(client, until_ms)| waiters.wait_for_key(client, until_ms));
+        [(1, 30), (2, 10), (3, u64::MAX)]
+            .into_iter()
+            .for_each(|(client, until_ms)| waiters.wait_for_key(client, until_ms));
         assert_eq!(waiters.due_ms(0), Some(10));
-        assert_eq!((waiters.take_expired(9), waiters.take_expired(10), waiters.take_expired(10)), (None, Some(2), None));
+        assert_eq!(
+            (waiters.take_expired(9), waiters.take_expired(10), waiters.take_expired(10)),
+            (None, Some(2), None)
+        );
     }
 }

@@ -64,7 +64,9 @@ impl Connections {
         if self.waiters.holding.is_stuck(seat, life, place) {
             return;
         }
-        let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.is_halted()) else { return };
+        let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.is_halted()) else {
+            return;
+        };
         connection.park();
         self.waiters.holding.hold(slot, (seat, life, place), now_ms());
     }
@@ -89,7 +91,9 @@ impl Connections {
         connection.park();
         connection.waiting_note = note;
         let awaited = connection.session.caller.waiting.as_ref().map(|waiting| waiting.subject());
-        let awaited = awaited.into_iter().flat_map(|(db, keys, or_its_end)| keys.iter().map(move |key| (db, key.clone(), or_its_end)));
+        let awaited = awaited
+            .into_iter()
+            .flat_map(|(db, keys, or_its_end)| keys.iter().map(move |key| (db, key.clone(), or_its_end)));
         connection.record.begin_wait(awaited.collect());
         let waiting = connection.session.caller.waiting.as_ref();
         let until_ms = waiting.map_or(0, |waiting| waiting.until_ms);
@@ -107,8 +111,14 @@ impl Connections {
     pub fn retry_waiting(&mut self, client: u64) {
         self.end_broadcast();
         let Some(slot) = self.slot_of(client) else { return };
-        let Some(connection) = self.slots[slot].as_mut().filter(|connection| connection.waits()) else { return };
-        if self.waiters.pause.is_some_and(|pause| !pause.writers_only || blocking::writes(&connection.session)) {
+        let Some(connection) = self.slots[slot].as_mut().filter(|connection| connection.waits()) else {
+            return;
+        };
+        if self
+            .waiters
+            .pause
+            .is_some_and(|pause| !pause.writers_only || blocking::writes(&connection.session))
+        {
             return self.waiters.postpone(client);
         }
         // A client that was unblocked has been promised that it gets nothing.
@@ -127,7 +137,9 @@ impl Connections {
         session.clock.turn_ms = self.now_ms;
         session.clock.patience_us = self.waiters.patience_us;
         let process = &*self.process;
-        match protocol.reply(output, *waiting_note, |reply| resume(process.memory.table(), session, process, reply)) {
+        match protocol
+            .reply(output, *waiting_note, |reply| resume(process.memory.table(), session, process, reply))
+        {
             Progress::Waiting => record.go_on_waiting(),
             Progress::Busy => {
                 record.go_on_waiting();
@@ -139,7 +151,9 @@ impl Connections {
 
     /// Ends the wait of a client without what it waited for (CLIENT UNBLOCK).
     pub fn give_up(&mut self, client: u64, with_error: bool) {
-        self.end_wait_by(client, |table, session, host, reply| give_up(table, session, host, with_error, reply));
+        self.end_wait_by(client, |table, session, host, reply| {
+            give_up(table, session, host, with_error, reply)
+        });
     }
 
     /// Ends the waits whose time is over.
@@ -154,10 +168,16 @@ impl Connections {
     }
 
     /// Ends the wait of a client by a function that replies to its call.
-    fn end_wait_by(&mut self, client: u64, end: impl FnOnce(&Table, &mut Session, &dyn Host, &mut dyn Reply)) {
+    fn end_wait_by(
+        &mut self,
+        client: u64,
+        end: impl FnOnce(&Table, &mut Session, &dyn Host, &mut dyn Reply),
+    ) {
         self.end_broadcast();
         let Some(slot) = self.slot_of(client) else { return };
-        let Some(connection) = self.slots[slot].as_mut().filter(|connection| connection.waits()) else { return };
+        let Some(connection) = self.slots[slot].as_mut().filter(|connection| connection.waits()) else {
+            return;
+        };
         let until_ms = connection.session.caller.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
         let Connection { session, output, protocol, waiting_note, .. } = &mut **connection;
         output.lend(|| self.pool.take());

@@ -33,11 +33,16 @@ impl Connections {
         if !self.weighs {
             return;
         }
-        let Some(connection) = self.slots[slot].as_mut().filter(|connection| connection.output.waiting() > MUCH_BYTES) else { return };
+        let Some(connection) =
+            self.slots[slot].as_mut().filter(|connection| connection.output.waiting() > MUCH_BYTES)
+        else {
+            return;
+        };
         connection.beat(connection.output.waiting());
         self.weigh(slot);
         self.weigh_all();
-        if let Some(connection) = self.slots[slot].as_mut().filter(|connection| connection.record.is_doomed()) {
+        if let Some(connection) = self.slots[slot].as_mut().filter(|connection| connection.record.is_doomed())
+        {
             connection.session.closing = true;
         }
     }

@@ -60,7 +60,9 @@ struct Crowd {
 fn connect(port: u16, count: usize, request: &str) -> Crowd {
     let program = std::env::current_exe().expect("this program");
     let mut command = Command::new(program);
-    command.args([NAME, "--exact", "--nocapture"]).env(ORDER, format!("{port} {count} {}", request.replace("\r\n", "\\r\\n")));
+    command
+        .args([NAME, "--exact", "--nocapture"])
+        .env(ORDER, format!("{port} {count} {}", request.replace("\r\n", "\\r\\n")));
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a process");
     let mut said = BufReader::new(child.stdout.take().expect("its output")).lines();
     assert!(said.any(|line| line.is_ok_and(|line| line.contains(CONNECTED))), "the clients do not connect");
@@ -72,12 +74,20 @@ fn ten_thousand_idle_clients_take_little_memory_at_each_door() {
     let _alone = alone();
     let count = clients();
     let ports = [(); 2].map(|()| free_port().expect("a free port"));
-    let flags = format!("--threads 2 --maxclients 12000 --memcache-port {} --http-port {} --http-idle-timeout 0", ports[0], ports[1]);
+    let flags = format!(
+        "--threads 2 --maxclients 12000 --memcache-port {} --http-port {} --http-idle-timeout 0",
+        ports[0], ports[1]
+    );
     let door = Door::open(&flags);
     let mut admin = door.client();
     let connected = |admin: &mut crate::door::Client<TcpStream>| {
         let info = admin.ask("INFO clients");
-        let line = info.lines().find_map(|line| line.strip_prefix("connected_clients:")).expect("a figure").trim().to_owned();
+        let line = info
+            .lines()
+            .find_map(|line| line.strip_prefix("connected_clients:"))
+            .expect("a figure")
+            .trim()
+            .to_owned();
         line.parse::<usize>().expect("a number")
     };
     // What clients that have gone leave is used again, so each figure is the most of those up to it.

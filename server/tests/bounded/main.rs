@@ -93,7 +93,9 @@ fn special(times: usize, size: usize) -> Vec<Vec<Vec<u8>>> {
         [&b"ACL"[..], b"SETUSER", b"attacker"].iter().map(|word| word.to_vec()).chain(rules).collect()
     };
     let text = word(0);
-    let library = [b"#!lua name=attack\nredis.register_function('f', function() return '", &text[..], b"' end)"].concat();
+    let library =
+        [b"#!lua name=attack\nredis.register_function('f', function() return '", &text[..], b"' end)"]
+            .concat();
     vec![
         call(&["CLIENT", "TRACKING", "ON", "BCAST"], &["PREFIX"], &[]),
         call(&["XREAD", "BLOCK", "0", "STREAMS"], &[], &[]),
@@ -229,7 +231,9 @@ impl Attack {
     /// What one kind of attack by one command has come to: a text where it broke the rule.
     fn attempt(&mut self, name: &str, lines: &[Vec<Vec<u8>>]) -> Option<String> {
         let size: usize = lines.iter().flatten().map(Vec::len).sum();
-        let waits = lines.iter().any(|line| line[0].starts_with(b"B") && line[0] != b"BITOP" || line.iter().any(|word| word == b"BLOCK"));
+        let waits = lines.iter().any(|line| {
+            line[0].starts_with(b"B") && line[0] != b"BITOP" || line.iter().any(|word| word == b"BLOCK")
+        });
         let (evicted, begun) = (self.figure("evicted_keys"), Instant::now());
         let took = self.run(lines, waits);
         let mut faults = Vec::new();
@@ -238,7 +242,10 @@ impl Attack {
             faults.push(format!("it took {took:?} for {size} bytes"));
         }
         if self.figure("evicted_keys") > evicted {
-            faults.push(format!("it evicted {} keys of others with {size} bytes", self.figure("evicted_keys") - evicted));
+            faults.push(format!(
+                "it evicted {} keys of others with {size} bytes",
+                self.figure("evicted_keys") - evicted
+            ));
         }
         self.clean();
         let left = self.settled(self.baseline + LEFT_BYTES, Duration::from_secs(3));
@@ -254,7 +261,9 @@ impl Attack {
         if begun.elapsed() > Duration::from_secs(2) {
             println!("{name}: {:?}", begun.elapsed());
         }
-        (!faults.is_empty()).then(|| format!("{name} ({} calls, {} words): {}", lines.len(), lines[0].len(), faults.join(", ")))
+        (!faults.is_empty()).then(|| {
+            format!("{name} ({} calls, {} words): {}", lines.len(), lines[0].len(), faults.join(", "))
+        })
     }
 }
 
@@ -270,8 +279,10 @@ fn fill(size: usize, number: &mut usize) -> impl FnMut(&str) -> Vec<u8> {
     move |name| {
         *number += 1;
         match name {
-            "db" | "index" | "destination-db" | "cursor" | "timeout" | "offset" | "start" | "seconds" | "milliseconds" => b"0".to_vec(),
-            "count" | "increment" | "decrement" | "score" | "stop" | "end" | "limit" | "longitude" | "latitude" | "bit" => b"1".to_vec(),
+            "db" | "index" | "destination-db" | "cursor" | "timeout" | "offset" | "start" | "seconds"
+            | "milliseconds" => b"0".to_vec(),
+            "count" | "increment" | "decrement" | "score" | "stop" | "end" | "limit" | "longitude"
+            | "latitude" | "bit" => b"1".to_vec(),
             "protover" => b"3".to_vec(),
             "pattern" => format!("*attack:{number}:{}", "x".repeat(size)).into_bytes(),
             _ => format!("attack:{number}:{}", "x".repeat(size)).into_bytes(),
@@ -288,7 +299,9 @@ fn no_command_lets_one_client_take_what_is_others() {
     let mut tried = BTreeMap::new();
     for (_, row) in lookup::all() {
         let container = row.name.split('|').next().unwrap_or(row.name);
-        if SPARED.iter().any(|(name, _)| *name == row.name || *name == container) || matches!(row.run, Run::Container) {
+        if SPARED.iter().any(|(name, _)| *name == row.name || *name == container)
+            || matches!(row.run, Run::Container)
+        {
             continue;
         }
         let template = Template::new(row.name, row.grammar);
@@ -310,7 +323,9 @@ fn no_special_call_lets_one_client_take_what_is_others() {
     let _alone = alone();
     let mut attack = Attack::new();
     let mut faults = Vec::new();
-    for (how, times, size, calls) in [("many", MANY, 4, 1), ("large", 2, LARGE_BYTES, 1), ("often", 2, 20, OFTEN)] {
+    for (how, times, size, calls) in
+        [("many", MANY, 4, 1), ("large", 2, LARGE_BYTES, 1), ("often", 2, 20, OFTEN)]
+    {
         for line in special(times, size) {
             let name = format!("{} {how}", String::from_utf8_lossy(&line[0][..line[0].len().min(20)]));
             faults.extend(attack.attempt(&name, &vec![line; calls]));
@@ -319,18 +334,25 @@ fn no_special_call_lets_one_client_take_what_is_others() {
     // A queue of many calls that write one value again and again, and its end without an EXEC.
     let queue = |last: &str| {
         let mut lines = vec![vec![b"MULTI".to_vec()]];
-        lines.extend(
-            (0..2_000).map(|number| vec![b"SET".to_vec(), b"attack:one".to_vec(), format!("{number}{}", "x".repeat(2000)).into_bytes()]),
-        );
+        lines.extend((0..2_000).map(|number| {
+            vec![
+                b"SET".to_vec(),
+                b"attack:one".to_vec(),
+                format!("{number}{}", "x".repeat(2000)).into_bytes(),
+            ]
+        }));
         lines.push(vec![last.as_bytes().to_vec()]);
         lines
     };
     faults.extend(attack.attempt("MULTI without EXEC", &queue("PING")));
     faults.extend(attack.attempt("MULTI with DISCARD", &queue("DISCARD")));
     let patterns = |name: &str| {
-        (0..3_000).map(|number| vec![name.as_bytes().to_vec(), format!("*attack:{number}:*").into_bytes()]).collect::<Vec<_>>()
+        (0..3_000)
+            .map(|number| vec![name.as_bytes().to_vec(), format!("*attack:{number}:*").into_bytes()])
+            .collect::<Vec<_>>()
     };
-    let inside = [vec![vec![b"MULTI".to_vec()]], patterns("PSUBSCRIBE"), vec![vec![b"EXEC".to_vec()]]].concat();
+    let inside =
+        [vec![vec![b"MULTI".to_vec()]], patterns("PSUBSCRIBE"), vec![vec![b"EXEC".to_vec()]]].concat();
     faults.extend(attack.attempt("PSUBSCRIBE one by one", &patterns("PSUBSCRIBE")));
     faults.extend(attack.attempt("PSUBSCRIBE in an EXEC", &inside));
     faults.extend(attack.kept());

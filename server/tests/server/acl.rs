@@ -35,7 +35,8 @@ fn what_one_server_forbids_no_server_does() {
 #[test]
 fn a_deleted_user_is_disconnected_everywhere() {
     let (one, other) = two_doors("--threads 2");
-    let (mut admin, mut near, mut far, mut idle) = (one.client(), one.client(), other.client(), other.client());
+    let (mut admin, mut near, mut far, mut idle) =
+        (one.client(), one.client(), other.client(), other.client());
     assert_eq!(admin.ask("ACL SETUSER ann on nopass ~* +@all"), "+OK");
     for client in [&mut near, &mut far, &mut idle] {
         assert_eq!(client.ask("AUTH ann x"), "+OK");
@@ -90,7 +91,8 @@ fn a_subscriber_that_may_no_longer_receive_is_disconnected() {
 #[test]
 fn a_file_of_users_is_read_into_a_new_memory_and_written_and_read_when_asked() {
     let path = std::env::temp_dir().join(format!("polder-test-{}.acl", std::process::id()));
-    std::fs::write(&path, "user default on nopass ~* &* +@all\nuser ann on >p ~a:* (+get ~b:*)\n").expect("a file");
+    std::fs::write(&path, "user default on nopass ~* &* +@all\nuser ann on >p ~a:* (+get ~b:*)\n")
+        .expect("a file");
     let place = Place::new();
     let flags = format!("--aclfile {}", path.display());
     let door = Door::on(place.clone(), free_port().expect("a free port"), &flags);
@@ -99,7 +101,10 @@ fn a_file_of_users_is_read_into_a_new_memory_and_written_and_read_when_asked() {
     assert_eq!(admin.ask("ACL SETUSER bob on nopass"), "+OK");
     assert_eq!(admin.ask("ACL SAVE"), "+OK");
     let saved = std::fs::read_to_string(&path).expect("it was written");
-    assert!(saved.starts_with("user ann on sanitize-payload #") && saved.contains("\nuser bob on nopass "), "{saved}");
+    assert!(
+        saved.starts_with("user ann on sanitize-payload #") && saved.contains("\nuser bob on nopass "),
+        "{saved}"
+    );
     // The memory has users: the file is only read when it is asked for.
     std::fs::write(&path, "user ann off\nuser eve on nopass +@all\n").expect("a file");
     let other = Door::on(place, free_port().expect("a free port"), &flags);

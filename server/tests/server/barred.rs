@@ -50,7 +50,9 @@ impl Holder {
     }
 
     fn signal(&self, which: &str) {
-        assert!(Command::new("kill").args([which, &self.0.id().to_string()]).status().expect("kill").success());
+        assert!(
+            Command::new("kill").args([which, &self.0.id().to_string()]).status().expect("kill").success()
+        );
     }
 
     fn let_go(&mut self) {
@@ -75,9 +77,12 @@ fn prepared() -> (Door, Vec<String>) {
     for number in 0..KEYS {
         assert_eq!(client.ask(&format!("SET key:{number} 1")), "+OK");
     }
-    let extent = |key: &str| door.place.memory.table().inspect(0, key.as_bytes()).expect("readable").expect("there").extent;
+    let extent = |key: &str| {
+        door.place.memory.table().inspect(0, key.as_bytes()).expect("readable").expect("there").extent
+    };
     let held = extent("held");
-    let free: Vec<String> = (0..KEYS).map(|number| format!("key:{number}")).filter(|key| extent(key) != held).collect();
+    let free: Vec<String> =
+        (0..KEYS).map(|number| format!("key:{number}")).filter(|key| extent(key) != held).collect();
     assert!(free.len() > 10, "one extent holds everything, so this test shows nothing");
     (door, free)
 }
@@ -97,7 +102,9 @@ fn comes(client: &Client<TcpStream>) -> Option<String> {
     client.stream.set_read_timeout(Some(Duration::from_millis(30))).expect("a timeout");
     // An interruption is no reply.
     let mut tries = std::iter::repeat_with(|| client.stream.peek(&mut text));
-    let seen = tries.find(|seen| !seen.as_ref().is_err_and(|error| error.kind() == ErrorKind::Interrupted)).expect("they never end");
+    let seen = tries
+        .find(|seen| !seen.as_ref().is_err_and(|error| error.kind() == ErrorKind::Interrupted))
+        .expect("they never end");
     client.stream.set_read_timeout(timeout).expect("a timeout");
     match seen {
         Err(error) if error.kind() == ErrorKind::WouldBlock => None,
@@ -115,7 +122,8 @@ fn a_stopped_holder_of_a_lock_delays_only_clients_that_want_it() {
     let (door, free) = prepared();
     let mut holder = Holder::start(&door);
     holder.signal("-STOP");
-    let [mut writer, mut queuer, mut watcher, mut piper, mut grouper, mut filler, mut other] = [(); 7].map(|()| door.client());
+    let [mut writer, mut queuer, mut watcher, mut piper, mut grouper, mut filler, mut other] =
+        [(); 7].map(|()| door.client());
     send(&mut writer, &["SET held after EX 1000"]);
     assert_eq!([queuer.ask("MULTI"), queuer.ask("APPEND held x")], ["+OK", "+QUEUED"]);
     send(&mut queuer, &["EXEC"]);
@@ -148,7 +156,10 @@ fn a_stopped_holder_of_a_lock_delays_only_clients_that_want_it() {
     assert!(piper.reply().starts_with(':'));
     assert!(piper.reply().starts_with(':'));
     assert_eq!(piper.reply(), "+PONG");
-    assert_eq!([grouper.reply(), grouper.reply(), grouper.reply()].map(|reply| reply.split_at(1).0.to_owned()), [":", ":", "+"]);
+    assert_eq!(
+        [grouper.reply(), grouper.reply(), grouper.reply()].map(|reply| reply.split_at(1).0.to_owned()),
+        [":", ":", "+"]
+    );
     assert!((0..KEYS).all(|_| filler.reply() == "+OK"));
     // However often they were tried.
     let calls = other.ask("INFO commandstats");

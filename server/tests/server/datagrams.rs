@@ -21,7 +21,12 @@ struct House {
 impl House {
     fn open(flags: &str) -> House {
         let port = free_port().expect("a free port");
-        House { door: Door::open(&format!("--threads 2 --memcache-udp-port {port} --memcache-bind 127.0.0.1 {flags}")), port }
+        House {
+            door: Door::open(&format!(
+                "--threads 2 --memcache-udp-port {port} --memcache-bind 127.0.0.1 {flags}"
+            )),
+            port,
+        }
     }
 
     fn guest(&self) -> Guest {
@@ -88,8 +93,10 @@ impl Guest {
     /// Nothing has come, and nothing comes.
     fn is_silent(&self) -> bool {
         self.socket.set_read_timeout(Some(Duration::from_millis(80))).expect("a timeout");
-        let silent =
-            self.socket.recv(&mut [0; 16]).is_err_and(|error| [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()));
+        let silent = self
+            .socket
+            .recv(&mut [0; 16])
+            .is_err_and(|error| [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()));
         self.socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         silent
     }
@@ -111,7 +118,10 @@ fn a_datagram_is_a_request_and_has_its_own_reply() {
     let binary = b"\x80\x0c\0\x01\0\0\0\0\0\0\0\x01opaq\0\0\0\0\0\0\0\0q";
     one.send(binary);
     let reply = one.reply();
-    assert_eq!((&reply[..4], &reply[12..16], &reply[28..]), (&b"\x81\x0c\0\x01"[..], &b"opaq"[..], &b"q1"[..]));
+    assert_eq!(
+        (&reply[..4], &reply[12..16], &reply[28..]),
+        (&b"\x81\x0c\0\x01"[..], &b"opaq"[..], &b"q1"[..])
+    );
     // The next one speaks text again.
     assert_eq!(one.ask("mn\r\n"), "MN\r\n");
 }
@@ -163,7 +173,9 @@ fn a_list_of_all_keys_leaves_the_port_to_others() {
 fn what_is_no_whole_request_is_dropped() {
     let house = House::open("");
     let mut guest = house.guest();
-    for datagram in [&b""[..], b"\0\x01\0\0\0\x01\0", b"\0\x01\0\0\0\x01\0\0", b"\0\x01\0\0\0\x02\0\0get a\r\n"] {
+    for datagram in
+        [&b""[..], b"\0\x01\0\0\0\x01\0", b"\0\x01\0\0\0\x01\0\0", b"\0\x01\0\0\0\x02\0\0get a\r\n"]
+    {
         guest.socket.send_to(datagram, ("127.0.0.1", house.port)).expect("the datagram goes");
     }
     guest.send(b"set cut 0 0 10\r\nabc");
@@ -192,8 +204,11 @@ fn two_servers_do_not_reply_to_each_other() {
     let port = sender.socket.local_addr().expect("an address").port();
     drop(sender);
     let place = Place::new();
-    let other =
-        Door::on(place.clone(), free_port().expect("a free port"), &format!("--memcache-bind 127.0.0.1 --memcache-udp-port {port}"));
+    let other = Door::on(
+        place.clone(),
+        free_port().expect("a free port"),
+        &format!("--memcache-bind 127.0.0.1 --memcache-udp-port {port}"),
+    );
     let table = other.place.memory.table();
     assert_eq!(admin.ask("CLIENT UNPAUSE"), "+OK");
     let until = Instant::now() + PATIENCE;
@@ -224,8 +239,9 @@ fn many_datagrams_at_once_get_all_their_replies() {
         let mut room = [0; 2048];
         let count = guest.socket.recv(&mut room).expect("a reply");
         let number = u16::from_be_bytes([room[0], room[1]]);
-        let values: Vec<String> =
-            (number * 3..number * 3 + 3).map(|key| format!("VALUE k{key} 0 {}\r\nv{key}\r\n", format!("v{key}").len())).collect();
+        let values: Vec<String> = (number * 3..number * 3 + 3)
+            .map(|key| format!("VALUE k{key} 0 {}\r\nv{key}\r\n", format!("v{key}").len()))
+            .collect();
         assert_eq!(String::from_utf8_lossy(&room[8..count]), format!("{}END\r\n", values.concat()));
     }
 }
@@ -236,12 +252,22 @@ fn one_client_stands_for_all_senders() {
     let (mut guest, mut admin) = (house.guest(), house.door.client());
     let listed = |admin: &mut crate::door::Client<_>| {
         let list = admin.ask("CLIENT LIST");
-        let line = list.lines().find(|line| line.contains(&format!(" addr=udp:{} ", house.port))).expect("a line").to_owned();
-        line.split_once("id=").and_then(|(_, rest)| rest.split_once(' ')).map(|(id, rest)| (id.to_owned(), rest.to_owned())).expect("an id")
+        let line = list
+            .lines()
+            .find(|line| line.contains(&format!(" addr=udp:{} ", house.port)))
+            .expect("a line")
+            .to_owned();
+        line.split_once("id=")
+            .and_then(|(_, rest)| rest.split_once(' '))
+            .map(|(id, rest)| (id.to_owned(), rest.to_owned()))
+            .expect("an id")
     };
     assert_eq!(guest.ask("set a 0 0 1\r\n1\r\n"), "STORED\r\n");
     let (id, line) = listed(&mut admin);
-    assert!(line.contains(&format!(" laddr=127.0.0.1:{} ", house.port)) && line.ends_with(" protocol=memcached"), "{line}");
+    assert!(
+        line.contains(&format!(" laddr=127.0.0.1:{} ", house.port)) && line.ends_with(" protocol=memcached"),
+        "{line}"
+    );
     // Killed, it makes room for the next one.
     assert_eq!(admin.ask(&format!("CLIENT KILL ID {id}")), ":1");
     assert_eq!(guest.ask("get a\r\n"), "VALUE a 0 1\r\n1\r\nEND\r\n");
@@ -279,7 +305,8 @@ fn no_client_is_served_while_there_is_a_password() {
 /// Why a server with these flags does not start.
 fn refusal(flags: &str) -> String {
     let place = Place::new();
-    let settings = settings(&format!("--bind 127.0.0.1 --port {} {flags}", free_port().expect("a free port")));
+    let settings =
+        settings(&format!("--bind 127.0.0.1 --port {} {flags}", free_port().expect("a free port")));
     settings.join(place.memory.table()).expect("the settings of the segment");
     Server::start(place.memory.clone(), settings, Loaded::default()).err().expect("no server").to_string()
 }
@@ -310,7 +337,9 @@ fn foreign_address() -> Option<std::net::IpAddr> {
 
 #[test]
 fn other_hosts_get_no_more_than_they_send() {
-    let Some(address) = foreign_address() else { return println!("this machine has no address for others: left out") };
+    let Some(address) = foreign_address() else {
+        return println!("this machine has no address for others: left out");
+    };
     let house = House::open("--protected-mode no --memcache-bind 0.0.0.0");
     let mut admin = house.door.client();
     assert_eq!(admin.ask(&format!("SET long {}", "x".repeat(300))), "+OK");
@@ -349,7 +378,10 @@ fn the_port_moves_and_closes() {
 #[test]
 fn a_unix_socket_serves_memcached() {
     let path = std::env::temp_dir().join(format!("polder-memcached-{}.sock", std::process::id()));
-    let flags = format!("--memcache-unixsocket {} --memcache-unixsocketperm 700 --memcache-database 3", path.display());
+    let flags = format!(
+        "--memcache-unixsocket {} --memcache-unixsocketperm 700 --memcache-database 3",
+        path.display()
+    );
     let mut door = Door::open(&flags);
     assert_eq!(std::fs::metadata(&path).expect("a socket").permissions().mode() & 0o777, 0o700);
     let mut stream = UnixStream::connect(&path).expect("a connection");
@@ -359,14 +391,21 @@ fn a_unix_socket_serves_memcached() {
     stream.read_to_string(&mut said).expect("replies");
     assert_eq!(said, "STORED\r\nVALUE a 0 1\r\n1\r\nEND\r\n");
     let mut admin = door.client();
-    assert_eq!((admin.ask("EXISTS a"), admin.ask("SELECT 3"), admin.ask("GET a")), (":0".into(), "+OK".into(), "$1".into()));
+    assert_eq!(
+        (admin.ask("EXISTS a"), admin.ask("SELECT 3"), admin.ask("GET a")),
+        (":0".into(), "+OK".into(), "$1".into())
+    );
     let mut stream = UnixStream::connect(&path).expect("a connection");
     stream.write_all(b"flush_all\r\n").expect("the server takes bytes");
     let mut room = [0; 4];
     stream.read_exact(&mut room).expect("a reply");
     let list = admin.ask("CLIENT LIST");
-    let line = list.lines().find(|line| line.contains(&format!(" addr={}:0 ", path.display()))).expect("a line");
-    assert!(line.contains(" flags=U ") && line.contains(" db=3 ") && line.ends_with(" protocol=memcached"), "{line}");
+    let line =
+        list.lines().find(|line| line.contains(&format!(" addr={}:0 ", path.display()))).expect("a line");
+    assert!(
+        line.contains(" flags=U ") && line.contains(" db=3 ") && line.ends_with(" protocol=memcached"),
+        "{line}"
+    );
     assert_eq!((&room, admin.ask("DBSIZE")), (b"OK\r\n", ":0".into()));
     door.close();
     assert!(!path.exists());

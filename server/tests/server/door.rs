@@ -172,7 +172,8 @@ pub fn shown(value: &Value) -> String {
         Value::Set(items) => format!("~[{}]", list(items)),
         Value::Push(items) => format!(">[{}]", list(items)),
         Value::Map(pairs) => {
-            let pairs: Vec<String> = pairs.iter().map(|(key, value)| format!("{}={}", shown(key), shown(value))).collect();
+            let pairs: Vec<String> =
+                pairs.iter().map(|(key, value)| format!("{}={}", shown(key), shown(value))).collect();
             format!("%[{}]", pairs.join(" "))
         }
         other => format!("{other:?}"),

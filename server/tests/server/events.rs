@@ -13,7 +13,9 @@ struct Listener {
 impl Listener {
     fn open(web: &Web, target: &str, fields: &str) -> Listener {
         let mut stream = web.connect();
-        stream.write_all(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n").as_bytes()).expect("written");
+        stream
+            .write_all(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n").as_bytes())
+            .expect("written");
         Listener { stream, text: String::new() }
     }
 
@@ -34,7 +36,10 @@ fn messages_of_channels_and_patterns_come_as_events() {
     let web = Web::open("");
     let mut one = Listener::open(&web, "/sub?subject=a%20b&subject=c&pattern=n*", "");
     let opened = one.read_to("data: {\"subjects\":[\"a b\",\"c\"],\"patterns\":[\"n*\"]}\n\n").to_owned();
-    assert!(opened.starts_with("HTTP/1.1 200") && opened.contains("Content-Type: text/event-stream\r\n"), "{opened}");
+    assert!(
+        opened.starts_with("HTTP/1.1 200") && opened.contains("Content-Type: text/event-stream\r\n"),
+        "{opened}"
+    );
     assert!(opened.contains("Cache-Control: no-store\r\n") && !opened.contains("Content-Length"), "{opened}");
     let mut client = web.door.client();
     assert!(client.ask("CLIENT LIST").contains("protocol=sse"));
@@ -52,7 +57,8 @@ fn messages_of_channels_and_patterns_come_as_events() {
 #[test]
 fn many_clients_of_several_forms_hear_the_same() {
     let web = Web::open("");
-    let mut listeners: Vec<Listener> = (0..20).map(|_| Listener::open(&web, "/sub?subject=all", "")).collect();
+    let mut listeners: Vec<Listener> =
+        (0..20).map(|_| Listener::open(&web, "/sub?subject=all", "")).collect();
     for listener in &mut listeners {
         listener.read_to("\"patterns\":[]}\n\n");
     }
@@ -93,11 +99,9 @@ fn what_is_no_subscription_is_refused() {
     }
     let mut may = Listener::open(&web, "/sub?subject=open", half);
     may.read_to("\"patterns\":[]}\n\n");
-    let id = client
-        .ask("CLIENT LIST")
-        .lines()
-        .find(|line| line.contains("protocol=sse"))
-        .map(|line| line.split("id=").nth(1).and_then(|rest| rest.split(' ').next()).expect("an id").to_owned());
+    let id = client.ask("CLIENT LIST").lines().find(|line| line.contains("protocol=sse")).map(|line| {
+        line.split("id=").nth(1).and_then(|rest| rest.split(' ').next()).expect("an id").to_owned()
+    });
     assert_eq!(client.ask(&format!("CLIENT KILL ID {}", id.expect("it is listed"))), ":1");
     assert_eq!(may.stream.read(&mut [0; 16]).expect("the end"), 0);
 }

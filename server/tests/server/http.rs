@@ -38,8 +38,11 @@ impl Web {
 
     /// Sends one request with these fields, and returns the status and the body of its response.
     pub fn ask(&self, line: &str, fields: &str, body: &str) -> (u16, String) {
-        let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
-        parts(&self.raw(format!("{line} HTTP/1.1\r\nHost: localhost\r\n{fields}{length}\r\n{body}").as_bytes()))
+        let length =
+            if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+        parts(
+            &self.raw(format!("{line} HTTP/1.1\r\nHost: localhost\r\n{fields}{length}\r\n{body}").as_bytes()),
+        )
     }
 }
 
@@ -58,7 +61,10 @@ pub fn parts(response: &str) -> (u16, String) {
 
 /// The statuses of all responses, in their order.
 pub fn statuses(responses: &str) -> Vec<u16> {
-    responses.match_indices("HTTP/1.1 ").filter_map(|(at, _)| responses.get(at + 9..at + 12)?.parse().ok()).collect()
+    responses
+        .match_indices("HTTP/1.1 ")
+        .filter_map(|(at, _)| responses.get(at + 9..at + 12)?.parse().ok())
+        .collect()
 }
 
 #[test]
@@ -121,8 +127,14 @@ fn a_request_may_be_split_anywhere() {
 /// Requests that end the connection, and the status of the response. Each one is followed by a request for a secret.
 const REFUSED: &[(&str, u16)] = &[
     // The end of the body would depend on the reader.
-    ("PUT /k/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
-    ("PUT /k/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n0\r\n\r\n", 400),
+    (
+        "PUT /k/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        400,
+    ),
+    (
+        "PUT /k/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n0\r\n\r\n",
+        400,
+    ),
     ("PUT /k/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx", 400),
     ("PUT /k/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx", 400),
     ("PUT /k/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1, 1\r\n\r\nx", 400),
@@ -136,7 +148,10 @@ const REFUSED: &[(&str, u16)] = &[
     ("PUT /k/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 400),
     ("PUT /k/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: identity\r\n\r\n", 400),
     ("PUT /k/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", 400),
-    ("PUT /k/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+    (
+        "PUT /k/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        400,
+    ),
     ("PUT /k/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n", 400),
     ("PUT /k/a HTTP/1.0\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
     // Chunks.
@@ -152,7 +167,10 @@ const REFUSED: &[(&str, u16)] = &[
     ("PUT /k/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: b\n\r\n", 400),
     ("PUT /k/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nfffffffff\r\n", 400),
     ("PUT /k/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nffffffff\r\n", 413),
-    ("PUT /k/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1;a\rb\r\nx\r\n0\r\n\r\n", 400),
+    (
+        "PUT /k/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1;a\rb\r\nx\r\n0\r\n\r\n",
+        400,
+    ),
     // Lines and fields.
     ("GET /k/a HTTP/1.1\nHost: localhost\n\n", 400),
     ("GET /k/a HTTP/1.1\r\nHost: localhost\n\r\n", 400),
@@ -189,7 +207,8 @@ fn what_two_readers_might_understand_differently_ends_the_connection() {
     let web = Web::open("");
     web.ask("PUT /k/secret", "", "mine");
     for (request, status) in REFUSED {
-        let responses = web.raw(format!("{request}GET /k/secret HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
+        let responses =
+            web.raw(format!("{request}GET /k/secret HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
         assert_eq!(statuses(&responses), [*status], "{request:?}: {responses}");
         assert!(responses.contains("Connection: close\r\n"), "{request:?}: {responses}");
     }
@@ -216,19 +235,35 @@ fn requests_for_other_names_and_from_other_sites_are_refused() {
     assert_eq!(parts(&web.raw(b"GET http://evil.example/k/a HTTP/1.1\r\nHost: evil.example\r\n\r\n")).0, 403);
     assert_eq!(parts(&web.raw(b"GET http://localhost/k/a HTTP/1.1\r\nHost: localhost\r\n\r\n")).0, 404);
     assert_eq!(parts(&web.raw(b"GET /k/a HTTP/1.0\r\n\r\n")).0, 404);
-    for fields in
-        ["Origin: https://evil.example\r\n", "Origin: null\r\n", "Sec-Fetch-Site: cross-site\r\n", "Origin: http://localhost:1\r\n"]
-    {
+    for fields in [
+        "Origin: https://evil.example\r\n",
+        "Origin: null\r\n",
+        "Sec-Fetch-Site: cross-site\r\n",
+        "Origin: http://localhost:1\r\n",
+    ] {
         assert_eq!(web.ask("PUT /k/a", fields, "x").0, 403, "{fields}");
         assert_eq!(web.ask("DELETE /k/a", fields, "").0, 403, "{fields}");
     }
     assert_eq!(web.ask("GET /k/a", "", "").0, 404, "nothing was written");
-    assert_eq!(web.ask("PUT /k/a", "Origin: http://localhost\r\nSec-Fetch-Site: same-origin\r\n", "x").0, 204);
+    assert_eq!(
+        web.ask("PUT /k/a", "Origin: http://localhost\r\nSec-Fetch-Site: same-origin\r\n", "x").0,
+        204
+    );
     let guest = web.raw(b"GET /k/a HTTP/1.1\r\nHost: localhost\r\nOrigin: https://app.example\r\n\r\n");
-    assert!(guest.starts_with("HTTP/1.1 200") && guest.contains("Access-Control-Allow-Origin: https://app.example\r\n"), "{guest}");
+    assert!(
+        guest.starts_with("HTTP/1.1 200")
+            && guest.contains("Access-Control-Allow-Origin: https://app.example\r\n"),
+        "{guest}"
+    );
     let asked = "Access-Control-Request-Method: PUT\r\n";
-    let allowed = web.raw(format!("OPTIONS /k/a HTTP/1.1\r\nHost: localhost\r\nOrigin: https://app.example\r\n{asked}\r\n").as_bytes());
-    assert!(allowed.starts_with("HTTP/1.1 204") && allowed.contains("Access-Control-Allow-Methods"), "{allowed}");
+    let allowed = web.raw(
+        format!("OPTIONS /k/a HTTP/1.1\r\nHost: localhost\r\nOrigin: https://app.example\r\n{asked}\r\n")
+            .as_bytes(),
+    );
+    assert!(
+        allowed.starts_with("HTTP/1.1 204") && allowed.contains("Access-Control-Allow-Methods"),
+        "{allowed}"
+    );
     assert_eq!(web.ask("OPTIONS /k/a", &format!("Origin: https://evil.example\r\n{asked}"), "").0, 403);
 }
 
@@ -246,13 +281,19 @@ fn each_request_logs_in_for_itself() {
     assert_eq!(web.ask("PUT /k/a", "Authorization: Bearer geheim\r\n", "y").0, 204);
     assert_eq!(web.ask("GET /k/a", &reader, ""), (200, "y".into()));
     assert_eq!(web.ask("PUT /k/a", &reader, "z").0, 403);
-    for wrong in
-        [basic("cmVhZGVyOndyb25n"), basic("!"), basic("eA=="), "Authorization: Bearer x\r\n".into(), "Authorization: Digest x\r\n".into()]
-    {
+    for wrong in [
+        basic("cmVhZGVyOndyb25n"),
+        basic("!"),
+        basic("eA=="),
+        "Authorization: Bearer x\r\n".into(),
+        "Authorization: Digest x\r\n".into(),
+    ] {
         assert_eq!(web.ask("GET /k/a", &wrong, "").0, 401, "{wrong}");
     }
     // The next request of the same connection is not logged in.
-    let two = format!("GET /k/a HTTP/1.1\r\nHost: localhost\r\n{default}\r\nGET /k/a HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let two = format!(
+        "GET /k/a HTTP/1.1\r\nHost: localhost\r\n{default}\r\nGET /k/a HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    );
     assert_eq!(statuses(&web.raw(two.as_bytes())), [200, 401]);
     // A long body is taken from a known client only.
     let body = "x".repeat(1 << 20);
@@ -306,7 +347,11 @@ fn a_client_beyond_the_limit_is_told_so() {
 #[test]
 fn a_request_that_comes_byte_by_byte_is_given_up() {
     let web = Web::open("--http-request-timeout 1 --http-idle-timeout 2");
-    for beginning in ["G", "GET /k/a HTTP/1.1\r\nHost: loc", "PUT /k/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nx"] {
+    for beginning in [
+        "G",
+        "GET /k/a HTTP/1.1\r\nHost: loc",
+        "PUT /k/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nx",
+    ] {
         let mut stream = web.connect();
         stream.write_all(beginning.as_bytes()).expect("written");
         assert_eq!(statuses(&read_all(stream)), [408], "{beginning:?}");
@@ -326,7 +371,13 @@ fn a_value_of_another_type_is_json() {
         client.ask(command);
     }
     client.ask_words(&[b"RPUSH".as_slice(), b"b", b"\xff", b"\"\n"]);
-    let shown = [("h", r#"{"a":"1"}"#), ("l", r#"["x","y"]"#), ("s", r#"["m"]"#), ("z", r#"[["m",1.5]]"#), ("x", r#"[["1-1",["f","v"]]]"#)];
+    let shown = [
+        ("h", r#"{"a":"1"}"#),
+        ("l", r#"["x","y"]"#),
+        ("s", r#"["m"]"#),
+        ("z", r#"[["m",1.5]]"#),
+        ("x", r#"[["1-1",["f","v"]]]"#),
+    ];
     for (key, json) in shown.into_iter().chain([("b", r#"[{"base64":"/w=="},"\"\n"]"#)]) {
         assert_eq!(web.ask(&format!("GET /k/{key}"), "", ""), (200, json.into()), "{key}");
     }
@@ -335,7 +386,9 @@ fn a_value_of_another_type_is_json() {
 #[test]
 fn tags_save_transfers_and_guard_changes() {
     let web = Web::open("");
-    let tag = |response: &str| response.lines().find_map(|line| line.strip_prefix("ETag: ")).expect("a tag").to_owned();
+    let tag = |response: &str| {
+        response.lines().find_map(|line| line.strip_prefix("ETag: ")).expect("a tag").to_owned()
+    };
     assert_eq!(web.ask("PUT /k/a", "If-Match: *\r\n", "0").0, 412);
     assert_eq!(web.ask("PUT /k/a", "If-None-Match: *\r\n", "1").0, 204);
     assert_eq!(web.ask("PUT /k/a", "If-None-Match: *\r\n", "2").0, 412);
@@ -364,13 +417,18 @@ fn a_range_is_a_part_of_the_value() {
     web.ask("PUT /k/a.txt", "", "0123456789");
     let part = web.raw(b"GET /k/a.txt HTTP/1.1\r\nHost: localhost\r\nRange: bytes=2-4\r\n\r\n");
     assert!(
-        part.starts_with("HTTP/1.1 206") && part.contains("Content-Range: bytes 2-4/10\r\n") && part.ends_with("\r\n\r\n234"),
+        part.starts_with("HTTP/1.1 206")
+            && part.contains("Content-Range: bytes 2-4/10\r\n")
+            && part.ends_with("\r\n\r\n234"),
         "{part}"
     );
     assert!(part.contains("Content-Type: text/plain"), "{part}");
     assert_eq!(web.ask("GET /k/a.txt", "Range: bytes=-2\r\n", ""), (206, "89".into()));
     assert_eq!(web.ask("GET /k/a.txt", "Range: bytes=10-\r\n", "").0, 416);
-    assert_eq!(web.ask("GET /k/a.txt", "Range: bytes=0-1\r\nIf-Range: \"1\"\r\n", ""), (200, "0123456789".into()));
+    assert_eq!(
+        web.ask("GET /k/a.txt", "Range: bytes=0-1\r\nIf-Range: \"1\"\r\n", ""),
+        (200, "0123456789".into())
+    );
     let long = "abc".repeat(200_000);
     web.ask("PUT /k/long", "", &long);
     assert_eq!(web.ask("GET /k/long", "Range: bytes=300000-300005\r\n", ""), (206, "abcabc".into()));
@@ -384,7 +442,16 @@ fn get_runs_commands_that_only_read() {
     assert_eq!(web.ask("POST /js?set+e+x=y", "", "").0, 200);
     assert_eq!(web.ask("GET /?get+a%2Fb", "", ""), (200, "\"some value\"\n".into()));
     assert_eq!(web.ask("GET /js?get+a%2Fb&db=1", "", ""), (200, "null\n".into()));
-    for command in ["set+a+b", "del+a", "flushall", "getdel+a", "eval+return+0", "config+set+port+1", "publish+a+b", "shutdown"] {
+    for command in [
+        "set+a+b",
+        "del+a",
+        "flushall",
+        "getdel+a",
+        "eval+return+0",
+        "config+set+port+1",
+        "publish+a+b",
+        "shutdown",
+    ] {
         assert_eq!(web.ask(&format!("GET /js?{command}"), "", "").0, 405, "{command}");
     }
     for command in [
@@ -409,7 +476,11 @@ fn get_runs_commands_that_only_read() {
     assert_eq!(web.ask("GET /resp", "", "").0, 405);
     assert_eq!(web.ask("GET /console/x", "", "").0, 404);
     let page = web.raw(b"GET /console HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    assert!(page.contains("Content-Security-Policy: default-src 'none'; script-src 'self';") && page.ends_with("</html>\n"), "{page}");
+    assert!(
+        page.contains("Content-Security-Policy: default-src 'none'; script-src 'self';")
+            && page.ends_with("</html>\n"),
+        "{page}"
+    );
     assert_eq!(web.ask("GET /console/main.js", "", "").0, 200);
     assert_eq!(web.ask("POST /console", "", "x").0, 405);
 }
@@ -434,7 +505,10 @@ fn a_body_has_one_command_or_many() {
     assert_eq!(web.ask("POST /js", "", "{}").0, 400);
     assert_eq!(web.ask("POST /js", "", r#"[["GET","n"],["MULTI"]]"#).0, 400);
     assert_eq!(web.ask("GET /k/n", "", "").1, "4");
-    assert_eq!(web.ask("POST /resp", "", "*2\r\n$3\r\nGET\r\n$1\r\nn\r\nPING\r\n"), (200, "$1\r\n4\r\n+PONG\r\n".into()));
+    assert_eq!(
+        web.ask("POST /resp", "", "*2\r\n$3\r\nGET\r\n$1\r\nn\r\nPING\r\n"),
+        (200, "$1\r\n4\r\n+PONG\r\n".into())
+    );
     assert_eq!(web.ask("POST /resp?protocol=3", "", "GET none\r\n"), (200, "_\r\n".into()));
     assert_eq!(web.ask("POST /resp", "", "*1\r\n$9").0, 400);
     assert_eq!(web.ask("POST /resp", "", &"a\n".repeat(600_000)).0, 413);
@@ -442,7 +516,10 @@ fn a_body_has_one_command_or_many() {
     let hundred = format!("[{}]", vec![r#"["INCR","n"]"#; 100].join(","));
     assert!(web.ask("POST /js", "", &hundred).1.ends_with(",103,104]\n"));
     // A script runs as it does for clients of RESP, and scripts in a transaction, too.
-    assert_eq!(web.ask("POST /js", "", r#"["EVAL","return redis.call('GET', KEYS[1])",1,"n"]"#).1, "\"104\"\n");
+    assert_eq!(
+        web.ask("POST /js", "", r#"["EVAL","return redis.call('GET', KEYS[1])",1,"n"]"#).1,
+        "\"104\"\n"
+    );
     assert_eq!(web.ask("POST /js?atomic", "", r#"[["EVAL","return 1",0],["PING"]]"#).1, "[1,\"PONG\"]\n");
 }
 
@@ -483,7 +560,10 @@ fn metrics_and_health_are_there() {
     assert!(plain.contains("Content-Type: text/plain; version=0.0.4"), "{plain}");
     let count = format!("polder_commands_total{{process=\"{}\",command=\"set\"}} 1\n", std::process::id());
     assert!(plain.contains("# TYPE polder_commands_total counter\n") && plain.contains(&count), "{plain}");
-    assert!(plain.contains("polder_keys{segment=") && plain.contains("polder_command_duration_seconds_bucket"), "{plain}");
+    assert!(
+        plain.contains("polder_keys{segment=") && plain.contains("polder_command_duration_seconds_bucket"),
+        "{plain}"
+    );
     let open = web.raw(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: application/openmetrics-text; version=1.0.0\r\n\r\n");
     assert!(open.contains("# TYPE polder_commands counter\n") && open.ends_with("# EOF\n"), "{open}");
     assert_eq!(web.ask("GET /healthz", "", ""), (200, "ok\n".into()));
@@ -501,9 +581,14 @@ fn the_dashboard_and_the_alerts_name_only_metrics_that_exist() {
     web.ask("PUT /k/a", "", "x");
     let (_, metrics) = web.ask("GET /metrics", "", "");
     let there: Vec<&str> = metrics.lines().filter_map(|line| line.split(['{', ' ']).next()).collect();
-    let texts = [include_str!("../../../contrib/grafana-dashboard.json"), include_str!("../../../contrib/prometheus-alerts.yml")];
+    let texts = [
+        include_str!("../../../contrib/grafana-dashboard.json"),
+        include_str!("../../../contrib/prometheus-alerts.yml"),
+    ];
     for text in texts {
-        let names = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').filter(|word| word.starts_with("polder_"));
+        let names = text
+            .split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+            .filter(|word| word.starts_with("polder_"));
         let mut count = 0;
         for name in names {
             assert!(there.contains(&name), "no metric is called {name}");
@@ -517,8 +602,12 @@ fn the_dashboard_and_the_alerts_name_only_metrics_that_exist() {
 fn a_content_type_is_kept_with_its_value() {
     let web = Web::open("");
     let kind = |path: &str| {
-        let response = web.raw(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\n\r\n").as_bytes());
-        let field = |name: &str| response.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().to_owned();
+        let response = web.raw(
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\n\r\n").as_bytes(),
+        );
+        let field = |name: &str| {
+            response.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().to_owned()
+        };
         (field("Content-Type: "), response.contains("sandbox"), field("Content-Encoding: "))
     };
     let put = |path: &str, kind: &str| {
@@ -546,7 +635,11 @@ fn a_content_type_is_kept_with_its_value() {
     put("/k/page.html.gz", "text/plain");
     assert_eq!(kind("/k/page.html.gz"), ("text/plain".into(), false, "gzip".into()));
     // A text that is no content type is not sent.
-    assert!(client.ask_words(&["ITEM.SET", "evil", "v", "TYPE", "text/css\r\nSet-Cookie: a=b"]).starts_with("*[+STORED"));
+    assert!(
+        client
+            .ask_words(&["ITEM.SET", "evil", "v", "TYPE", "text/css\r\nSet-Cookie: a=b"])
+            .starts_with("*[+STORED")
+    );
     assert_eq!(kind("/k/evil").0, "application/octet-stream");
     let long = format!("Content-Type: text/{}\r\n", "x".repeat(300));
     assert_eq!(web.ask("PUT /k/a", &long, "x").0, 400);
@@ -555,7 +648,8 @@ fn a_content_type_is_kept_with_its_value() {
 #[test]
 fn very_many_calls_of_one_body_are_made_once_each() {
     let web = Web::open("");
-    let calls = (0..5000).map(|number| format!(r#"["INCRBY","sum","{number}"]"#)).collect::<Vec<_>>().join(",");
+    let calls =
+        (0..5000).map(|number| format!(r#"["INCRBY","sum","{number}"]"#)).collect::<Vec<_>>().join(",");
     let (status, body) = web.ask("POST /js", "", &format!("[{calls}]"));
     assert_eq!(status, 200);
     let sums = (0..5000u64)
@@ -569,8 +663,10 @@ fn very_many_calls_of_one_body_are_made_once_each() {
     assert_eq!(body, format!("[{}]\n", sums.join(",")));
     // A request behind it on the same connection, and a body that comes in chunks.
     let list = r#"[["GET","sum"],["SET","x","1"],["GET","x"]]"#;
-    let chunked =
-        format!("POST /js HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{list}\r\n0\r\n\r\n", list.len());
+    let chunked = format!(
+        "POST /js HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{list}\r\n0\r\n\r\n",
+        list.len()
+    );
     let next = "GET /k/x HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let said = web.raw(format!("{chunked}{next}").as_bytes());
     assert_eq!(statuses(&said), [200, 200], "{said}");
@@ -582,7 +678,10 @@ fn the_replies_of_a_list_have_the_limit_of_a_client() {
     let web = Web::open("");
     let mut client = web.door.client();
     assert_eq!(client.ask(&format!("SET big {}", "x".repeat(30_000))), "+OK");
-    assert_eq!(client.ask_words(&["CONFIG", "SET", "client-output-buffer-limit", "normal 200000 0 0"]), "+OK");
+    assert_eq!(
+        client.ask_words(&["CONFIG", "SET", "client-output-buffer-limit", "normal 200000 0 0"]),
+        "+OK"
+    );
     let list = |count: usize| format!("[{}]", vec![r#"["GET","big"]"#; count].join(","));
     assert_eq!(web.ask("POST /js", "", &list(5)).0, 200);
     let (status, body) = web.ask("POST /js", "", &list(300));

@@ -40,7 +40,8 @@ fn a_message_reaches_subscribers_of_all_servers_and_the_publisher_hears_how_many
 #[test]
 fn many_subscribers_of_several_subjects_hear_everything_in_its_order() {
     let (one, other) = two_doors("");
-    let mut hearers: Vec<_> = (0..40).map(|number| if number % 2 == 0 { one.client() } else { other.client() }).collect();
+    let mut hearers: Vec<_> =
+        (0..40).map(|number| if number % 2 == 0 { one.client() } else { other.client() }).collect();
     for (number, hearer) in hearers.iter_mut().enumerate() {
         if number % 4 == 0 {
             assert!(hearer.ask("HELLO 3").starts_with('%'));
@@ -50,7 +51,11 @@ fn many_subscribers_of_several_subjects_hear_everything_in_its_order() {
     }
     let mut publisher = one.client();
     let channels = ["a", "a", "a", "b", "a", "ab", "b", "b", "a"];
-    let calls: String = channels.iter().enumerate().map(|(number, channel)| format!("PUBLISH {channel} {number}\r\n")).collect();
+    let calls: String = channels
+        .iter()
+        .enumerate()
+        .map(|(number, channel)| format!("PUBLISH {channel} {number}\r\n"))
+        .collect();
     publisher.write(calls.as_bytes());
     for channel in channels {
         assert_eq!(publisher.reply(), if channel == "a" { ":80" } else { ":40" });
@@ -74,13 +79,22 @@ fn keyspace_events_of_all_servers_are_published_as_they_are_asked_for() {
     let (mut hearer, mut actor) = (one.client(), other.client());
     assert_eq!(actor.ask("CONFIG SET notify-keyspace-events KEA"), "+OK");
     assert_eq!(hearer.ask("PSUBSCRIBE __key*__:*"), "*[$psubscribe $__key*__:* :1]");
-    let mut heard = |lines: &[(&str, &str)], actor: &mut crate::door::Client<std::net::TcpStream>, call: &str| {
-        actor.ask(call);
-        for (key, event) in lines {
-            assert_eq!(hearer.reply(), format!("*[$pmessage $__key*__:* $__keyspace@0__:{key} ${event}]"), "{call}");
-            assert_eq!(hearer.reply(), format!("*[$pmessage $__key*__:* $__keyevent@0__:{event} ${key}]"), "{call}");
-        }
-    };
+    let mut heard =
+        |lines: &[(&str, &str)], actor: &mut crate::door::Client<std::net::TcpStream>, call: &str| {
+            actor.ask(call);
+            for (key, event) in lines {
+                assert_eq!(
+                    hearer.reply(),
+                    format!("*[$pmessage $__key*__:* $__keyspace@0__:{key} ${event}]"),
+                    "{call}"
+                );
+                assert_eq!(
+                    hearer.reply(),
+                    format!("*[$pmessage $__key*__:* $__keyevent@0__:{event} ${key}]"),
+                    "{call}"
+                );
+            }
+        };
     heard(&[("a", "set")], &mut actor, "SET a 1");
     heard(&[("a", "incrby")], &mut actor, "INCR a");
     heard(&[("a", "expire")], &mut actor, "EXPIRE a 100");
@@ -144,7 +158,11 @@ fn fields_that_had_expired_are_told_of_before_what_a_command_does() {
             actor.ask(call);
             while listener.reply() != "*[$message $__keyspace@0__:h $begin]" {}
             for event in ["hexpired"].iter().chain(events) {
-                assert_eq!(listener.reply(), format!("*[$message $__keyspace@0__:h ${event}]"), "{call}, {other}");
+                assert_eq!(
+                    listener.reply(),
+                    format!("*[$message $__keyspace@0__:h ${event}]"),
+                    "{call}, {other}"
+                );
             }
         }
     }
@@ -166,8 +184,19 @@ fn monitors_of_all_servers_see_every_call_and_no_passwords() {
     actor.ask("PING");
     let first = monitor.reply();
     let address = actor.stream.local_addr().expect("an address");
-    assert!(first.starts_with('+') && first.ends_with(&format!(" [3 {address}] \"SELECT\" \"3\"")), "{first}");
-    let expected = [r#""SET" "a" "1""#, r#""GET" "a""#, r#""AUTH" "(redacted)""#, r#""MULTI""#, r#""INCR" "a""#, r#""EXEC""#, r#""PING""#];
+    assert!(
+        first.starts_with('+') && first.ends_with(&format!(" [3 {address}] \"SELECT\" \"3\"")),
+        "{first}"
+    );
+    let expected = [
+        r#""SET" "a" "1""#,
+        r#""GET" "a""#,
+        r#""AUTH" "(redacted)""#,
+        r#""MULTI""#,
+        r#""INCR" "a""#,
+        r#""EXEC""#,
+        r#""PING""#,
+    ];
     for line in expected {
         assert_eq!(shown(monitor.reply()), line);
     }
@@ -242,5 +271,8 @@ fn tracking_by_prefix_by_choice_and_for_another_client() {
     assert_eq!(second.ask("GET a"), "$2");
     writer.ask("FLUSHDB");
     assert_eq!(other.reply(), "*[$message $__redis__:invalidate _]");
-    assert_eq!(second.ask("CLIENT TRACKING ON REDIRECT 999999"), "-ERR The client ID you want redirect to does not exist");
+    assert_eq!(
+        second.ask("CLIENT TRACKING ON REDIRECT 999999"),
+        "-ERR The client ID you want redirect to does not exist"
+    );
 }

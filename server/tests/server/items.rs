@@ -88,7 +88,10 @@ fn a_later_word_replaces_the_moment() {
     assert!(line.has("a"));
     // The binary protocol, and times that have passed.
     let mut binary = Line(socket(line.0.peer_addr().expect("an address").port()));
-    binary.0.write_all(b"\x80\x08\0\0\x04\0\0\0\0\0\0\x04opaq\0\0\0\0\0\0\0\0\0\0\0\x01").expect("the server takes bytes");
+    binary
+        .0
+        .write_all(b"\x80\x08\0\0\x04\0\0\0\0\0\0\x04opaq\0\0\0\0\0\0\0\0\0\0\0\x01")
+        .expect("the server takes bytes");
     let mut reply = [0; 24];
     binary.0.read_exact(&mut reply).expect("a reply");
     assert_eq!(&reply[..8], b"\x81\x08\0\0\0\0\0\0");
@@ -116,7 +119,10 @@ fn a_moment_belongs_to_the_number_of_its_database() {
     assert_eq!(client.ask(&format!("ITEM.FLUSH PXAT {}", in_ms(500))), "+OK");
     assert_eq!(client.ask("SWAPDB 0 1"), "+OK");
     line.loses("swapped-in");
-    assert_eq!((client.ask("DBSIZE"), client.ask("SELECT 1"), client.ask("GET swapped-away")), (":0".into(), "+OK".into(), "$1".into()));
+    assert_eq!(
+        (client.ask("DBSIZE"), client.ask("SELECT 1"), client.ask("GET swapped-away")),
+        (":0".into(), "+OK".into(), "$1".into())
+    );
 }
 
 #[test]
@@ -134,7 +140,10 @@ fn emptying_a_database_forgets_its_moment() {
         }
         assert_eq!(client.ask(empties), "+OK");
         for db in ["1", "0", "2"] {
-            assert_eq!((client.ask(&format!("SELECT {db}")), client.ask("SET key 1")), ("+OK".into(), "+OK".into()));
+            assert_eq!(
+                (client.ask(&format!("SELECT {db}")), client.ask("SET key 1")),
+                ("+OK".into(), "+OK".into())
+            );
         }
         assert_eq!(client.ask(&format!("ITEM.FLUSH PXAT {moment}")), "+OK");
         let until = Instant::now() + PATIENCE;
@@ -180,7 +189,10 @@ fn a_get_of_very_many_keys_reads_its_line_once() {
         // Reading the line again for each 64 keys took a hundred times as long.
         assert!(began.elapsed() < Duration::from_secs(8), "{verb}: {:?}", began.elapsed());
         assert_eq!(said.matches("VALUE k").count(), count.min(1000), "{verb}");
-        assert_eq!(said.lines().next().map(|line| line.split(' ').count()), Some(if verb == "gets" { 5 } else { 4 }));
+        assert_eq!(
+            said.lines().next().map(|line| line.split(' ').count()),
+            Some(if verb == "gets" { 5 } else { 4 })
+        );
     }
     assert_eq!(client.ask("TTL k299"), ":100");
     assert_eq!(line.ask("mn\r\n", "MN\r\n"), "MN\r\n");
@@ -203,7 +215,10 @@ fn other_clients_go_on_while_all_keys_are_listed() {
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
     std::thread::sleep(Duration::from_millis(300));
     let list = client.ask("CLIENT LIST");
-    let waiting = list.lines().find(|line| line.contains("protocol=memcached")).and_then(|line| line.split("omem=").nth(1));
+    let waiting = list
+        .lines()
+        .find(|line| line.contains("protocol=memcached"))
+        .and_then(|line| line.split("omem=").nth(1));
     let waiting: usize = waiting.and_then(|rest| rest.split(' ').next()?.parse().ok()).expect("a number");
     assert!(waiting < 3 << 20, "{waiting} bytes wait");
     let mut ends = 0;

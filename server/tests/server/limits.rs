@@ -19,7 +19,9 @@ fn figure(door: &Door, name: &str) -> u64 {
 fn of_client(door: &Door, name: &str, field: &str) -> Option<u64> {
     let list = door.client().ask("CLIENT LIST");
     let line = list.lines().find(|line| line.contains(&format!(" name={name} ")))?;
-    line.split(' ').find_map(|word| word.strip_prefix(field)?.strip_prefix('=')).and_then(|number| number.parse().ok())
+    line.split(' ')
+        .find_map(|word| word.strip_prefix(field)?.strip_prefix('='))
+        .and_then(|number| number.parse().ok())
 }
 
 fn until(what: &str, wanted: impl Fn() -> bool) {
@@ -144,7 +146,12 @@ fn an_announced_length_takes_no_memory() {
 }
 
 /// Publishes as fast as the server takes it, until told to stop; counts what has been acknowledged.
-fn flood(door: &Door, over: &Arc<AtomicBool>, count: &Arc<AtomicU64>, payload: usize) -> std::thread::JoinHandle<()> {
+fn flood(
+    door: &Door,
+    over: &Arc<AtomicBool>,
+    count: &Arc<AtomicU64>,
+    payload: usize,
+) -> std::thread::JoinHandle<()> {
     let (mut client, over, count) = (door.client(), over.clone(), count.clone());
     let calls = request(&["PUBLISH", "news", &"x".repeat(payload)]).repeat(100);
     std::thread::spawn(move || {
@@ -161,12 +168,16 @@ fn a_subscriber_that_reads_all_the_time_is_not_closed_by_a_flood() {
     for payload in [16, 1000] {
         let door = Door::on(Place::of(256 << 20), free_port().expect("a free port"), "--threads 3");
         // How much waits in front of its socket is another limit's affair.
-        assert_eq!(door.client().ask_words(&["CONFIG", "SET", "client-output-buffer-limit", "pubsub 2gb 0 0"]), "+OK");
+        assert_eq!(
+            door.client().ask_words(&["CONFIG", "SET", "client-output-buffer-limit", "pubsub 2gb 0 0"]),
+            "+OK"
+        );
         let mut subscriber = door.client();
         assert_eq!(subscriber.ask("SUBSCRIBE news"), "*[$subscribe $news :1]");
         let (over, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let floods: Vec<_> = (0..2).map(|_| flood(&door, &over, &count, payload)).collect();
-        let (begun, each) = (Instant::now(), request(&["message", "news", &"x".repeat(payload)]).len() as u64);
+        let (begun, each) =
+            (Instant::now(), request(&["message", "news", &"x".repeat(payload)]).len() as u64);
         let (mut part, mut heard_bytes) = (vec![0; 1 << 20], 0);
         // All that was acknowledged arrives.
         while begun.elapsed() < Duration::from_secs(4) || heard_bytes < each * count.load(Ordering::Relaxed) {

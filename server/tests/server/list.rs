@@ -7,7 +7,8 @@ fn elements_go_to_waiting_clients_in_the_order_of_their_arrival_across_servers()
     let place = Place::new();
     let port = || polder_testkit::process::free_port().expect("a free port");
     let (one, other) = (Door::on(place.clone(), port(), ""), Door::on(place, port(), ""));
-    let (mut first, mut second, mut third, mut fourth) = (one.client(), other.client(), one.client(), other.client());
+    let (mut first, mut second, mut third, mut fourth) =
+        (one.client(), other.client(), one.client(), other.client());
     let (mut here, mut there) = (one.client(), other.client());
     send(&mut first, "BLPOP absent l 0");
     until_waiting(&mut here, 1);
@@ -49,7 +50,14 @@ fn an_element_wanders_along_a_chain_of_waiting_moves() {
 fn whatever_makes_a_list_ends_the_waiting_and_what_takes_it_away_again_does_not() {
     let door = Door::open("");
     let (mut waiter, mut maker) = (door.client(), door.client());
-    for line in ["LPUSH l x", "LMOVE source l LEFT LEFT", "RPOPLPUSH source l", "RENAME source l", "COPY source l", "SORT source STORE l"] {
+    for line in [
+        "LPUSH l x",
+        "LMOVE source l LEFT LEFT",
+        "RPOPLPUSH source l",
+        "RENAME source l",
+        "COPY source l",
+        "SORT source STORE l",
+    ] {
         maker.ask("DEL source");
         maker.ask("RPUSH source x");
         send(&mut waiter, "BLPOP l 30");
@@ -63,7 +71,12 @@ fn whatever_makes_a_list_ends_the_waiting_and_what_takes_it_away_again_does_not(
         maker.ask(line);
     }
     assert_eq!(waiter.reply(), "_");
-    for (line, expected) in [("MULTI", "+OK"), ("BLPOP l 0", "+QUEUED"), ("BLMOVE l m LEFT LEFT 0", "+QUEUED"), ("EXEC", "*[_ _]")] {
+    for (line, expected) in [
+        ("MULTI", "+OK"),
+        ("BLPOP l 0", "+QUEUED"),
+        ("BLMOVE l m LEFT LEFT 0", "+QUEUED"),
+        ("EXEC", "*[_ _]"),
+    ] {
         assert_eq!(maker.ask(line), expected);
     }
 }

@@ -35,7 +35,9 @@ const HEADER: [u8; 8] = [0, 7, 0, 0, 0, 1, 0, 0];
 /// Of an HTTP response, the status and the body.
 fn status_and_body(reply: &str) -> Option<String> {
     let (head, body) = reply.split_once("\r\n\r\n")?;
-    let field = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ").map(str::to_owned));
+    let field = head
+        .lines()
+        .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ").map(str::to_owned));
     let length = field.map_or(0, |length| length.trim().parse().expect("a length"));
     (body.len() >= length).then(|| format!("{} {body}", head.split(' ').nth(1).expect("a status")))
 }
@@ -69,7 +71,12 @@ const WORDS: [Words; 3] = [
     },
     Words {
         protocol: "http",
-        set: |key, value| format!("PUT /k/{key} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{value}", value.len()),
+        set: |key, value| {
+            format!(
+                "PUT /k/{key} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{value}",
+                value.len()
+            )
+        },
         stored: "204 ",
         get: |key| format!("GET /k/{key} HTTP/1.1\r\nHost: localhost\r\n\r\n"),
         got: |_, value| format!("200 {value}"),
@@ -161,7 +168,11 @@ impl Way {
                 Some(essence) => break essence,
                 None => {
                     let some = some(&mut self.stream).expect("a reply");
-                    assert!(!some.is_empty(), "{} ended after {got:?}, and not with {reply:?}", self.words.protocol);
+                    assert!(
+                        !some.is_empty(),
+                        "{} ended after {got:?}, and not with {reply:?}",
+                        self.words.protocol
+                    );
                     got += &some;
                 }
             }
@@ -181,7 +192,9 @@ impl Way {
 
     fn is_silent(&mut self) -> bool {
         self.wait_for(Duration::from_millis(60));
-        let silent = self.some().is_err_and(|error| [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()));
+        let silent = self
+            .some()
+            .is_err_and(|error| [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()));
         self.wait_for(PATIENCE);
         silent
     }
@@ -254,10 +267,13 @@ impl House {
                 }
             }
         }
-        let door = Door::open(&certificates.flags(secure_port, &format!("--tls-auth-clients no --threads 2{flags}")));
+        let door = Door::open(
+            &certificates.flags(secure_port, &format!("--tls-auth-clients no --threads 2{flags}")),
+        );
         let config = certificates.config("ca.pem", None);
         ports[0].1 = door.address.port();
-        let ways = ports.into_iter().map(|(words, port, takes)| Way::open(words, port, takes, &config)).collect();
+        let ways =
+            ports.into_iter().map(|(words, port, takes)| Way::open(words, port, takes, &config)).collect();
         let admin = door.client();
         House { door, admin, ways, config, _certificates: certificates }
     }

@@ -42,11 +42,16 @@ fn where_it_cannot_listen_all_is_as_before() {
     let mut client = door.client();
     let taken = TcpListener::bind("127.0.0.1:0").expect("a listener");
     let port = taken.local_addr().expect("an address").port();
-    let refused = |setting: &str, why: &str| format!("-ERR CONFIG SET failed (possibly related to argument '{setting}') - {why}");
+    let refused = |setting: &str, why: &str| {
+        format!("-ERR CONFIG SET failed (possibly related to argument '{setting}') - {why}")
+    };
     let before = client.ask("CONFIG GET timeout port bind");
     let no_port = refused("port", "Unable to listen on this port. Check server logs.");
     assert_eq!(client.ask(&format!("CONFIG SET timeout 9 port {port}")), no_port);
-    assert_eq!(client.ask("CONFIG SET timeout 9 bind 192.0.2.1"), refused("bind", "Failed to bind to specified addresses."));
+    assert_eq!(
+        client.ask("CONFIG SET timeout 9 bind 192.0.2.1"),
+        refused("bind", "Failed to bind to specified addresses.")
+    );
     assert_eq!(client.ask("CONFIG GET timeout port bind"), before);
     assert_eq!(door.client().ask("PING"), "+PONG");
     // All addresses are in the way of one, and one is in that of all.
@@ -68,14 +73,21 @@ fn two_clients_that_change_port_and_bind_at_once_leave_listeners_and_settings_th
     let (mut first, mut second) = (door.client(), door.client());
     for round in 0..60 {
         std::thread::scope(|scope| {
-            scope.spawn(|| assert_eq!(first.ask(&format!("CONFIG SET port {}", ports[(round + 1) % 2])), "+OK"));
-            scope.spawn(|| assert_eq!(second.ask_words(&["CONFIG", "SET", "bind", binds[round / 2 % 2]]), "+OK"));
+            scope.spawn(|| {
+                assert_eq!(first.ask(&format!("CONFIG SET port {}", ports[(round + 1) % 2])), "+OK")
+            });
+            scope.spawn(|| {
+                assert_eq!(second.ask_words(&["CONFIG", "SET", "bind", binds[round / 2 % 2]]), "+OK")
+            });
         });
         let said = first.ask("CONFIG GET port bind");
-        let (port, other) = if said.contains(&ports[0].to_string()) { (ports[0], ports[1]) } else { (ports[1], ports[0]) };
+        let (port, other) =
+            if said.contains(&ports[0].to_string()) { (ports[0], ports[1]) } else { (ports[1], ports[0]) };
         let two = said.contains("127.0.0.2");
-        let open =
-            |host: [u8; 4], port: u16| client_at(SocketAddr::from((host, port))).is_some_and(|mut client| client.try_ask("PING").is_some());
+        let open = |host: [u8; 4], port: u16| {
+            client_at(SocketAddr::from((host, port)))
+                .is_some_and(|mut client| client.try_ask("PING").is_some())
+        };
         assert!(open([127, 0, 0, 1], port), "round {round}: {said}");
         assert_eq!(open([127, 0, 0, 2], port), two, "round {round}: {said}");
         assert!(!open([127, 0, 0, 1], other) && !open([127, 0, 0, 2], other), "round {round}: {said}");
@@ -89,12 +101,14 @@ fn a_client_that_waits_at_a_closing_listener_is_accepted() {
     let mut actor = door.client();
     for _ in 0..3 {
         let old = actor.ask("CONFIG GET port");
-        let port = old.rsplit('$').next().and_then(|text| text.trim_end_matches(']').parse().ok()).expect("a port");
+        let port =
+            old.rsplit('$').next().and_then(|text| text.trim_end_matches(']').parse().ok()).expect("a port");
         let new = free_port().expect("a free port");
         actor.write(format!("DEBUG SLEEP 0.3\r\nCONFIG SET port {new}\r\n").as_bytes());
         std::thread::sleep(Duration::from_millis(50));
-        let mut waiting: Vec<_> =
-            (0..COUNT).map(|_| client_at(SocketAddr::from(([127, 0, 0, 1], port))).expect("a place in the queue")).collect();
+        let mut waiting: Vec<_> = (0..COUNT)
+            .map(|_| client_at(SocketAddr::from(([127, 0, 0, 1], port))).expect("a place in the queue"))
+            .collect();
         assert_eq!((actor.reply(), actor.reply()), ("+OK".into(), "+OK".into()));
         waiting.iter_mut().for_each(|client| assert_eq!(client.ask("PING"), "+PONG"));
     }
@@ -137,9 +151,12 @@ fn a_server_that_stops_while_it_moves_stops_and_leaves_no_client_behind() {
             for (number, mover) in movers.iter_mut().enumerate() {
                 scope.spawn(move || {
                     let mut steps = number..;
-                    while let Some(answer) = mover.try_ask(&format!("CONFIG SET port {}", ports[steps.next().unwrap_or(0) % 2])) {
+                    while let Some(answer) =
+                        mover.try_ask(&format!("CONFIG SET port {}", ports[steps.next().unwrap_or(0) % 2]))
+                    {
                         // Who ends does not move.
-                        let may_refuse = ending.load(Ordering::Acquire) && answer.starts_with("-ERR CONFIG SET failed");
+                        let may_refuse =
+                            ending.load(Ordering::Acquire) && answer.starts_with("-ERR CONFIG SET failed");
                         assert!(answer == "+OK" || may_refuse, "round {round}: {answer}");
                     }
                 });
@@ -170,6 +187,8 @@ fn a_server_that_stops_while_it_moves_stops_and_leaves_no_client_behind() {
             assert!(comers.into_iter().map(|comer| comer.join().expect("no panic")).sum::<usize>() > 0);
         });
         assert!(begun.elapsed() < PATIENCE, "round {round}: {:?}", begun.elapsed());
-        ports.iter().for_each(|port| assert!(TcpListener::bind(at(*port)).is_ok(), "round {round}: {port} is still open"));
+        ports.iter().for_each(|port| {
+            assert!(TcpListener::bind(at(*port)).is_ok(), "round {round}: {port} is still open")
+        });
     }
 }

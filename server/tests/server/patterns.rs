@@ -7,7 +7,8 @@ use polder_wire::resp::command;
 
 /// A server with little memory, of which others use a part.
 fn crowded() -> Door {
-    let door = Door::on(Place::of(96 << 20), free_port().expect("a free port"), "--maxmemory-policy allkeys-lru");
+    let door =
+        Door::on(Place::of(96 << 20), free_port().expect("a free port"), "--maxmemory-policy allkeys-lru");
     let mut other = door.client();
     for number in 0..KEYS {
         let (key, value) = (format!("key:{number}"), "x".repeat(1000));
@@ -40,7 +41,12 @@ fn until(wanted: impl Fn() -> bool) {
 }
 
 /// Subscribes by calls of this many patterns each, and ends when another client counts them all.
-fn subscribe(door: &Door, command_name: &str, names: &[String], each: usize) -> (crate::door::Client<std::net::TcpStream>, Duration) {
+fn subscribe(
+    door: &Door,
+    command_name: &str,
+    names: &[String],
+    each: usize,
+) -> (crate::door::Client<std::net::TcpStream>, Duration) {
     let mut client = door.client();
     let begun = Instant::now();
     for some in names.chunks(each) {
@@ -113,7 +119,8 @@ fn patterns_that_many_clients_share_are_counted_and_end_with_the_last_of_them() 
     assert_eq!(publisher.ask("PUBLISH a:pattern:7:b x"), ":4");
     for left in (0..4).rev() {
         let mut client = clients.pop().expect("a client");
-        let words: Vec<&str> = std::iter::once("PUNSUBSCRIBE").chain(names.iter().map(String::as_str)).collect();
+        let words: Vec<&str> =
+            std::iter::once("PUNSUBSCRIBE").chain(names.iter().map(String::as_str)).collect();
         let mut bytes = Vec::new();
         command(&words, &mut bytes);
         client.write(&bytes);

@@ -277,7 +277,10 @@ fn clients_of_all_threads_are_listed_and_can_be_killed() {
     }
     let list = clients[0].ask("CLIENT LIST");
     for number in 0..6 {
-        let line = list.lines().find(|line| line.contains(&format!(" name=name{number} "))).expect("a line of each client");
+        let line = list
+            .lines()
+            .find(|line| line.contains(&format!(" name=name{number} ")))
+            .expect("a line of each client");
         assert!(line.contains(&format!(" db={number} ")), "{line}");
         assert!(line.contains(if number == 0 { " cmd=client|list " } else { " cmd=select " }), "{line}");
     }
@@ -341,7 +344,10 @@ fn a_waiting_client_and_a_watching_client_are_told() {
         assert!(began.elapsed() < Duration::from_secs(5));
     }
     assert!(other.ask("CLIENT LIST").contains(" flags=b "));
-    assert_eq!((other.ask("CLIENT UNPAUSE"), writer.reply(), watcher.ask("UNWATCH")), ("+OK".into(), "+OK".into(), "+OK".into()));
+    assert_eq!(
+        (other.ask("CLIENT UNPAUSE"), writer.reply(), watcher.ask("UNWATCH")),
+        ("+OK".into(), "+OK".into(), "+OK".into())
+    );
     let clients = other.ask("INFO clients");
     for line in ["blocked_clients:0\r", "watching_clients:0\r", "total_watched_keys:0\r"] {
         assert!(clients.contains(line), "{line} in {clients}");
@@ -380,7 +386,10 @@ fn a_half_closed_connection_gets_all_replies_however_large_they_are() {
     client.stream.shutdown(Shutdown::Write).expect("an open connection");
     // Until the socket has taken all that it can.
     std::thread::sleep(Duration::from_millis(200));
-    assert_eq!((client.reply().len(), client.reply().len(), client.reply()), (1 + (8 << 20), 1 + (8 << 20), "+PONG".into()));
+    assert_eq!(
+        (client.reply().len(), client.reply().len(), client.reply()),
+        (1 + (8 << 20), 1 + (8 << 20), "+PONG".into())
+    );
     assert!(client.is_closed());
 }
 
@@ -388,7 +397,9 @@ fn a_half_closed_connection_gets_all_replies_however_large_they_are() {
 fn replies_can_be_turned_off() {
     let door = Door::open("");
     let mut client = door.client();
-    client.write(b"CLIENT REPLY OFF\r\nSET key value\r\nCLIENT REPLY ON\r\nCLIENT REPLY SKIP\r\nGET key\r\nPING\r\n");
+    client.write(
+        b"CLIENT REPLY OFF\r\nSET key value\r\nCLIENT REPLY ON\r\nCLIENT REPLY SKIP\r\nGET key\r\nPING\r\n",
+    );
     assert_eq!((client.reply(), client.reply()), ("+OK".into(), "+PONG".into()));
 }
 
@@ -429,7 +440,9 @@ fn a_heavy_pipeline_does_not_starve_others() {
 fn what_no_setting_allows_is_cut_off() {
     let door = Door::open("--client-query-buffer-limit 1mb");
     let mut client = door.client();
-    let _ = client.stream.write_all(&[b"*2\r\n$3\r\nGET\r\n$100000000\r\n".as_slice(), &vec![b'x'; 3 << 20]].concat());
+    let _ = client
+        .stream
+        .write_all(&[b"*2\r\n$3\r\nGET\r\n$100000000\r\n".as_slice(), &vec![b'x'; 3 << 20]].concat());
     assert!(client.is_closed());
 }
 

@@ -15,7 +15,8 @@ fn members_go_to_waiting_clients_in_the_order_of_their_arrival_across_servers() 
     let place = Place::new();
     let port = || polder_testkit::process::free_port().expect("a free port");
     let (one, other) = (Door::on(place.clone(), port(), ""), Door::on(place, port(), ""));
-    let (mut first, mut second, mut third, mut adder) = (one.client(), other.client(), one.client(), other.client());
+    let (mut first, mut second, mut third, mut adder) =
+        (one.client(), other.client(), one.client(), other.client());
     send(&mut first, &["BZPOPMIN", "absent", "z", "0"]);
     send(&mut second, &["BZPOPMAX", "z", "30"]);
     send(&mut third, &["BZMPOP", "0", "2", "z", "absent", "MAX", "COUNT", "2"]);
@@ -40,7 +41,10 @@ fn whatever_makes_a_sorted_set_ends_the_waiting_and_other_kinds_do_not() {
         "COPY source z",
     ];
     for line in makers {
-        assert_eq!(maker.ask("GEOADD source 1 1 m"), if line.starts_with("GEOADD") || line == "COPY source z" { ":1" } else { ":0" });
+        assert_eq!(
+            maker.ask("GEOADD source 1 1 m"),
+            if line.starts_with("GEOADD") || line == "COPY source z" { ":1" } else { ":0" }
+        );
         send(&mut waiter, &["BZPOPMIN", "z", "30"]);
         maker.ask(line);
         let reply = waiter.reply();
@@ -49,5 +53,8 @@ fn whatever_makes_a_sorted_set_ends_the_waiting_and_other_kinds_do_not() {
     send(&mut waiter, &["BZPOPMIN", "z", "0.2"]);
     assert_eq!(maker.ask("SET z text"), "+OK");
     assert_eq!(waiter.reply(), "_");
-    assert_eq!(maker.ask("BZPOPMIN z 1"), "-WRONGTYPE Operation against a key holding the wrong kind of value");
+    assert_eq!(
+        maker.ask("BZPOPMIN z 1"),
+        "-WRONGTYPE Operation against a key holding the wrong kind of value"
+    );
 }

@@ -50,19 +50,29 @@ fn shutdown_stops_the_server_without_an_answer() {
 fn a_port_in_use_is_one_clear_line() {
     let door = Door::open("");
     let taken = settings(&format!("--bind 127.0.0.1 --port {}", door.address.port()));
-    let failure = Server::start(Place::new().memory.clone(), taken, Loaded::default()).err().expect("a refusal").to_string();
+    let failure = Server::start(Place::new().memory.clone(), taken, Loaded::default())
+        .err()
+        .expect("a refusal")
+        .to_string();
     assert!(failure.starts_with(&format!("cannot listen on {}: ", door.address)), "{failure}");
     assert!(failure.contains("choose another --port") && !failure.contains('\n'), "{failure}");
 }
 
 #[test]
 fn nowhere_to_listen_is_refused() {
-    let failure = Server::start(Place::new().memory.clone(), settings("--port 0"), Loaded::default()).err().expect("a refusal").to_string();
-    assert!(failure.contains("nothing to listen on"), "{failure}");
-    let failure = Server::start(Place::new().memory.clone(), settings("--bind 192.0.2.1 --port 7777"), Loaded::default())
+    let failure = Server::start(Place::new().memory.clone(), settings("--port 0"), Loaded::default())
         .err()
         .expect("a refusal")
         .to_string();
+    assert!(failure.contains("nothing to listen on"), "{failure}");
+    let failure = Server::start(
+        Place::new().memory.clone(),
+        settings("--bind 192.0.2.1 --port 7777"),
+        Loaded::default(),
+    )
+    .err()
+    .expect("a refusal")
+    .to_string();
     assert!(failure.contains("no such address"), "{failure}");
 }
 

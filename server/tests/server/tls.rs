@@ -23,7 +23,11 @@ pub struct Certificates(PathBuf);
 impl Certificates {
     pub fn new() -> Certificates {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let folder = std::env::temp_dir().join(format!("polder-tls-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+        let folder = std::env::temp_dir().join(format!(
+            "polder-tls-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        ));
         fs::create_dir_all(&folder).expect("a folder");
         fs::write(folder.join("names"), "subjectAltName=DNS:localhost,IP:127.0.0.1").expect("a file");
         let certificates = Certificates(folder);
@@ -52,7 +56,11 @@ impl Certificates {
     }
 
     fn openssl(&self, words: &str) {
-        let made = Command::new("openssl").args(words.split(' ')).current_dir(&self.0).output().expect("openssl is installed");
+        let made = Command::new("openssl")
+            .args(words.split(' '))
+            .current_dir(&self.0)
+            .output()
+            .expect("openssl is installed");
         assert!(made.status.success(), "openssl {words}: {}", String::from_utf8_lossy(&made.stderr));
     }
 
@@ -73,7 +81,11 @@ impl Certificates {
 
     /// A client that trusts a root, and may show a certificate.
     pub fn config(&self, root: &str, certificate: Option<&str>) -> Arc<ClientConfig> {
-        let read = |name: &str| CertificateDer::pem_file_iter(self.path(name)).expect("a file").map(|found| found.expect("a certificate"));
+        let read = |name: &str| {
+            CertificateDer::pem_file_iter(self.path(name))
+                .expect("a file")
+                .map(|found| found.expect("a certificate"))
+        };
         let mut roots = RootCertStore::empty();
         read(root).for_each(|root| roots.add(root).expect("a root"));
         let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -84,7 +96,9 @@ impl Certificates {
             None => builder.with_no_client_auth(),
             Some(name) => {
                 let key = PrivateKeyDer::from_pem_file(self.path(&format!("{name}.key"))).expect("a key");
-                builder.with_client_auth_cert(read(&format!("{name}.pem")).collect(), key).expect("a certificate")
+                builder
+                    .with_client_auth_cert(read(&format!("{name}.pem")).collect(), key)
+                    .expect("a certificate")
             }
         };
         Arc::new(config)
@@ -103,7 +117,11 @@ pub struct Secure(StreamOwned<ClientConnection, TcpStream>);
 impl Read for Secure {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         match self.0.read(room) {
-            Err(error) if [io::ErrorKind::UnexpectedEof, io::ErrorKind::InvalidData].contains(&error.kind()) => Ok(0),
+            Err(error)
+                if [io::ErrorKind::UnexpectedEof, io::ErrorKind::InvalidData].contains(&error.kind()) =>
+            {
+                Ok(0)
+            }
             read => read,
         }
     }
@@ -206,7 +224,11 @@ fn the_tools_of_others_connect() {
         let output = child.wait_with_output().expect("an end");
         Some(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
     };
-    if let Some(output) = run("redis-cli", "--tls --cacert ca.pem --cert client.pem --key client.key -h localhost -p PORT PING", "") {
+    if let Some(output) = run(
+        "redis-cli",
+        "--tls --cacert ca.pem --cert client.pem --key client.key -h localhost -p PORT PING",
+        "",
+    ) {
         assert_eq!(output, "PONG\n");
     }
     let words = "-s --cacert ca.pem --cert client.pem --key client.key https://localhost:HTTPS/k/page";
@@ -215,11 +237,14 @@ fn the_tools_of_others_connect() {
         assert_eq!(run("curl", words, "").as_deref(), Some("by https"));
     }
     for version in ["-tls1_2", "-tls1_3"] {
-        let words = format!("s_client -connect 127.0.0.1:PORT -CAfile ca.pem -cert client.pem -key client.key -quiet {version}");
+        let words = format!(
+            "s_client -connect 127.0.0.1:PORT -CAfile ca.pem -cert client.pem -key client.key -quiet {version}"
+        );
         let output = run("openssl", &words, "PING\r\nQUIT\r\n").expect("openssl is installed");
         assert!(output.contains("+PONG"), "{version}: {output}");
     }
-    let output = run("openssl", "s_client -connect 127.0.0.1:PORT -CAfile ca.pem -tls1_1", "").expect("openssl is installed");
+    let output = run("openssl", "s_client -connect 127.0.0.1:PORT -CAfile ca.pem -tls1_1", "")
+        .expect("openssl is installed");
     assert!(!output.contains("Verify return code: 0 (ok)") || output.contains("alert"), "{output}");
     await_clients(&mut door.client(), 1);
 }
@@ -273,7 +298,8 @@ fn broken_and_half_open_handshakes_end() {
     let (door, port) = open(&certificates, "--tls-auth-clients no --tls-handshake-timeout 1 --threads 2");
     let mut admin = door.client();
     // Plain bytes get an alert and the end.
-    for bytes in [&b"PING\r\n"[..], b"GET / HTTP/1.1\r\n\r\n", &[0x16, 3, 1, 0xff, 0xff, 1, 2, 3], &[0; 5000]] {
+    for bytes in [&b"PING\r\n"[..], b"GET / HTTP/1.1\r\n\r\n", &[0x16, 3, 1, 0xff, 0xff, 1, 2, 3], &[0; 5000]]
+    {
         let mut stream = socket(port);
         stream.write_all(bytes).expect("it takes bytes");
         let mut reply = Vec::new();
@@ -284,7 +310,8 @@ fn broken_and_half_open_handshakes_end() {
     // A hello in pieces, which breaks off at each of them.
     let mut hello = Vec::new();
     let name = ServerName::try_from("localhost").expect("a name");
-    let mut connection = ClientConnection::new(certificates.config("ca.pem", None), name).expect("a connection");
+    let mut connection =
+        ClientConnection::new(certificates.config("ca.pem", None), name).expect("a connection");
     connection.write_tls(&mut hello).expect("a hello");
     for length in (0..=hello.len()).step_by(7) {
         socket(port).write_all(&hello[..length]).expect("it takes bytes");
@@ -300,7 +327,11 @@ fn broken_and_half_open_handshakes_end() {
     for mut stream in [silent, half, whole] {
         let _ = stream.read_to_end(&mut Vec::new());
     }
-    assert!(began.elapsed() >= Duration::from_millis(900) && began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() >= Duration::from_millis(900) && began.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        began.elapsed()
+    );
     await_clients(&mut admin, 1);
     assert_eq!(connect(port, &certificates.config("ca.pem", None)).ask("PING"), "+PONG");
 }
@@ -308,7 +339,8 @@ fn broken_and_half_open_handshakes_end() {
 #[test]
 fn certificates_are_renewed_under_load() {
     let certificates = Certificates::new();
-    let (door, port) = open(&certificates, "--tls-auth-clients no --threads 2 --max-new-tls-connections-per-cycle 2");
+    let (door, port) =
+        open(&certificates, "--tls-auth-clients no --threads 2 --max-new-tls-connections-per-cycle 2");
     let (mut admin, config) = (door.client(), certificates.config("ca.pem", None));
     let mut old = connect(port, &config);
     assert_eq!(old.ask("PING"), "+PONG");
@@ -332,7 +364,10 @@ fn certificates_are_renewed_under_load() {
             let why = "possibly related to argument 'tls-cert-file') - Unable to update TLS configuration. Check server logs.";
             assert_eq!(refused, format!("-ERR CONFIG SET failed ({why}"));
             assert!(admin.ask("CONFIG SET tls-key-file /none").starts_with("-ERR CONFIG SET failed"));
-            assert_eq!(admin.ask("CONFIG GET tls-cert-file timeout"), format!("*[$tls-cert-file ${pem} $timeout $0]"));
+            assert_eq!(
+                admin.ask("CONFIG GET tls-cert-file timeout"),
+                format!("*[$tls-cert-file ${pem} $timeout $0]")
+            );
             // The same name with other content is read again.
             certificates.sign("next", "ca", "localhost");
             assert_eq!(admin.ask(&format!("CONFIG SET tls-key-file {key} tls-cert-file {pem}")), "+OK");
@@ -343,7 +378,10 @@ fn certificates_are_renewed_under_load() {
     let mut shown = shown.stream.0;
     shown.conn.complete_io(&mut shown.sock).expect("a handshake");
     let chain = shown.conn.peer_certificates().expect("a chain");
-    assert_eq!(chain[0], CertificateDer::from_pem_file(certificates.path("next.pem")).expect("a certificate"));
+    assert_eq!(
+        chain[0],
+        CertificateDer::from_pem_file(certificates.path("next.pem")).expect("a certificate")
+    );
     assert_eq!(old.ask("PING"), "+PONG", "those that were there stay");
 }
 
@@ -354,7 +392,14 @@ fn a_client_goes_on_with_another_server_of_the_segment() {
     let doors: Vec<(Door, u16)> = (0..2)
         .map(|_| {
             let port = free_port().expect("a free port");
-            (Door::on(place.clone(), free_port().expect("a free port"), &certificates.flags(port, "--tls-auth-clients optional")), port)
+            (
+                Door::on(
+                    place.clone(),
+                    free_port().expect("a free port"),
+                    &certificates.flags(port, "--tls-auth-clients optional"),
+                ),
+                port,
+            )
         })
         .collect();
     let config = certificates.config("ca.pem", Some("client"));
@@ -448,16 +493,28 @@ fn what_is_wrong_with_files_is_said_with_their_names() {
     certificates.openssl(locked);
     let cases = [
         (format!("--tls-port {port}"), "needs tls-cert-file".to_owned()),
-        (certificates.flags(port, "--tls-cert-file /none.pem"), "tls-cert-file /none.pem cannot be used: No such file".into()),
-        (certificates.flags(port, &format!("--tls-cert-file {}", file("empty.pem"))), "has nothing of this kind in PEM form".into()),
+        (
+            certificates.flags(port, "--tls-cert-file /none.pem"),
+            "tls-cert-file /none.pem cannot be used: No such file".into(),
+        ),
+        (
+            certificates.flags(port, &format!("--tls-cert-file {}", file("empty.pem"))),
+            "has nothing of this kind in PEM form".into(),
+        ),
         (
             certificates.flags(port, &format!("--tls-key-file {}", file("client.key"))),
             format!("{} cannot be used together", file("client.key")),
         ),
-        (certificates.flags(port, &format!("--tls-key-file {}", file("locked.key"))), "it has a password".into()),
+        (
+            certificates.flags(port, &format!("--tls-key-file {}", file("locked.key"))),
+            "it has a password".into(),
+        ),
         (certificates.flags(port, "--tls-ca-cert-file /none.pem"), "tls-ca-cert-file /none.pem".into()),
         (certificates.flags(port, "--tls-ca-cert-dir /none"), "tls-ca-cert-dir /none cannot be used".into()),
-        (certificates.flags(port, "--tls-protocols TLSv1.1"), "tls-protocols: 'TLSv1.1' is not spoken here".into()),
+        (
+            certificates.flags(port, "--tls-protocols TLSv1.1"),
+            "tls-protocols: 'TLSv1.1' is not spoken here".into(),
+        ),
         (certificates.flags(port, "--tls-ciphers RC4"), "tls-ciphers: 'RC4'".into()),
     ];
     for (flags, part) in cases {
@@ -465,6 +522,9 @@ fn what_is_wrong_with_files_is_said_with_their_names() {
         assert!(failure.contains(&part) && !failure.contains('\n'), "{failure}\n{part}");
     }
     let pair = format!("--tls-cert-file {} --tls-key-file {}", file("server.pem"), file("server.key"));
-    assert!(failure(format!("--tls-port {port} {pair}")).contains("set tls-ca-cert-file or tls-ca-cert-dir, or tls-auth-clients no"));
+    assert!(
+        failure(format!("--tls-port {port} {pair}"))
+            .contains("set tls-ca-cert-file or tls-ca-cert-dir, or tls-auth-clients no")
+    );
     assert!(Path::new(&file("server.pem")).exists());
 }

@@ -45,7 +45,9 @@ fn a_client_that_goes_on_has_the_rights_of_that_moment() {
     send(&mut one, "BLPOP q 0");
     until_waiting(&mut actor, 1);
     // The push is allowed; by the time at which the other client could pop, no client may write.
-    ["MULTI", "RPUSH q a", "CONFIG SET min-replicas-to-write 1"].iter().for_each(|line| drop(actor.ask(line)));
+    ["MULTI", "RPUSH q a", "CONFIG SET min-replicas-to-write 1"]
+        .iter()
+        .for_each(|line| drop(actor.ask(line)));
     assert_eq!(actor.ask("EXEC"), "*[:1 +OK]");
     assert_eq!(one.reply(), "-NOREPLICAS Not enough good replicas to write.");
     assert_eq!(actor.ask("LRANGE q 0 -1"), "*[$a]");
@@ -60,7 +62,9 @@ fn waiting_clients_are_served_at_once_in_order_before_the_next_call() {
     send(&mut two, "BZPOPMIN other z 0");
     until_waiting(&mut actor, 2);
     let mut bytes = Vec::new();
-    for call in [&["ZADD", "z", "1", "a"][..], &["ZCARD", "z"], &["ZADD", "z", "2", "b", "3", "c"], &["ZCARD", "z"]] {
+    for call in
+        [&["ZADD", "z", "1", "a"][..], &["ZCARD", "z"], &["ZADD", "z", "2", "b", "3", "c"], &["ZCARD", "z"]]
+    {
         command(call, &mut bytes);
     }
     actor.write(&bytes);
@@ -80,18 +84,23 @@ fn waiting_clients_are_served_at_once_in_order_before_the_next_call() {
     until_waiting(&mut actor, 1);
     assert!(is_silent(&one));
     assert_eq!(actor.ask("ZADD z 1 a 2 b 3 c"), ":3");
-    assert_eq!([one.reply(), one.reply(), one.reply(), one.reply()], ["*[$z $c $3]", "+PONG", "*[$z $b $2]", "$x"]);
+    assert_eq!(
+        [one.reply(), one.reply(), one.reply(), one.reply()],
+        ["*[$z $c $3]", "+PONG", "*[$z $b $2]", "$x"]
+    );
 }
 
 #[test]
 fn waits_end_by_timeout_by_unblock_by_kill_and_with_the_client() {
     let door = Door::open("--threads 2");
-    let (mut one, mut two, mut three, mut actor) = (door.client(), door.client(), door.client(), door.client());
+    let (mut one, mut two, mut three, mut actor) =
+        (door.client(), door.client(), door.client(), door.client());
     let begun = Instant::now();
     assert_eq!(one.ask("BZPOPMIN z 0.05"), "_");
     // Clocks are read in whole milliseconds.
     assert!((49..5000).contains(&begun.elapsed().as_millis()));
-    let ids = [&mut one, &mut two, &mut three].map(|client| client.ask("CLIENT ID").trim_start_matches(':').to_owned());
+    let ids = [&mut one, &mut two, &mut three]
+        .map(|client| client.ask("CLIENT ID").trim_start_matches(':').to_owned());
     send(&mut one, "BZPOPMIN z 0");
     send(&mut two, "BZMPOP 0 2 z y MIN");
     send(&mut three, "BZPOPMIN z 0");
@@ -117,7 +126,8 @@ fn waits_end_by_timeout_by_unblock_by_kill_and_with_the_client() {
     send(&mut two, "BZPOPMIN z 0");
     until_waiting(&mut actor, 1);
     assert_eq!(
-        [actor.ask("MULTI"), actor.ask("ZADD z 1 a"), actor.ask("ZADD z 2 b"), actor.ask("ZREM z a")].concat(),
+        [actor.ask("MULTI"), actor.ask("ZADD z 1 a"), actor.ask("ZADD z 2 b"), actor.ask("ZREM z a")]
+            .concat(),
         "+OK+QUEUED+QUEUED+QUEUED"
     );
     assert_eq!(actor.ask("EXEC"), "*[:1 :1 :1]");
@@ -128,7 +138,8 @@ fn waits_end_by_timeout_by_unblock_by_kill_and_with_the_client() {
 fn waiters_of_two_servers_are_served_in_the_order_of_arrival() {
     let place = Place::new();
     let port = || polder_testkit::process::free_port().expect("a free port");
-    let doors = [Door::on(place.clone(), port(), "--threads 2"), Door::on(place.clone(), port(), "--threads 2")];
+    let doors =
+        [Door::on(place.clone(), port(), "--threads 2"), Door::on(place.clone(), port(), "--threads 2")];
     let mut actors = [doors[0].client(), doors[1].client()];
     for round in 0..20 {
         let mut waiters: Vec<Caller> = Vec::new();
@@ -201,7 +212,8 @@ fn clients_that_unblock_themselves_and_each_other_after_a_pause_do_not_wait_for_
     for threads in ["--threads 1", "--threads 3"] {
         let door = Door::open(threads);
         let mut clients: Vec<Caller> = (0..3).map(|_| door.client()).collect();
-        let numbers: Vec<String> = clients.iter_mut().map(|client| client.ask("CLIENT ID").replace(':', "")).collect();
+        let numbers: Vec<String> =
+            clients.iter_mut().map(|client| client.ask("CLIENT ID").replace(':', "")).collect();
         for round in 0..10 {
             assert_eq!(clients[0].ask("CLIENT PAUSE 20 ALL"), "+OK");
             for (number, client) in clients.iter_mut().enumerate() {
@@ -220,12 +232,17 @@ fn a_call_that_a_pause_has_held_back_can_be_unblocked_as_soon_as_the_pause_has_e
         let door = Door::open(threads);
         let mut actor = door.client();
         let mut waiters: Vec<Caller> = (0..3).map(|_| door.client()).collect();
-        let numbers: Vec<String> = waiters.iter_mut().map(|waiter| waiter.ask("CLIENT ID").replace(':', "")).collect();
+        let numbers: Vec<String> =
+            waiters.iter_mut().map(|waiter| waiter.ask("CLIENT ID").replace(':', "")).collect();
         for _ in 0..50 {
             actor.ask("CLIENT PAUSE 60000 WRITE");
             waiters.iter_mut().for_each(|waiter| send(waiter, "BLPOP q 0"));
             while actor.ask("CLIENT LIST").matches(" flags=b ").count() < waiters.len() {}
-            assert_eq!(actor.ask(&format!("CLIENT UNBLOCK {}", numbers[0])), ":0", "the pause holds it, and no key");
+            assert_eq!(
+                actor.ask(&format!("CLIENT UNBLOCK {}", numbers[0])),
+                ":0",
+                "the pause holds it, and no key"
+            );
             actor.ask("CLIENT UNPAUSE");
             for number in &numbers {
                 assert_eq!(actor.ask(&format!("CLIENT UNBLOCK {number} TIMEOUT")), ":1");

@@ -89,8 +89,16 @@ impl<S: Read + Write> Peer<S> {
         loop {
             let short = self.held.get(1).map_or(0, |byte| usize::from(*byte));
             let (from, length) = match short {
-                126 => (4, self.held.get(2..4).map_or(0, |bytes| usize::from(bytes[0]) << 8 | usize::from(bytes[1]))),
-                127 => (10, self.held.get(2..10).map_or(0, |bytes| bytes.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)))),
+                126 => (
+                    4,
+                    self.held.get(2..4).map_or(0, |bytes| usize::from(bytes[0]) << 8 | usize::from(bytes[1])),
+                ),
+                127 => (
+                    10,
+                    self.held
+                        .get(2..10)
+                        .map_or(0, |bytes| bytes.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte))),
+                ),
                 _ => (2, short),
             };
             if self.held.len() >= from.max(2) && self.held.len() >= from + length {
@@ -201,7 +209,8 @@ fn each_sub_protocol_speaks_its_own_way() {
 #[test]
 fn messages_are_pushed_between_replies() {
     let web = Web::open("");
-    let (mut json, mut term, mut resp) = (Peer::open(&web, "json"), Peer::open(&web, "term"), Peer::open(&web, "resp"));
+    let (mut json, mut term, mut resp) =
+        (Peer::open(&web, "json"), Peer::open(&web, "term"), Peer::open(&web, "resp"));
     assert_eq!(json.ask(r#"["SUBSCRIBE","news"]"#), r#"{"push":["subscribe","news",1]}"#);
     assert_eq!(term.ask("PSUBSCRIBE n*"), "1) \"psubscribe\"\n2) \"n*\"\n3) (integer) 1\n");
     resp.say("SUBSCRIBE news\r\n");
@@ -210,7 +219,10 @@ fn messages_are_pushed_between_replies() {
     assert_eq!(client.ask("PUBLISH news hi"), ":3");
     assert_eq!(json.hear(), r#"{"push":["message","news","hi"]}"#);
     assert_eq!(term.hear(), "1) \"pmessage\"\n2) \"n*\"\n3) \"news\"\n4) \"hi\"\n");
-    assert_eq!(resp.frame().map(|frame| frame.1), Some(b"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$2\r\nhi\r\n".to_vec()));
+    assert_eq!(
+        resp.frame().map(|frame| frame.1),
+        Some(b"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$2\r\nhi\r\n".to_vec())
+    );
     // As with RESP3, a subscriber may go on with other commands.
     assert_eq!(json.ask(r#"["PING"]"#), r#"{"reply":"PONG"}"#);
     assert_eq!(json.ask(r#"["UNSUBSCRIBE","news"]"#), r#"{"push":["unsubscribe","news",0]}"#);
@@ -330,7 +342,13 @@ fn frames_that_are_forbidden_close_the_connection_with_a_code() {
 #[test]
 fn messages_are_the_same_wherever_the_bytes_are_cut() {
     let web = Web::open("");
-    let bytes = [frame(0x01, b"[\"ECHO\",\"\xe2"), frame(0x89, b"p"), frame(0x80, b"\x82\xac\"]"), frame(0x81, b"[\"PING\"]")].concat();
+    let bytes = [
+        frame(0x01, b"[\"ECHO\",\"\xe2"),
+        frame(0x89, b"p"),
+        frame(0x80, b"\x82\xac\"]"),
+        frame(0x81, b"[\"PING\"]"),
+    ]
+    .concat();
     for at in 1..bytes.len() {
         let mut peer = Peer::open(&web, "json");
         peer.write(&bytes[..at]);
@@ -339,7 +357,11 @@ fn messages_are_the_same_wherever_the_bytes_are_cut() {
         peer.write(&bytes[at..]);
         let frames: Vec<_> = (0..3).map(|_| peer.frame().expect("a frame")).collect();
         assert!(frames.contains(&(0x8a, b"p".to_vec())), "{at}");
-        let texts: Vec<_> = frames.iter().filter(|frame| frame.0 == 0x81).map(|frame| String::from_utf8_lossy(&frame.1)).collect();
+        let texts: Vec<_> = frames
+            .iter()
+            .filter(|frame| frame.0 == 0x81)
+            .map(|frame| String::from_utf8_lossy(&frame.1))
+            .collect();
         assert_eq!(texts, [r#"{"reply":"€"}"#, r#"{"reply":"PONG"}"#], "{at}");
     }
 }

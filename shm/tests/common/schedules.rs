@@ -20,7 +20,8 @@ pub fn explore(model: impl Fn() + Send + Sync + Clone + 'static) {
 pub fn find(model: impl Fn() + Send + Sync + Clone + 'static) {
     for seed in 0..ROUNDS {
         Runner::new(RandomScheduler::new_from_seed(seed, SCHEDULES), Default::default()).run(model.clone());
-        Runner::new(PctScheduler::new_from_seed(seed, SWITCHES, SCHEDULES), Default::default()).run(model.clone());
+        Runner::new(PctScheduler::new_from_seed(seed, SWITCHES, SCHEDULES), Default::default())
+            .run(model.clone());
     }
 }
 

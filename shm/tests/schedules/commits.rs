@@ -66,7 +66,9 @@ fn handing_over() {
     let threads: Vec<_> = (0..THREADS)
         .map(|_| {
             let segment = memory.segment.clone();
-            thread::spawn(move || segment.live(None, |seat| (0..TRANSACTIONS).for_each(|_| add(seat, 1, Way::Words))))
+            thread::spawn(move || {
+                segment.live(None, |seat| (0..TRANSACTIONS).for_each(|_| add(seat, 1, Way::Words)))
+            })
         })
         .collect();
     threads.into_iter().for_each(|thread| assert!(thread.join().expect("no panic").is_some()));
@@ -93,7 +95,9 @@ fn dying() {
             })
         })
         .collect();
-    let dead = threads.into_iter().map(|thread| thread.join().expect("no panic")).filter(Option::is_none).count() as u64;
+    let dead =
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).filter(Option::is_none).count()
+            as u64;
     memory.check(&[]);
     let (done, segment) = (done.load(Ordering::Relaxed), &memory.segment);
     let counts = COUNTS.map(|count| segment.load(count));

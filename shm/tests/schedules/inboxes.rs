@@ -62,7 +62,10 @@ fn receive(segment: &Segment, seat: &Seat, on: Bed) -> Vec<u8> {
             }
             continue;
         }
-        assert!(letter.len() == LETTER && letter.iter().all(|byte| *byte == letter[0]), "{BROKEN}a torn message");
+        assert!(
+            letter.len() == LETTER && letter.iter().all(|byte| *byte == letter[0]),
+            "{BROKEN}a torn message"
+        );
         got.push(letter[0]);
         seat.reclaim_until(sync::now());
         let node = offset_of(seat.make(NodeKind::Data, 16 * 1024 - 8).expect("memory"));
@@ -96,19 +99,26 @@ fn sending_to(on: Bed, pins: bool) {
             thread::spawn(move || {
                 // The other one dies, mostly near its end.
                 let stores = (sender == 0).then(|| draw(2) * STORES / 2 + draw(STORES / 2));
-                segment.live(stores, |seat| (0..LETTERS).for_each(|number| send(seat, sender * 10 + number, pins)))
+                segment.live(stores, |seat| {
+                    (0..LETTERS).for_each(|number| send(seat, sender * 10 + number, pins))
+                })
             })
         })
         .collect();
-    let died: Vec<bool> = senders.into_iter().map(|sender| sender.join().expect("no panic").is_none()).collect();
+    let died: Vec<bool> =
+        senders.into_iter().map(|sender| sender.join().expect("no panic").is_none()).collect();
     (0..draw(LINGERS)).for_each(|_| sync::yield_now());
     segment.recover_dead();
     segment.live(None, |seat| send(seat, END, true)).expect("it lives");
     let got = receiver.join().expect("no panic").expect("the receiver lives");
     for (sender, died) in died.into_iter().enumerate() {
-        let theirs: Vec<u8> = got.iter().filter(|says| usize::from(**says / 10) == sender).map(|says| says % 10).collect();
+        let theirs: Vec<u8> =
+            got.iter().filter(|says| usize::from(**says / 10) == sender).map(|says| says % 10).collect();
         let all: Vec<u8> = (0..LETTERS).collect();
-        assert!(if died { all.starts_with(&theirs) } else { all == theirs }, "{BROKEN}of sender {sender}, died: {died}, came {got:?}");
+        assert!(
+            if died { all.starts_with(&theirs) } else { all == theirs },
+            "{BROKEN}of sender {sender}, died: {died}, came {got:?}"
+        );
     }
     assert_eq!(segment.load(segment.seat_at(0) + at::INBOX_LOST), 0, "{BROKEN}a message is lost");
     memory.check(&[]);

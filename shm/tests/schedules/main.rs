@@ -76,14 +76,24 @@ pub fn explore(sleeps: Sleeps, scenario: fn()) {
     let _ends = Ends;
     let setup = Setup { sleeps, flaw: None };
     let (begun, count) = (Instant::now(), Arc::new(AtomicU32::new(0)));
-    let seed = std::env::var("POLDER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(polder_shm::now_ms);
+    let seed = std::env::var("POLDER_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or_else(polder_shm::now_ms);
     println!("POLDER_SEED={seed}");
     let steps = schedules::steps();
     let half = config(Some(EXPLORED / 2));
-    Runner::new(RandomScheduler::new_from_seed(seed, usize::MAX), half.clone()).run(counted(setup, scenario, &count));
-    Runner::new(PctScheduler::new_from_seed(seed, SWITCHES, usize::MAX), half).run(counted(setup, scenario, &count));
-    let (count, steps, seconds) = (count.load(Ordering::Relaxed), schedules::steps() - steps, begun.elapsed().as_secs_f64());
-    println!("{count} schedules, {:.0} a second, {} steps each", f64::from(count) / seconds, steps / u64::from(count.max(1)));
+    Runner::new(RandomScheduler::new_from_seed(seed, usize::MAX), half.clone())
+        .run(counted(setup, scenario, &count));
+    Runner::new(PctScheduler::new_from_seed(seed, SWITCHES, usize::MAX), half)
+        .run(counted(setup, scenario, &count));
+    let (count, steps, seconds) =
+        (count.load(Ordering::Relaxed), schedules::steps() - steps, begun.elapsed().as_secs_f64());
+    println!(
+        "{count} schedules, {:.0} a second, {} steps each",
+        f64::from(count) / seconds,
+        steps / u64::from(count.max(1))
+    );
     assert!(count > 100, "{count} schedules prove little");
 }
 
@@ -93,8 +103,10 @@ pub fn find(sleeps: Sleeps, flaw: Option<Flaw>, scenario: fn()) {
     let (setup, count) = (Setup { sleeps, flaw }, Arc::new(AtomicU32::new(0)));
     for seed in 0..ROUNDS {
         let round = || {
-            Runner::new(RandomScheduler::new_from_seed(seed, ROUND), config(None)).run(counted(setup, scenario, &count));
-            Runner::new(PctScheduler::new_from_seed(seed, SWITCHES, ROUND), config(None)).run(counted(setup, scenario, &count));
+            Runner::new(RandomScheduler::new_from_seed(seed, ROUND), config(None))
+                .run(counted(setup, scenario, &count));
+            Runner::new(PctScheduler::new_from_seed(seed, SWITCHES, ROUND), config(None))
+                .run(counted(setup, scenario, &count));
         };
         let Err(found) = catch_unwind(AssertUnwindSafe(round)) else { continue };
         let text = found.downcast_ref::<String>().map_or("", String::as_str);
@@ -126,7 +138,8 @@ impl Prepared {
     fn new() -> Prepared {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name: SegmentName = format!("shm:polder-test-schedules-{}-{number}", std::process::id()).parse().expect("a name");
+        let name: SegmentName =
+            format!("shm:polder-test-schedules-{}-{number}", std::process::id()).parse().expect("a name");
         let options = SegmentOptions { ceiling: 16 << 20, ..SegmentOptions::default() };
         let segment = Segment::create(&name, &options).expect("a segment");
         // With memory for nodes, and without seats that any thread has had.
@@ -142,7 +155,9 @@ impl Prepared {
             (segment.slab_bits_at(0), segment.slab_bits_at(slabs)),
         ];
         // SAFETY: parts of the mapping, which no other thread uses now.
-        let copy = |from: u64, to: u64| unsafe { std::slice::from_raw_parts(segment.address(from), (to - from) as usize) }.to_vec();
+        let copy = |from: u64, to: u64| {
+            unsafe { std::slice::from_raw_parts(segment.address(from), (to - from) as usize) }.to_vec()
+        };
         let image = parts.into_iter().map(|(from, to)| (from, copy(from, to))).collect();
         Prepared { segment, name, image }
     }
@@ -151,7 +166,9 @@ impl Prepared {
     fn renewed(&self) -> Arc<Segment> {
         for (from, bytes) in &self.image {
             // SAFETY: as above: the threads of the schedule before have ended, and those of the next one have not begun.
-            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.segment.address(*from), bytes.len()) };
+            unsafe {
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.segment.address(*from), bytes.len())
+            };
         }
         self.segment.clone()
     }
@@ -180,7 +197,8 @@ impl Memory {
         segment.recover_dead();
         schedules::quietly(|| {
             for seat in (0..segment.seats_high()).map(|index| segment.seat_at(index)) {
-                let left = [at::JOURNAL_LEN, at::MEMORY_STATUS, at::PENDING, at::CLOSING].map(|word| segment.load(seat + word));
+                let left = [at::JOURNAL_LEN, at::MEMORY_STATUS, at::PENDING, at::CLOSING]
+                    .map(|word| segment.load(seat + word));
                 assert_eq!(left, [0; 4], "{BROKEN}a seat is left in a transaction");
             }
             let mut audit = Audit::new(segment);

@@ -45,7 +45,8 @@ fn change(seat: &Seat, key: usize) {
     seat.note(Tag::Cover, LOCKS[key], 0).expect("room");
     seat.note(Tag::Word, STATES[key], state).expect("room");
     let csn = seat.draw_csn();
-    let told = seat.append_outbox(csn, segment.recording(), &[key as u8, state as u8]).expect("a sound outbox");
+    let told =
+        seat.append_outbox(csn, segment.recording(), &[key as u8, state as u8]).expect("a sound outbox");
     assert!(told.is_ok(), "room");
     seat.commit(0).expect("room");
     seat.unpin();
@@ -53,7 +54,9 @@ fn change(seat: &Seat, key: usize) {
 
 fn whole_log(seat: &Seat) -> Vec<u8> {
     let mut log = Vec::new();
-    seat.read_log(seat.segment().log_range().0, &mut log, usize::MAX).expect("a sound log").expect("nothing is trimmed");
+    seat.read_log(seat.segment().log_range().0, &mut log, usize::MAX)
+        .expect("a sound log")
+        .expect("nothing is trimmed");
     log
 }
 

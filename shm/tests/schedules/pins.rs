@@ -70,7 +70,11 @@ fn read(segment: &Segment, seat: &Seat) {
     };
     linger(segment);
     for at in [1, 2] {
-        assert_eq!(segment.load(node_of(current) + at * 8), current >> OFFSET_BITS, "{BROKEN}read a freed node");
+        assert_eq!(
+            segment.load(node_of(current) + at * 8),
+            current >> OFFSET_BITS,
+            "{BROKEN}read a freed node"
+        );
     }
     seat.unpin();
 }
@@ -83,7 +87,9 @@ fn replacing() {
         .map(|writer| {
             let segment = segment.clone();
             thread::spawn(move || {
-                segment.live(fate(3, STORES), |seat| (0..WRITES).for_each(|number| replace(seat, 2 + writer * WRITES + number)))
+                segment.live(fate(3, STORES), |seat| {
+                    (0..WRITES).for_each(|number| replace(seat, 2 + writer * WRITES + number))
+                })
             })
         })
         .collect();

@@ -86,7 +86,9 @@ fn swapping() {
         .map(|writer| {
             let segment = segment.clone();
             thread::spawn(move || {
-                segment.live(fate(3, STORES), |seat| (0..WRITES).for_each(|number| write(seat, 1 + writer * WRITES + number)))
+                segment.live(fate(3, STORES), |seat| {
+                    (0..WRITES).for_each(|number| write(seat, 1 + writer * WRITES + number))
+                })
             })
         })
         .collect();
@@ -95,7 +97,8 @@ fn swapping() {
             swap(seat);
             let other = VALUES[1 - segment.load(DIRECTORY_OF_0) as usize];
             let seen = segment.load(other);
-            (0..LOOKS).for_each(|_| assert_eq!(segment.load(other), seen, "{BROKEN}written under another number"));
+            (0..LOOKS)
+                .for_each(|_| assert_eq!(segment.load(other), seen, "{BROKEN}written under another number"));
         }
     });
     writers.into_iter().for_each(|writer| _ = writer.join().expect("no panic"));

@@ -35,7 +35,8 @@ impl Place {
     /// Makes an empty one that grows to at most this many bytes.
     pub fn with_ceiling(ceiling: u64) -> Place {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let text = format!("shm:polder-test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let text =
+            format!("shm:polder-test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let name: SegmentName = text.parse().expect("a name");
         let options = SegmentOptions { ceiling, ..SegmentOptions::default() };
         let table = Table::over(Segment::create(&name, &options).expect("a segment"));
@@ -59,7 +60,9 @@ impl Place {
 
     /// Sets a string of any length.
     pub fn set_string(&self, db: u16, key: &[u8], value: &[u8]) {
-        self.run(|txn| txn.write(db, key, &New::of(Kind::String, string::make(txn, value)?), Replaces::Whole));
+        self.run(|txn| {
+            txn.write(db, key, &New::of(Kind::String, string::make(txn, value)?), Replaces::Whole)
+        });
     }
 
     /// The string of a key.
@@ -132,7 +135,11 @@ pub fn run_as<R>(table: &Table, mode: Mode, call: impl Fn(&Txn<'_>) -> Result<R,
 }
 
 /// Runs a transaction until it is done or refused.
-pub fn try_run_as<R>(table: &Table, mode: Mode, call: impl Fn(&Txn<'_>) -> Result<R, Stop>) -> Result<R, Stop> {
+pub fn try_run_as<R>(
+    table: &Table,
+    mode: Mode,
+    call: impl Fn(&Txn<'_>) -> Result<R, Stop>,
+) -> Result<R, Stop> {
     let txn = table.begin(mode)?;
     loop {
         match call(&txn).and_then(|outcome| txn.commit().map(|()| outcome)) {

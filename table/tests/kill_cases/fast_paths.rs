@@ -1,4 +1,6 @@
 //! Write paths that take no transaction: what is there before, and the operation in which the process dies.
+use std::panic::RefUnwindSafe;
+
 use polder_base::score::Score;
 use polder_table::{Attributes, Form, Mutation, New, Old, Replaces, Table};
 use polder_values::list::{self, Limit};
@@ -10,13 +12,18 @@ use crate::common::Place;
 
 /// Every case.
 pub fn cases() -> Vec<Case> {
-    [entries(), strings(), short(), displaced_updates(), several_displaced()].into_iter().flatten().collect()
+    [entries(), strings(), attributes(), short(), displaced_updates(), several_displaced()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// The fast path of SET, which these cases must be able to take.
 fn set_quickly(table: &Table, db: u16, key: &[u8], value: &[u8]) {
     let location = table.location(db, key).expect("the database has keys");
-    table.quick_edit(&location, key, polder_base::time::now_ms(), 0, |_| (Some(value), ())).expect("nothing is in the way");
+    table
+        .quick_edit(&location, key, polder_base::time::now_ms(), 0, |_| (Some(value), ()))
+        .expect("nothing is in the way");
 }
 
 /// The shortest fast path of SET, which these cases must be able to take.
@@ -27,7 +34,9 @@ fn set_plainly(table: &Table, db: u16, key: &[u8], value: &[u8]) {
 /// The shortest fast path of INCR, which these cases must be able to take.
 fn edit_plainly(table: &Table, key: &[u8], value: &[u8]) {
     let location = table.location(0, key).expect("the database has keys");
-    table.edit_plain(&location, key, polder_base::time::now_ms(), 1, |_| Some((value, ()))).expect("nothing is in the way");
+    table
+        .edit_plain(&location, key, polder_base::time::now_ms(), 1, |_| Some((value, ())))
+        .expect("nothing is in the way");
 }
 
 /// The fast path of [`fill`].
@@ -44,18 +53,32 @@ fn entries() -> Vec<Case> {
         case("insert-quickly", bystanders, |table| set_quickly(table, 0, b"new", &[0xff; 24])),
         case("overwrite-quickly", bystanders, |table| set_quickly(table, 0, &numbered(1), b"seven 7")),
         case("overwrite-plainly", bystanders, |table| set_plainly(table, 0, &numbered(1), b"seven 7")),
-        case("overwrite-longer-plainly", bystanders, |table| set_plainly(table, 0, &numbered(1), b"eleven byte")),
+        case("overwrite-longer-plainly", bystanders, |table| {
+            set_plainly(table, 0, &numbered(1), b"eleven byte")
+        }),
         case("resize-quickly", bystanders, |table| set_quickly(table, 0, &numbered(1), &[7; 30])),
         case("next-door-quickly", filled(next), move |table| fill_quickly(table, next)),
         case("stash-quickly", filled(stash), move |table| fill_quickly(table, stash)),
         case("large-stash-quickly", filled(far), move |table| fill_quickly(table, far)),
-        case("overwrite-next-door-quickly", filled(next + 1), move |table| set_quickly(table, 0, &numbered(next), &[0xff; 41])),
-        case("overwrite-in-stash-quickly", filled(far + 1), move |table| set_quickly(table, 0, &numbered(far), &[0xff; 41])),
-        case("overwrite-next-door-plainly", filled(next + 1), move |table| set_plainly(table, 0, &numbered(next), &[0xff; 41])),
-        case("overwrite-in-stash-plainly", filled(far + 1), move |table| set_plainly(table, 0, &numbered(far), &[0xff; 41])),
+        case("overwrite-next-door-quickly", filled(next + 1), move |table| {
+            set_quickly(table, 0, &numbered(next), &[0xff; 41])
+        }),
+        case("overwrite-in-stash-quickly", filled(far + 1), move |table| {
+            set_quickly(table, 0, &numbered(far), &[0xff; 41])
+        }),
+        case("overwrite-next-door-plainly", filled(next + 1), move |table| {
+            set_plainly(table, 0, &numbered(next), &[0xff; 41])
+        }),
+        case("overwrite-in-stash-plainly", filled(far + 1), move |table| {
+            set_plainly(table, 0, &numbered(far), &[0xff; 41])
+        }),
         case("edit-plainly", bystanders, |table| edit_plainly(table, &numbered(1), b"eleven byte")),
-        case("edit-in-stash-plainly", filled(far + 1), move |table| edit_plainly(table, &numbered(far), &[0xff; 41])),
-        case("resize-in-stash-quickly", filled(far + 1), move |table| set_quickly(table, 0, &numbered(far), b"short")),
+        case("edit-in-stash-plainly", filled(far + 1), move |table| {
+            edit_plainly(table, &numbered(far), &[0xff; 41])
+        }),
+        case("resize-in-stash-quickly", filled(far + 1), move |table| {
+            set_quickly(table, 0, &numbered(far), b"short")
+        }),
     ]
 }
 
@@ -81,7 +104,9 @@ fn pop_quickly(table: &Table, key: &[u8]) {
 /// The fast path of a SET whose string may take a record.
 fn set_record_quickly(table: &Table, key: &[u8], length: usize) {
     let location = table.location(0, key).expect("the database has keys");
-    table.quick_set(&location, key, &vec![7; length], polder_base::time::now_ms(), 1).expect("nothing is in the way");
+    table
+        .quick_set(&location, key, &vec![7; length], polder_base::time::now_ms(), 1)
+        .expect("nothing is in the way");
 }
 
 /// The fast path of a SET with an expiry, which these cases must be able to take.
@@ -91,14 +116,24 @@ fn set_until_quickly(table: &Table, key: &[u8], length: usize, expiry_ms: Option
 
 /// The same with flags.
 fn set_with_quickly(table: &Table, key: &[u8], length: usize, attributes: Attributes) {
-    let (location, now_ms) = (table.location(0, key).expect("the database has keys"), polder_base::time::now_ms());
-    table.quick_set_with(&location, key, &vec![7; length], attributes, (now_ms, 1)).expect("nothing is in the way");
+    let (location, now_ms) =
+        (table.location(0, key).expect("the database has keys"), polder_base::time::now_ms());
+    table
+        .quick_set_with(&location, key, &vec![7; length], attributes, (now_ms, 1))
+        .expect("nothing is in the way");
 }
 
 /// The fast path of a change that keeps the rest of a string, which these cases must be able to take.
-fn mutate_quickly(table: &Table, key: &[u8], mutation: impl for<'v> FnOnce(Old<'v>) -> Mutation<'v, 'static>) {
-    let (location, now_ms) = (table.location(0, key).expect("the database has keys"), polder_base::time::now_ms());
-    table.update(&location, key, None, now_ms, |old| Some((mutation(old?), ()))).expect("nothing is in the way");
+fn mutate_quickly(
+    table: &Table,
+    key: &[u8],
+    mutation: impl for<'v> FnOnce(Old<'v>) -> Mutation<'v, 'static>,
+) {
+    let (location, now_ms) =
+        (table.location(0, key).expect("the database has keys"), polder_base::time::now_ms());
+    table
+        .update(&location, key, None, now_ms, |old| Some((mutation(old?), ())))
+        .expect("nothing is in the way");
 }
 
 fn expire_quickly(table: &Table, key: &[u8], expiry_ms: Option<u64>) {
@@ -143,10 +178,13 @@ fn short() -> Vec<Case> {
     };
     let scored = |place: &Place| {
         bystanders(place);
-        (0..9).for_each(|number| score_quickly(&place.table, format!("member {number}").as_bytes(), f64::from(number)));
+        (0..9).for_each(|number| {
+            score_quickly(&place.table, format!("member {number}").as_bytes(), f64::from(number))
+        });
     };
     // Another one of another bucket.
-    let is_apart = |other: &u32| set_several(&case("", bystanders, |_| {}).prepare().table, &[(1, 30), (*other, 40)]);
+    let is_apart =
+        |other: &u32| set_several(&case("", bystanders, |_| {}).prepare().table, &[(1, 30), (*other, 40)]);
     let apart = (2..6).find(is_apart).expect("one of them is");
     vec![
         case("push-new-quickly", bystanders, |table| push_quickly(table, b"list", b"an element")),
@@ -160,26 +198,52 @@ fn short() -> Vec<Case> {
             "push-to-many-quickly",
             |place| {
                 place.set(0, b"other", b"1", None);
-                (0..30).for_each(|number| (0..9).for_each(|_| push_quickly(&place.table, &numbered(number), b"an element")));
+                (0..30).for_each(|number| {
+                    (0..9).for_each(|_| push_quickly(&place.table, &numbered(number), b"an element"))
+                });
             },
             |table| (0..30).for_each(|number| push_quickly(table, &numbered(number), b"another one")),
         ),
         case("score-new-quickly", bystanders, |table| score_quickly(table, b"member", 1.0)),
         case("score-moved-quickly", scored, |table| score_quickly(table, b"member 3", 2_000.0)),
-        case("several-quickly", bystanders, |table| assert!(set_several(table, &[(1, 7), (200, 9), (2, 14), (201, 30)]))),
-        case("several-plainly", bystanders, |table| assert!(set_several(table, &[(1, 7), (2, 14), (3, 22), (4, 30)]))),
-        case("several-resized-quickly", bystanders, move |table| assert!(set_several(table, &[(1, 30), (apart, 40)]))),
+        case("several-quickly", bystanders, |table| {
+            assert!(set_several(table, &[(1, 7), (200, 9), (2, 14), (201, 30)]))
+        }),
+        case("several-plainly", bystanders, |table| {
+            assert!(set_several(table, &[(1, 7), (2, 14), (3, 22), (4, 30)]))
+        }),
+        case("several-resized-quickly", bystanders, move |table| {
+            assert!(set_several(table, &[(1, 30), (apart, 40)]))
+        }),
     ]
 }
 
-/// Strings that take a record or have an expiry.
+/// Strings that take a record.
 fn strings() -> Vec<Case> {
-    let expiring = |length: usize| {
-        move |place: &Place| {
-            bystanders(place);
-            place.set(0, b"expiring", &vec![4; length], Some(LATER_MS));
-        }
-    };
+    vec![
+        case("set-new-record-quickly", bystanders, |table| set_record_quickly(table, b"new", 300)),
+        case("set-record-quickly", bystanders, |table| set_record_quickly(table, &numbered(19), 400)),
+        case("set-inline-to-record-quickly", bystanders, |table| {
+            set_record_quickly(table, &numbered(1), 8_000)
+        }),
+        many(
+            "set-many-records-quickly",
+            |place| (0..30).for_each(|number| place.set_string(0, &numbered(number), &[3; 200])),
+            |table| (0..30).for_each(|number| set_record_quickly(table, &numbered(number), 500)),
+        ),
+    ]
+}
+
+/// A key that has an expiry, beside others.
+fn expiring(length: usize) -> impl Fn(&Place) + Copy + RefUnwindSafe + 'static {
+    move |place: &Place| {
+        bystanders(place);
+        place.set(0, b"expiring", &vec![4; length], Some(LATER_MS));
+    }
+}
+
+/// Updates that give a string an expiry and flags, or keep or take them.
+fn attributes() -> Vec<Case> {
     let flagged = |expiry_ms: Option<u64>| {
         move |place: &Place| {
             bystanders(place);
@@ -190,20 +254,22 @@ fn strings() -> Vec<Case> {
         }
     };
     vec![
-        case("set-new-record-quickly", bystanders, |table| set_record_quickly(table, b"new", 300)),
-        case("set-record-quickly", bystanders, |table| set_record_quickly(table, &numbered(19), 400)),
-        case("set-inline-to-record-quickly", bystanders, |table| set_record_quickly(table, &numbered(1), 8_000)),
-        many(
-            "set-many-records-quickly",
-            |place| (0..30).for_each(|number| place.set_string(0, &numbered(number), &[3; 200])),
-            |table| (0..30).for_each(|number| set_record_quickly(table, &numbered(number), 500)),
-        ),
-        case("set-new-with-expiry-quickly", bystanders, |table| set_until_quickly(table, b"new", 5, Some(LATER_MS))),
-        case("set-new-record-with-expiry-quickly", bystanders, |table| set_until_quickly(table, b"new", 300, Some(LATER_MS))),
-        case("set-expiry-quickly", bystanders, |table| set_until_quickly(table, &numbered(1), 5, Some(LATER_MS))),
-        case("set-expiry-of-record-quickly", bystanders, |table| set_until_quickly(table, &numbered(19), 400, Some(LATER_MS))),
+        case("set-new-with-expiry-quickly", bystanders, |table| {
+            set_until_quickly(table, b"new", 5, Some(LATER_MS))
+        }),
+        case("set-new-record-with-expiry-quickly", bystanders, |table| {
+            set_until_quickly(table, b"new", 300, Some(LATER_MS))
+        }),
+        case("set-expiry-quickly", bystanders, |table| {
+            set_until_quickly(table, &numbered(1), 5, Some(LATER_MS))
+        }),
+        case("set-expiry-of-record-quickly", bystanders, |table| {
+            set_until_quickly(table, &numbered(19), 400, Some(LATER_MS))
+        }),
         case("set-over-expiry-quickly", expiring(5), |table| set_until_quickly(table, b"expiring", 9, None)),
-        case("set-expiry-again-quickly", expiring(5), |table| set_until_quickly(table, b"expiring", 5, Some(LATER_MS - 1))),
+        case("set-expiry-again-quickly", expiring(5), |table| {
+            set_until_quickly(table, b"expiring", 5, Some(LATER_MS - 1))
+        }),
         case("set-flags-quickly", expiring(5), |table| {
             set_with_quickly(table, b"expiring", 5, Attributes { expiry_ms: Some(LATER_MS), flags: 7 });
         }),
@@ -216,10 +282,18 @@ fn strings() -> Vec<Case> {
         case("set-record-with-flags-quickly", flagged(Some(LATER_MS)), |table| {
             set_with_quickly(table, b"flagged", 300, Attributes { expiry_ms: Some(LATER_MS), flags: 7 });
         }),
-        case("set-over-record-with-expiry-quickly", expiring(300), |table| set_until_quickly(table, b"expiring", 9, None)),
-        case("expire-inline-quickly", bystanders, |table| expire_quickly(table, &numbered(1), Some(LATER_MS))),
-        case("expire-record-quickly", bystanders, |table| expire_quickly(table, &numbered(19), Some(LATER_MS))),
-        case("expire-again-quickly", expiring(300), |table| expire_quickly(table, b"expiring", Some(LATER_MS - 1))),
+        case("set-over-record-with-expiry-quickly", expiring(300), |table| {
+            set_until_quickly(table, b"expiring", 9, None)
+        }),
+        case("expire-inline-quickly", bystanders, |table| {
+            expire_quickly(table, &numbered(1), Some(LATER_MS))
+        }),
+        case("expire-record-quickly", bystanders, |table| {
+            expire_quickly(table, &numbered(19), Some(LATER_MS))
+        }),
+        case("expire-again-quickly", expiring(300), |table| {
+            expire_quickly(table, b"expiring", Some(LATER_MS - 1))
+        }),
         case("persist-inline-quickly", expiring(5), |table| expire_quickly(table, b"expiring", None)),
         case("persist-record-quickly", expiring(300), |table| expire_quickly(table, b"expiring", None)),
         case("append-inline-quickly", expiring(5), |table| append_quickly(table, b"expiring", Form::Raw)),
@@ -259,8 +333,16 @@ fn displaced_updates() -> Vec<Case> {
                 set_until_quickly(table, &numbered(next), 41, None);
             },
         ),
-        case("delete-next-door-quickly", move |place| fill(&place.table, 0..next + 1), move |table| delete_quickly(table, &numbered(next))),
-        case("delete-in-stash-quickly", move |place| fill(&place.table, 0..far + 1), move |table| delete_quickly(table, &numbered(far))),
+        case(
+            "delete-next-door-quickly",
+            move |place| fill(&place.table, 0..next + 1),
+            move |table| delete_quickly(table, &numbered(next)),
+        ),
+        case(
+            "delete-in-stash-quickly",
+            move |place| fill(&place.table, 0..far + 1),
+            move |table| delete_quickly(table, &numbered(far)),
+        ),
     ]
 }
 
@@ -269,8 +351,12 @@ fn several_displaced() -> Vec<Case> {
     let (next, stash) = (displaced("next bucket"), displaced_in("stash", 4));
     // Other keys whose buckets are not in the way.
     let apart = |until: u32, first: (u32, usize)| {
-        let is_apart =
-            |other: &u32| set_several(&case("", move |place| fill(&place.table, 0..until), |_| {}).prepare().table, &[first, (*other, 41)]);
+        let is_apart = |other: &u32| {
+            set_several(
+                &case("", move |place| fill(&place.table, 0..until), |_| {}).prepare().table,
+                &[first, (*other, 41)],
+            )
+        };
         (0..until - 1).find(is_apart).expect("one of them is")
     };
     let (beside, behind) = (apart(next, (next, 41)), apart(stash, (stash, 41)));

@@ -47,7 +47,10 @@ impl Case {
     pub fn prepare(&self) -> Place {
         let place = Place::with_ceiling(self.ceiling);
         for word in 0..header::SECRET_BYTES as u64 / 8 {
-            place.table.segment().store(header::SECRET + word * 8, 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(word + 3).rotate_left(29));
+            place.table.segment().store(
+                header::SECRET + word * 8,
+                0x9e37_79b9_7f4a_7c15u64.wrapping_mul(word + 3).rotate_left(29),
+            );
         }
         (self.before)(&place);
         place
@@ -83,6 +86,7 @@ pub fn cases() -> Vec<Case> {
     let mut cases = entries();
     cases.extend(records());
     cases.extend(trees());
+    cases.extend(caches());
     cases.extend(alone());
     cases.extend(fast_paths::cases());
     cases.extend(growth());
@@ -103,7 +107,9 @@ fn snapshots() -> Vec<Case> {
     };
     let walk = |snapshot: &mut Snapshot<'_>| while snapshot.advance().expect("whole").is_some() {};
     vec![
-        case("snapshot", furnish, move |table| walk(&mut table.snapshot(&mut || true).expect("nobody is in the way"))),
+        case("snapshot", furnish, move |table| {
+            walk(&mut table.snapshot(&mut || true).expect("nobody is in the way"))
+        }),
         // More than a block of records.
         Case {
             whole: Whole::Each,
@@ -142,7 +148,12 @@ fn snapshots() -> Vec<Case> {
             let _snapshot = table.snapshot(&mut || true).expect("nobody is in the way");
             run(table, |txn| {
                 (0..20).try_for_each(|number| {
-                    txn.write(0, &numbered(number * 31), &New::of(Kind::String, Value::Packed(&[8; 90])), Replaces::Whole)
+                    txn.write(
+                        0,
+                        &numbered(number * 31),
+                        &New::of(Kind::String, Value::Packed(&[8; 90])),
+                        Replaces::Whole,
+                    )
                 })
             });
         }),
@@ -154,7 +165,10 @@ fn tell(table: &Table, lengths: &[usize]) {
     run(table, |txn| {
         let life = txn.table().segment().inbox_life(0);
         txn.write(0, TOLD, &New::of(Kind::String, Value::Packed(b"yes")), Replaces::Whole)?;
-        lengths.iter().enumerate().for_each(|(number, length)| txn.post(0, life, &[&[number as u8], &vec![7; *length]]));
+        lengths
+            .iter()
+            .enumerate()
+            .for_each(|(number, length)| txn.post(0, life, &[&[number as u8], &vec![7; *length]]));
         Ok(())
     });
 }
@@ -229,7 +243,9 @@ fn set_all(table: &Table, keys: impl Iterator<Item = (u16, Vec<u8>, Vec<u8>)>) {
     let declared: Vec<(u16, &[u8])> = keys.iter().map(|(db, key, _)| (*db, &key[..])).collect();
     run(table, |txn| {
         txn.declare(&declared)?;
-        keys.iter().try_for_each(|(db, key, value)| txn.write(*db, key, &New::of(Kind::String, Value::Packed(value)), Replaces::Whole))
+        keys.iter().try_for_each(|(db, key, value)| {
+            txn.write(*db, key, &New::of(Kind::String, Value::Packed(value)), Replaces::Whole)
+        })
     });
 }
 
@@ -262,7 +278,9 @@ fn fill_up(place: &Place) {
 
 /// What the survivor is going to write, so that it finds room.
 fn make_room_for_later(place: &Place) {
-    (0..40u32).for_each(|number| place.set(0, format!("later:{number}").as_bytes(), &vec![3; number as usize * 9], None));
+    (0..40u32).for_each(|number| {
+        place.set(0, format!("later:{number}").as_bytes(), &vec![3; number as usize * 9], None)
+    });
 }
 
 /// Fills the memory with records and large values, and leaves one in five: in every slab there is something, and in none much.
@@ -276,7 +294,9 @@ fn scatter(place: &Place) {
         })
     };
     let count = (0..).take_while(|number| try_to_set(*number).is_ok()).count() as u32;
-    (0..count).filter(|number| number % 5 != 0).for_each(|number| assert!(place.remove(0, &numbered(number))));
+    (0..count)
+        .filter(|number| number % 5 != 0)
+        .for_each(|number| assert!(place.remove(0, &numbered(number))));
     while place.table.reclaim() {}
 }
 
@@ -327,7 +347,9 @@ fn grown_to(pieces: u64) -> u32 {
 /// Writes a tree, a record and a record of a long key four times in one transaction.
 fn replace_what_it_made(table: &Table) {
     run(table, |txn| {
-        for (round, key) in (0..4u8).flat_map(|round| [(round, &b"tree"[..]), (round, b"record"), (round, &[7; 4_000])]) {
+        for (round, key) in
+            (0..4u8).flat_map(|round| [(round, &b"tree"[..]), (round, b"record"), (round, &[7; 4_000])])
+        {
             let value = vec![round; if key == b"tree" { 40_000 } else { 300 }];
             txn.write(0, key, &New::of(Kind::String, string::make(txn, &value)?), Replaces::Whole)?;
             txn.end_call()?;
@@ -343,23 +365,49 @@ fn entries() -> Vec<Case> {
         case("overwrite-inline", bystanders, |table| set(table, 0, &numbered(1), b"seven 7")),
         case("overwrite-inline-longer", bystanders, |table| set(table, 0, &numbered(0), &[9; 30])),
         case("delete-inline", bystanders, |table| remove(table, 0, &numbered(2))),
-        case("insert-in-next-bucket", move |place| fill(&place.table, 0..next), move |table| fill(table, next..next + 1)),
-        case("insert-in-stash", move |place| fill(&place.table, 0..stash), move |table| fill(table, stash..stash + 1)),
-        case("delete-from-stash", move |place| fill(&place.table, 0..stash + 1), move |table| remove(table, 0, &numbered(stash))),
-        case("grow-in-stash", move |place| fill(&place.table, 0..stash + 1), move |table| set(table, 0, &numbered(stash), &[1; 200])),
+        case(
+            "insert-in-next-bucket",
+            move |place| fill(&place.table, 0..next),
+            move |table| fill(table, next..next + 1),
+        ),
+        case(
+            "insert-in-stash",
+            move |place| fill(&place.table, 0..stash),
+            move |table| fill(table, stash..stash + 1),
+        ),
+        case(
+            "delete-from-stash",
+            move |place| fill(&place.table, 0..stash + 1),
+            move |table| remove(table, 0, &numbered(stash)),
+        ),
+        case(
+            "grow-in-stash",
+            move |place| fill(&place.table, 0..stash + 1),
+            move |table| set(table, 0, &numbered(stash), &[1; 200]),
+        ),
         case("multi-set", bystanders, |table| {
             set_all(table, (10..40).map(|number| (0, numbered(number), vec![5; number as usize * 4])));
         }),
         case("multi-set-of-databases", bystanders, |table| {
-            set_all(table, (0..9).map(|number| (number as u16 % 3, numbered(number), vec![5; number as usize * 30])));
+            set_all(
+                table,
+                (0..9).map(|number| (number as u16 % 3, numbered(number), vec![5; number as usize * 30])),
+            );
         }),
-        case("chained-journal", bystanders, |table| set_all(table, (0..220).map(|number| (0, numbered(number), vec![5; 80])))),
+        case("chained-journal", bystanders, |table| {
+            set_all(table, (0..220).map(|number| (0, numbered(number), vec![5; 80])))
+        }),
         case("replace-what-it-made", bystanders, replace_what_it_made),
         case("watch-an-absent-key", bystanders, |table| run(table, |txn| txn.watch(0, b"absent").map(drop))),
-        case("set-a-watched-key", |place| place.run(|txn| txn.watch(0, b"absent").map(drop)), |table| set(table, 0, b"absent", b"1")),
+        case(
+            "set-a-watched-key",
+            |place| place.run(|txn| txn.watch(0, b"absent").map(drop)),
+            |table| set(table, 0, b"absent", b"1"),
+        ),
         Case { attaches: true, ..case("take-a-seat", bystanders, |table| set(table, 0, b"new", &[1; 300])) },
         case("leave-a-seat", bystanders, |table| {
-            std::thread::scope(|scope| scope.spawn(|| set(table, 0, b"new", &[1; 300])).join()).expect("done");
+            std::thread::scope(|scope| scope.spawn(|| set(table, 0, b"new", &[1; 300])).join())
+                .expect("done");
         }),
     ]
 }
@@ -377,7 +425,11 @@ fn records() -> Vec<Case> {
 fn trees() -> Vec<Case> {
     vec![
         case("insert-tree", bystanders, |table| set(table, 0, b"new", &[2; 100_000])),
-        case("overwrite-tree", |place| place.set_string(0, b"t", &[1; 90_000]), |table| set(table, 0, b"t", &[2; 70_000])),
+        case(
+            "overwrite-tree",
+            |place| place.set_string(0, b"t", &[1; 90_000]),
+            |table| set(table, 0, b"t", &[2; 70_000]),
+        ),
         case("delete-tree", |place| place.set_string(0, b"t", &[1; 90_000]), |table| remove(table, 0, b"t")),
         case(
             "append-to-tree",
@@ -413,15 +465,29 @@ fn trees() -> Vec<Case> {
         Case {
             ceiling: 4 << 20,
             ..case("delete-many-when-full", fill_up, |table| {
-                run(table, |txn| (0..900).try_for_each(|number| txn.remove(0, &numbered(number), Replaces::Whole).map(drop)));
+                run(table, |txn| {
+                    (0..900)
+                        .try_for_each(|number| txn.remove(0, &numbered(number), Replaces::Whole).map(drop))
+                });
             })
         },
+    ]
+}
+
+/// Nodes of many keys at once: through the caches of the seat, and back.
+fn caches() -> Vec<Case> {
+    vec![
         many("caches-are-filled", bystanders, |table| {
-            (100..190u32).for_each(|number| set(table, 0, &numbered(number), &vec![4; 300 + number as usize % 3]));
+            (100..190u32)
+                .for_each(|number| set(table, 0, &numbered(number), &vec![4; 300 + number as usize % 3]));
         }),
         many(
             "caches-are-emptied",
-            |place| (0..150u32).for_each(|number| place.set(0, &numbered(number), &vec![4; 300 + number as usize % 3], None)),
+            |place| {
+                (0..150u32).for_each(|number| {
+                    place.set(0, &numbered(number), &vec![4; 300 + number as usize % 3], None)
+                })
+            },
             |table| {
                 (0..150u32).for_each(|number| remove(table, 0, &numbered(number)));
                 do_maintenance(table, 2);
@@ -443,7 +509,8 @@ fn alone() -> Vec<Case> {
     let write = |table: &Table, key: &[u8], length: usize| {
         run_alone(table, 0, key, |txn| {
             let old = txn.find(0, key)?.is_some();
-            txn.write(0, key, &New::of(Kind::String, string::make(txn, &vec![7; length])?), Replaces::Whole).map(|()| old)
+            txn.write(0, key, &New::of(Kind::String, string::make(txn, &vec![7; length])?), Replaces::Whole)
+                .map(|()| old)
         });
     };
     let drop_key = |table: &Table, key: &[u8]| {
@@ -487,7 +554,12 @@ fn alone() -> Vec<Case> {
         case("alone-with-expiry", bystanders, |table| {
             run_alone(table, 0, &numbered(19), |txn| {
                 let expiry_ms = Some(txn.now_ms() + 1_000_000);
-                txn.write(0, &numbered(19), &New { expiry_ms, ..New::of(Kind::String, Value::Packed(b"short")) }, Replaces::Whole)
+                txn.write(
+                    0,
+                    &numbered(19),
+                    &New { expiry_ms, ..New::of(Kind::String, Value::Packed(b"short")) },
+                    Replaces::Whole,
+                )
             });
         }),
     ]
@@ -496,8 +568,16 @@ fn alone() -> Vec<Case> {
 fn growth() -> Vec<Case> {
     let (two, five, split) = (grown_to(2), grown_to(5), grown_to(0));
     vec![
-        case("grow-to-two-pieces", move |place| fill(&place.table, 0..two), move |table| fill(table, two..two + 1)),
-        case("grow-by-one-piece", move |place| fill(&place.table, 0..five), move |table| fill(table, five..five + 1)),
+        case(
+            "grow-to-two-pieces",
+            move |place| fill(&place.table, 0..two),
+            move |table| fill(table, two..two + 1),
+        ),
+        case(
+            "grow-by-one-piece",
+            move |place| fill(&place.table, 0..five),
+            move |table| fill(table, five..five + 1),
+        ),
         case("split", move |place| fill(&place.table, 0..split), move |table| fill(table, split..split + 1)),
     ]
 }
@@ -517,7 +597,12 @@ fn databases() -> Vec<Case> {
                 txn.write(0, b"before", &New::of(Kind::String, Value::Packed(&[1; 200])), Replaces::Whole)?;
                 txn.flush(Some(0))?;
                 (0..30).try_for_each(|number| {
-                    txn.write(0, &numbered(number), &New::of(Kind::String, Value::Packed(&[8; 90])), Replaces::Whole)
+                    txn.write(
+                        0,
+                        &numbered(number),
+                        &New::of(Kind::String, Value::Packed(&[8; 90])),
+                        Replaces::Whole,
+                    )
                 })
             });
         }),
@@ -547,7 +632,12 @@ fn expired_fields(place: &Place) {
     let (past, future) = (1_000, 1 << 45);
     for number in 0..6u32 {
         let expiry = |field: u32| if field.is_multiple_of(2) || number == 3 { past } else { future };
-        set_fields(&place.table, 0, &numbered(number), (0..number * 4 + 1).map(|field| (field, expiry(field))));
+        set_fields(
+            &place.table,
+            0,
+            &numbered(number),
+            (0..number * 4 + 1).map(|field| (field, expiry(field))),
+        );
     }
 }
 
@@ -587,7 +677,11 @@ fn maintenance() -> Vec<Case> {
                     (0..200).for_each(|number| place.set(0, &numbered(number), &[1; 900], None));
                     // The seat of who evicts takes room, too.
                     let memory_max = place.table.claimed() + seat::BYTES - 20_000;
-                    place.table.set_limits(Limits { memory_max, policy: Policy::AllkeysRandom, ..Limits::default() });
+                    place.table.set_limits(Limits {
+                        memory_max,
+                        policy: Policy::AllkeysRandom,
+                        ..Limits::default()
+                    });
                 },
                 |table| assert!(table.make_room(), "something can go"),
             )
@@ -601,7 +695,11 @@ fn maintenance() -> Vec<Case> {
                     (0..1_000).for_each(|number| place.set(0, &numbered(number), &[1; 30], None));
                     (100..1_000).for_each(|number| assert!(place.remove(0, &numbered(number))));
                     let memory_max = place.table.claimed() + seat::BYTES - 40_000;
-                    place.table.set_limits(Limits { memory_max, policy: Policy::AllkeysRandom, ..Limits::default() });
+                    place.table.set_limits(Limits {
+                        memory_max,
+                        policy: Policy::AllkeysRandom,
+                        ..Limits::default()
+                    });
                 },
                 |table| assert!(table.make_room(), "something can go"),
             )

@@ -4,7 +4,8 @@ use super::{Figures, Scale};
 
 const PIPELINE: u32 = 16;
 const LFU: &[(&str, &str)] = &[("maxmemory", "4gb"), ("maxmemory-policy", "allkeys-lfu")];
-const EVENTS: &[(&str, &str)] = &[("maxmemory", "0"), ("maxmemory-policy", "noeviction"), ("notify-keyspace-events", "KEA")];
+const EVENTS: &[(&str, &str)] =
+    &[("maxmemory", "0"), ("maxmemory-policy", "noeviction"), ("notify-keyspace-events", "KEA")];
 
 /// Server CPU time at pipeline 16 of SET EX and of GET on keys with a time to live; of SET and GET under LFU, far from the limit; and of SET
 /// with keyspace events on, which no client has subscribed to. A million random keys, values of 16 bytes.
@@ -15,7 +16,10 @@ pub fn cache(scale: &Scale) -> Result<Figures, String> {
     let (keys, requests) = (scale.of(1_000_000), scale.of(2_000_000));
     let test = |name, command: &str, settings| Test {
         name,
-        words: format!("-P {PIPELINE} -r {keys} {}", command.replace("KEY", "key:__rand_int__").replace("VALUE", "0123456789abcdef")),
+        words: format!(
+            "-P {PIPELINE} -r {keys} {}",
+            command.replace("KEY", "key:__rand_int__").replace("VALUE", "0123456789abcdef")
+        ),
         requests,
         settings,
     };

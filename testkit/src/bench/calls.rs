@@ -34,7 +34,12 @@ const DRIVEN: [(&str, Drive); 5] = [
 /// # Errors
 /// When a server or redis-benchmark fails.
 pub fn calls(scale: &Scale) -> Result<Figures, String> {
-    let test = |name, words: String| Test { name, words: format!("-P {BATCH} {words}"), requests: scale.of(500_000), settings: &[] };
+    let test = |name, words: String| Test {
+        name,
+        words: format!("-P {BATCH} {words}"),
+        requests: scale.of(500_000),
+        settings: &[],
+    };
     let tests = [
         test("XADD", "XADD stream * field 0123456789abcdef".into()),
         test("EVAL of a number", "EVAL return\u{1}1 0".into()),
@@ -51,13 +56,17 @@ pub fn calls(scale: &Scale) -> Result<Figures, String> {
         for _ in 0..scale.rounds {
             for (rival, costs) in rivals.iter().zip(&mut costs) {
                 let server = (rival.start)().map_err(|error| format!("{}: {error}", rival.name))?;
-                costs.push(drive(&server, scale).map_err(|error| format!("{name}, {}: {error}", rival.name))?);
+                costs
+                    .push(drive(&server, scale).map_err(|error| format!("{name}, {}: {error}", rival.name))?);
             }
         }
         let costs: Vec<f64> = costs.into_iter().map(median).collect();
-        figures.extend(rivals.iter().zip(&costs).map(|(rival, cost)| (format!("{name} {} cpu ns", rival.name), *cost)));
+        figures.extend(
+            rivals.iter().zip(&costs).map(|(rival, cost)| (format!("{name} {} cpu ns", rival.name), *cost)),
+        );
         let ratios = rivals.iter().zip(&costs).skip(1);
-        figures.extend(ratios.map(|(rival, cost)| (format!("{name} polder / {}", rival.name), costs[0] / cost)));
+        figures
+            .extend(ratios.map(|(rival, cost)| (format!("{name} polder / {}", rival.name), costs[0] / cost)));
     }
     Ok(figures)
 }
@@ -91,12 +100,20 @@ fn group(server: &Server, scale: &Scale) -> Result<f64, String> {
     let drive = || -> std::io::Result<f64> {
         let mut connection = Connection::open(&server.address())?;
         connection.call(&["XGROUP", "CREATE", "stream", "group", "0", "MKSTREAM"])?;
-        repeat(server, &framed(&["XADD", "stream", "1-*", "field", "0123456789abcdef"]).repeat(BATCH as usize), BATCH, times)?;
-        let read = framed(&["XREADGROUP", "GROUP", "group", "consumer", "COUNT", "1", "STREAMS", "stream", ">"]).repeat(BATCH as usize);
+        repeat(
+            server,
+            &framed(&["XADD", "stream", "1-*", "field", "0123456789abcdef"]).repeat(BATCH as usize),
+            BATCH,
+            times,
+        )?;
+        let read =
+            framed(&["XREADGROUP", "GROUP", "group", "consumer", "COUNT", "1", "STREAMS", "stream", ">"])
+                .repeat(BATCH as usize);
         let before = cpu_ns(server.pid());
         for first in (0..times).map(|time| time * BATCH + 1) {
-            let acknowledge: Vec<u8> =
-                (first..first + BATCH).flat_map(|number| framed(&["XACK", "stream", "group", &format!("1-{number}")])).collect();
+            let acknowledge: Vec<u8> = (first..first + BATCH)
+                .flat_map(|number| framed(&["XACK", "stream", "group", &format!("1-{number}")]))
+                .collect();
             for requests in [&read, &acknowledge] {
                 connection.send_framed(requests)?;
                 (0..BATCH).try_for_each(|_| connection.receive().map(drop))?;

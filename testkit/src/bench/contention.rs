@@ -42,7 +42,13 @@ fn writers(segments: &[&str]) -> Result<f64, String> {
         let mut command = Command::new("taskset");
         command.args(["-c", &core.to_string()]).arg(&program);
         command.args(["probe", "write", segment, &format!("writer{core}:"), &seconds]);
-        children.push(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|error| error.to_string())?);
+        children.push(
+            command
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .map_err(|error| error.to_string())?,
+        );
     }
     let mut sum = 0.0;
     for child in children {
@@ -64,7 +70,8 @@ pub fn fairness(scale: &Scale) -> Result<Figures, String> {
         for _ in 0..scale.rounds {
             let counts = hammer(&scratch.embedder, threads)?;
             rates.push(counts.iter().sum::<u64>() as f64 / ROUND.as_secs_f64());
-            let (least, most) = (counts.iter().min().copied().unwrap_or(0), counts.iter().max().copied().unwrap_or(1));
+            let (least, most) =
+                (counts.iter().min().copied().unwrap_or(0), counts.iter().max().copied().unwrap_or(1));
             shares.push(least as f64 / most as f64);
         }
         let rate = median(rates);
@@ -94,6 +101,9 @@ fn hammer(embedder: &Embedder, threads: usize) -> Result<Vec<u64>, String> {
         let writers: Vec<_> = (0..threads).map(|_| scope.spawn(write)).collect();
         std::thread::sleep(ROUND);
         over.store(true, Ordering::Relaxed);
-        writers.into_iter().map(|writer| writer.join().map_err(|_| "a writer panicked".to_string())?).collect()
+        writers
+            .into_iter()
+            .map(|writer| writer.join().map_err(|_| "a writer panicked".to_string())?)
+            .collect()
     })
 }

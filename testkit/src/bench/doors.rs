@@ -28,8 +28,17 @@ fn c_program() -> Result<PathBuf, String> {
     said(Command::new(root().join("capi/build.sh")).arg(place.join("prefix")).arg("release"))?;
     let (prefix, program) = (place.join("prefix"), place.join("door"));
     let mut compile = Command::new("cc");
-    compile.arg("-O2").arg("-I").arg(prefix.join("include")).arg("-Wno-unused-function").arg(root().join("capi/bench/door.c"));
-    compile.arg("-L").arg(prefix.join("lib")).arg("-lpolder").arg(format!("-Wl,-rpath,{}", prefix.join("lib").display()));
+    compile
+        .arg("-O2")
+        .arg("-I")
+        .arg(prefix.join("include"))
+        .arg("-Wno-unused-function")
+        .arg(root().join("capi/bench/door.c"));
+    compile
+        .arg("-L")
+        .arg(prefix.join("lib"))
+        .arg("-lpolder")
+        .arg(format!("-Wl,-rpath,{}", prefix.join("lib").display()));
     said(compile.arg("-o").arg(&program))?;
     Ok(program)
 }
@@ -63,7 +72,9 @@ pub fn c(scale: &Scale) -> Result<Figures, String> {
     let count = scale.of(1_000_000) as usize;
     let scratch = Scratch::with_ceiling(2 << 30);
     let db = scratch.embedder.memory.database(0);
-    let key = |number: usize| -> [u8; 16] { format!("key:{number:012}").into_bytes().try_into().unwrap_or([b'k'; 16]) };
+    let key = |number: usize| -> [u8; 16] {
+        format!("key:{number:012}").into_bytes().try_into().unwrap_or([b'k'; 16])
+    };
     (0..count).try_for_each(|number| db.set(key(number), VALUE)).map_err(|stop| stop.to_string())?;
     let mut random = crate::random::Random::new(7);
     let spread: Vec<[u8; 16]> = (0..count).map(|_| key(random.below(count))).collect();
@@ -81,7 +92,10 @@ pub fn c(scale: &Scale) -> Result<Figures, String> {
     };
     let mut runs: [Vec<f64>; 9] = Default::default();
     for _ in 0..scale.rounds {
-        for (at, figure) in [timed(&spread, &set), timed(&spread, &get), timed(&hot, &set), timed(&hot, &get)].into_iter().enumerate() {
+        for (at, figure) in [timed(&spread, &set), timed(&spread, &get), timed(&hot, &set), timed(&hot, &get)]
+            .into_iter()
+            .enumerate()
+        {
             runs[at].push(figure);
         }
         for (at, figure) in c_run(&program, &scratch.options.segment, count)?.into_iter().enumerate() {
@@ -119,22 +133,35 @@ pub fn python(scale: &Scale) -> Result<Figures, String> {
     // What was built before must not be found.
     let _ = std::fs::remove_dir_all(&wheels);
     said(Command::new(root().join("python/build.sh")).arg(&wheels).arg("release").env("PATH", &path))?;
-    let wheel = std::fs::read_dir(&wheels).map_err(|error| error.to_string())?.flatten().next().ok_or("no wheel was built")?;
+    let wheel = std::fs::read_dir(&wheels)
+        .map_err(|error| error.to_string())?
+        .flatten()
+        .next()
+        .ok_or("no wheel was built")?;
     let installed = place.join("release-site");
     let _ = std::fs::remove_dir_all(&installed);
     let mut install = Command::new(venv.join("pip"));
-    said(install.args(["-q", "install", "--force-reinstall", "--no-deps", "--target"]).arg(&installed).arg(wheel.path()))?;
+    said(
+        install
+            .args(["-q", "install", "--force-reinstall", "--no-deps", "--target"])
+            .arg(&installed)
+            .arg(wheel.path()),
+    )?;
 
     let redis = on_path("redis-server").ok_or("redis-server is not installed")?;
     let socket = place.join(format!("redis-{}.sock", std::process::id()));
-    let _server = Server::start(&redis, &["--port", "{port}", "--save", "", "--unixsocket", &socket.to_string_lossy()])
-        .map_err(|error| error.to_string())?;
+    let _server =
+        Server::start(&redis, &["--port", "{port}", "--save", "", "--unixsocket", &socket.to_string_lossy()])
+            .map_err(|error| error.to_string())?;
     let scratch = Scratch::with_ceiling(256 << 20);
     let seconds = (3.0 / scale.divisor as f64).max(0.2).to_string();
     let mut figures: Vec<(String, Vec<f64>)> = Vec::new();
     for _ in 0..scale.rounds {
         let mut run = Command::new(venv.join("python"));
-        run.arg(root().join("python/bench/door.py")).arg(&scratch.options.segment).arg(&socket).args([&seconds, "8"]);
+        run.arg(root().join("python/bench/door.py"))
+            .arg(&scratch.options.segment)
+            .arg(&socket)
+            .args([&seconds, "8"]);
         for line in said(run.env("PYTHONPATH", &installed))?.lines() {
             let Some((what, figure)) = line.split_once('\t') else { continue };
             let figure: f64 = figure.parse().map_err(|_| format!("{line} is no figure"))?;
@@ -145,12 +172,15 @@ pub fn python(scale: &Scale) -> Result<Figures, String> {
         }
     }
     let mut medians: Figures = figures.into_iter().flat_map(|(what, all)| spread(&what, all)).collect();
-    let of = |what: &str| medians.iter().find(|(known, _)| known == what).map_or(f64::NAN, |(_, figure)| *figure);
+    let of =
+        |what: &str| medians.iter().find(|(known, _)| known == what).map_or(f64::NAN, |(_, figure)| *figure);
     let ratio = |door: &str, call: &str| {
-        let over = of(&format!("8 processes, {door} {call} M/s")) / of(&format!("8 processes, socket {call} M/s"));
+        let over =
+            of(&format!("8 processes, {door} {call} M/s")) / of(&format!("8 processes, socket {call} M/s"));
         (format!("8 processes, {door} {call} / redis-py"), over)
     };
-    let ratios = [ratio("cache", "get"), ratio("client", "get"), ratio("cache", "set"), ratio("client", "set")];
+    let ratios =
+        [ratio("cache", "get"), ratio("client", "get"), ratio("cache", "set"), ratio("client", "set")];
     medians.extend(ratios);
     Ok(medians)
 }

@@ -48,7 +48,9 @@ pub fn flood(scale: &Scale) -> Result<Figures, String> {
         };
         add("sent a second", |outcome| outcome.sent as f64 / outcome.seconds);
         add("received a second", |outcome| outcome.received as f64 / outcome.seconds);
-        add("lost %", |outcome| (outcome.sent.saturating_sub(outcome.received)) as f64 / outcome.sent.max(1) as f64 * 100.0);
+        add("lost %", |outcome| {
+            (outcome.sent.saturating_sub(outcome.received)) as f64 / outcome.sent.max(1) as f64 * 100.0
+        });
         add("disconnected", |outcome| f64::from(u8::from(outcome.disconnected)));
     }
     Ok(figures)
@@ -100,7 +102,9 @@ fn receive(subscriber: &mut TcpStream, over: &AtomicBool) -> std::io::Result<(u6
                     return Ok((bytes, false));
                 }
             }
-            Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => return Ok((bytes, true)),
+            Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => {
+                return Ok((bytes, true));
+            }
             Err(error) => return Err(error),
         }
     }

@@ -32,14 +32,17 @@ impl History {
     /// When there is none or a line is damaged.
     pub fn read(root: &Path) -> Result<History, String> {
         let path = root.join("bench/history.jsonl");
-        History::parse(&std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?)
+        History::parse(
+            &std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?,
+        )
     }
 
     /// # Errors
     /// When a line is damaged.
     pub fn parse(text: &str) -> Result<History, String> {
         let entry = |(at, line): (usize, &str)| {
-            let value: Value = serde_json::from_str(line).map_err(|error| format!("bench/history.jsonl:{}: {error}", at + 1))?;
+            let value: Value = serde_json::from_str(line)
+                .map_err(|error| format!("bench/history.jsonl:{}: {error}", at + 1))?;
             let text = |name: &str| value[name].as_str().unwrap_or_default().to_string();
             let figures = value["figures"].as_object().into_iter().flatten();
             Ok(Entry {
@@ -50,7 +53,9 @@ impl History {
                 // What was recorded before rounds were.
                 rounds: value["rounds"].as_u64().unwrap_or(3),
                 divisor: value["divisor"].as_u64().unwrap_or(1),
-                figures: figures.filter_map(|(name, figure)| Some((name.clone(), figure.as_f64()?))).collect(),
+                figures: figures
+                    .filter_map(|(name, figure)| Some((name.clone(), figure.as_f64()?)))
+                    .collect(),
             })
         };
         Ok(History { entries: text.lines().enumerate().map(entry).collect::<Result<_, String>>()? })
@@ -67,7 +72,11 @@ impl Entry {
     pub fn figure(&self, name: &str) -> Option<Figure> {
         let of = |name: &str| self.figures.iter().find(|(known, _)| known == name).map(|(_, figure)| *figure);
         let median = of(name)?;
-        Some(Figure { median, min: of(&format!("{name} min")).unwrap_or(median), max: of(&format!("{name} max")).unwrap_or(median) })
+        Some(Figure {
+            median,
+            min: of(&format!("{name} min")).unwrap_or(median),
+            max: of(&format!("{name} max")).unwrap_or(median),
+        })
     }
 
     /// The names of all figures but those that only say how far another one ranges.

@@ -36,7 +36,9 @@ pub fn single(scale: &Scale) -> Result<Figures, String> {
     let mut runs: [Vec<f64>; 6] = Default::default();
     for _ in 0..scale.rounds {
         let set = |key: &[u8; 16]| db.set(key, VALUE).map_err(said);
-        let get = |key: &[u8; 16]| db.read(key, |value| std::hint::black_box(copied(value))).map(drop).map_err(said);
+        let get = |key: &[u8; 16]| {
+            db.read(key, |value| std::hint::black_box(copied(value))).map(drop).map_err(said)
+        };
         runs[0].push(timed(&order, set)?);
         runs[1].push(timed(&order, |key| {
             std::hint::black_box(map.insert(*key, *VALUE));
@@ -77,7 +79,9 @@ pub fn batch(scale: &Scale) -> Result<Figures, String> {
         let order = random_keys(scale.of(1_000_000) as usize, count);
         let (mut alone, mut together) = (vec![], vec![]);
         for _ in 0..scale.rounds {
-            alone.push(timed(&order, |key| db.read(key, |value| std::hint::black_box(copied(value))).map(drop).map_err(said))?);
+            alone.push(timed(&order, |key| {
+                db.read(key, |value| std::hint::black_box(copied(value))).map(drop).map_err(said)
+            })?);
             let started = Instant::now();
             for sixteen in order.chunks(16) {
                 let keys: Vec<&[u8]> = sixteen.iter().map(<[u8; 16]>::as_slice).collect();
@@ -111,7 +115,10 @@ fn said(stop: impl std::fmt::Display) -> String {
 }
 
 /// Nanoseconds of an operation, over all keys.
-fn timed(keys: &[[u8; 16]], mut operation: impl FnMut(&[u8; 16]) -> Result<(), String>) -> Result<f64, String> {
+fn timed(
+    keys: &[[u8; 16]],
+    mut operation: impl FnMut(&[u8; 16]) -> Result<(), String>,
+) -> Result<f64, String> {
     let started = Instant::now();
     keys.iter().try_for_each(&mut operation)?;
     Ok(started.elapsed().as_nanos() as f64 / keys.len() as f64)
@@ -127,7 +134,8 @@ pub(super) const LATENCY_NS_MAX: u64 = 60_000_000_000;
 pub fn growth(scale: &Scale) -> Result<Figures, String> {
     let scratch = Scratch::with_ceiling(2 << 30);
     let db = scratch.embedder.memory.database(0);
-    let mut latencies = Histogram::<u64>::new_with_bounds(1, LATENCY_NS_MAX, 3).map_err(|error| error.to_string())?;
+    let mut latencies =
+        Histogram::<u64>::new_with_bounds(1, LATENCY_NS_MAX, 3).map_err(|error| error.to_string())?;
     for at in 0..scale.of(10_000_000) as usize {
         let key = key(at);
         let started = Instant::now();

@@ -11,8 +11,15 @@ use crate::scratch::Scratch;
 const CALLS: u64 = 400_000;
 const SMALL: usize = 16;
 /// What raids does in-process, in millions a second (see ANCHORS): on another machine, so the ratio tells an order of magnitude.
-const RAIDS: [(&str, f64); 7] =
-    [("LPUSH", 12.2), ("LPOP", 12.2), ("SADD", 9.8), ("SPOP", 10.5), ("HSET", 7.2), ("LRANGE_100", 0.658), ("MSET of ten", 3.2)];
+const RAIDS: [(&str, f64); 7] = [
+    ("LPUSH", 12.2),
+    ("LPOP", 12.2),
+    ("SADD", 9.8),
+    ("SPOP", 10.5),
+    ("HSET", 7.2),
+    ("LRANGE_100", 0.658),
+    ("MSET of ten", 3.2),
+];
 
 /// Calls a second of commands on one small list, set and hash, of LRANGE of a hundred elements and of MSET of ten keys.
 ///
@@ -22,7 +29,9 @@ pub fn types(scale: &Scale) -> Result<Figures, String> {
     let scratch = Scratch::new();
     let memory = Arc::new(Memory::attach(&scratch.options).map_err(|fault| fault.to_string())?);
     let mut caller = Caller::new(&memory);
-    let mut call = |args: &[&[u8]]| caller.show(args, |_| ()).map_err(|error| format!("{}: {error}", args[0].escape_ascii()));
+    let mut call = |args: &[&[u8]]| {
+        caller.show(args, |_| ()).map_err(|error| format!("{}: {error}", args[0].escape_ascii()))
+    };
     let names: Vec<Vec<u8>> = (0..100).map(|number| format!("element:{number:04}").into_bytes()).collect();
     names.iter().try_for_each(|name| call(&[b"RPUSH", b"hundred", name]))?;
     let mut pairs: Vec<&[u8]> = vec![b"MSET"];
@@ -46,11 +55,19 @@ pub fn types(scale: &Scale) -> Result<Figures, String> {
         }
     }
     let rates = rates.into_iter().map(median).zip(RAIDS);
-    Ok(rates.flat_map(|(rate, (name, raids))| [(format!("{name} M/s"), rate), (format!("{name} / raids"), rate / raids)]).collect())
+    Ok(rates
+        .flat_map(|(rate, (name, raids))| {
+            [(format!("{name} M/s"), rate), (format!("{name} / raids"), rate / raids)]
+        })
+        .collect())
 }
 
 /// Adds the time of a call for each name.
-fn timed(spent: &mut Duration, names: &[Vec<u8>], mut call: impl FnMut(&[u8]) -> Result<(), String>) -> Result<(), String> {
+fn timed(
+    spent: &mut Duration,
+    names: &[Vec<u8>],
+    mut call: impl FnMut(&[u8]) -> Result<(), String>,
+) -> Result<(), String> {
     let started = Instant::now();
     names.iter().try_for_each(|name| call(name))?;
     *spent += started.elapsed();

@@ -35,7 +35,10 @@ pub fn latency(scale: &Scale) -> Result<Figures, String> {
             let mut socket = UnixStream::connect(&path).map_err(named)?;
             // The first round makes the keys.
             asked(&mut socket, KEYS, &|key| framed(&[&b"SET"[..], key, VALUE]), b"+OK\r\n").map_err(named)?;
-            sets.push(asked(&mut socket, count, &|key| framed(&[&b"SET"[..], key, VALUE]), b"+OK\r\n").map_err(named)?);
+            sets.push(
+                asked(&mut socket, count, &|key| framed(&[&b"SET"[..], key, VALUE]), b"+OK\r\n")
+                    .map_err(named)?,
+            );
             let reply = [b"$16\r\n", &VALUE[..], b"\r\n"].concat();
             gets.push(asked(&mut socket, count, &|key| framed(&[&b"GET"[..], key]), &reply).map_err(named)?);
             drop(server);
@@ -59,7 +62,9 @@ fn in_process(scale: &Scale, count: usize) -> Result<Figures, String> {
     let keys: Vec<Vec<u8>> = (0..KEYS).map(key).collect();
     let set = |key: &[u8]| db.set(key, VALUE).map_err(|stop| stop.to_string());
     let get = |key: &[u8]| {
-        let copied = |value: Option<&[u8]>| std::hint::black_box(value.and_then(|value| <[u8; 16]>::try_from(value).ok()));
+        let copied = |value: Option<&[u8]>| {
+            std::hint::black_box(value.and_then(|value| <[u8; 16]>::try_from(value).ok()))
+        };
         db.read(key, copied).map(drop).map_err(|stop| stop.to_string())
     };
     let (mut sets, mut gets) = (Vec::new(), Vec::new());
@@ -86,7 +91,12 @@ fn called(keys: &[Vec<u8>], count: usize, call: &dyn Fn(&[u8]) -> Result<(), Str
 }
 
 /// The median of what a request takes until its reply is there.
-fn asked(socket: &mut UnixStream, count: usize, request: &dyn Fn(&[u8]) -> Vec<u8>, expected: &[u8]) -> std::io::Result<f64> {
+fn asked(
+    socket: &mut UnixStream,
+    count: usize,
+    request: &dyn Fn(&[u8]) -> Vec<u8>,
+    expected: &[u8],
+) -> std::io::Result<f64> {
     let mut reply = vec![0; expected.len()];
     let mut times = Vec::with_capacity(count);
     for number in 0..count {

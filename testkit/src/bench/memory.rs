@@ -18,10 +18,16 @@ pub fn per_key(scale: &Scale) -> Result<Figures, String> {
     for size in SIZES {
         figures.push((format!("16-byte values, {size} keys"), bytes_per_key(scale.of(size), 16, &[])?));
     }
-    figures.push(("16-byte values, mean".into(), figures.iter().map(|(_, bytes)| bytes).sum::<f64>() / SIZES.len() as f64));
+    figures.push((
+        "16-byte values, mean".into(),
+        figures.iter().map(|(_, bytes)| bytes).sum::<f64>() / SIZES.len() as f64,
+    ));
     let million = scale.of(1_000_000);
     figures.push(("100-byte values, 1000000 keys".into(), bytes_per_key(million, 100, &[])?));
-    figures.push(("16-byte values with expiry, 1000000 keys".into(), bytes_per_key(million, 16, &[b"EX", b"100000"])?));
+    figures.push((
+        "16-byte values with expiry, 1000000 keys".into(),
+        bytes_per_key(million, 16, &[b"EX", b"100000"])?,
+    ));
     figures.push(("redis, 16-byte values, 1000000 keys".into(), redis_bytes_per_key(million)?));
     Ok(figures)
 }
@@ -53,7 +59,9 @@ fn redis_bytes_per_key(count: u64) -> Result<f64, String> {
     for first in (0..count).step_by(1000) {
         let batch = first..(first + 1000).min(count);
         for at in batch.clone() {
-            connection.send(&["SET", &format!("key:{at:07}"), "xxxxxxxxxxxxxxxx"]).map_err(|error| error.to_string())?;
+            connection
+                .send(&["SET", &format!("key:{at:07}"), "xxxxxxxxxxxxxxxx"])
+                .map_err(|error| error.to_string())?;
         }
         for _ in batch {
             connection.receive().map_err(|error| error.to_string())?;
@@ -64,7 +72,11 @@ fn redis_bytes_per_key(count: u64) -> Result<f64, String> {
 
 fn used_memory(connection: &mut Connection) -> Result<f64, String> {
     let text = connection.call(&["INFO", "memory"]).map_err(|error| error.to_string())?.shown();
-    let figure = text.split("used_memory:").nth(1).and_then(|rest| rest.split("\\r").next()).and_then(|word| word.parse().ok());
+    let figure = text
+        .split("used_memory:")
+        .nth(1)
+        .and_then(|rest| rest.split("\\r").next())
+        .and_then(|word| word.parse().ok());
     figure.ok_or_else(|| "INFO has no used_memory".into())
 }
 
@@ -80,7 +92,8 @@ pub fn attach(scale: &Scale) -> Result<Figures, String> {
     let last = format!("key:{:07}", count - 1);
     let probe = |name: &str| -> Result<Vec<f64>, String> {
         let one = |_| {
-            let output = Command::new(&program).args(["probe", name, &scratch.options.segment, &last]).output();
+            let output =
+                Command::new(&program).args(["probe", name, &scratch.options.segment, &last]).output();
             number(&output.map_err(|error| error.to_string())?)
         };
         (0..scale.rounds.max(5)).map(one).collect()

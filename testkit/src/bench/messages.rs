@@ -50,7 +50,10 @@ pub fn messages(scale: &Scale) -> Result<Figures, String> {
     figures.extend(percentiles("in-process, spinning", &spinning(&memory, segment, count)?));
     figures.extend(percentiles("in-process, asleep", &asleep(&memory, segment, count)?));
     figures.extend(percentiles("in-process BLPOP", &popped(&memory, segment, count)?));
-    figures.push(("in-process, messages a second, PUBLISH one by one".into(), rate(&memory, segment, scale.of(4_000_000), 1)?));
+    figures.push((
+        "in-process, messages a second, PUBLISH one by one".into(),
+        rate(&memory, segment, scale.of(4_000_000), 1)?,
+    ));
     figures.push((
         format!("in-process, messages a second, PUBLISH in batches of {BATCH}"),
         rate(&memory, segment, scale.of(8_000_000), BATCH)?,
@@ -74,8 +77,12 @@ pub fn send(target: &str, command: &str, count: u64, pause_us: u64) -> Result<f6
         std::thread::sleep(Duration::from_micros(pause_us));
         let stamp = stamp();
         match (&mut caller, &mut socket) {
-            (Some(caller), _) => caller.show(&[command, CHANNEL, &stamp], |_| ()).map_err(|error| error.to_string())?,
-            (_, Some(socket)) => socket.call(&[command, CHANNEL, &stamp]).map(drop).map_err(|error| error.to_string())?,
+            (Some(caller), _) => {
+                caller.show(&[command, CHANNEL, &stamp], |_| ()).map_err(|error| error.to_string())?
+            }
+            (_, Some(socket)) => {
+                socket.call(&[command, CHANNEL, &stamp]).map(drop).map_err(|error| error.to_string())?
+            }
             _ => {}
         }
     }
@@ -98,7 +105,9 @@ pub fn pour(segment: &str, count: u64, batch: u64) -> Result<f64, String> {
             heard = text.and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok()).unwrap_or(0);
         }
         match batch {
-            1 => caller.show(&["PUBLISH", CHANNEL, "0123456789abcdef"], |_| ()).map_err(|error| error.to_string())?,
+            1 => caller
+                .show(&["PUBLISH", CHANNEL, "0123456789abcdef"], |_| ())
+                .map_err(|error| error.to_string())?,
             _ => caller.run_batch(&calls).map(drop).map_err(|error| error.to_string())?,
         }
         sent += batch;
@@ -107,7 +116,8 @@ pub fn pour(segment: &str, count: u64, batch: u64) -> Result<f64, String> {
 }
 
 fn open(segment: &str) -> Result<Memory, String> {
-    Memory::attach(&Options { segment: segment.into(), create: false, ..Options::default() }).map_err(|fault| fault.to_string())
+    Memory::attach(&Options { segment: segment.into(), create: false, ..Options::default() })
+        .map_err(|fault| fault.to_string())
 }
 
 /// Nanoseconds of the day's clock, as 16 digits.
@@ -133,7 +143,9 @@ fn latencies() -> Result<Latencies, String> {
 }
 
 fn percentiles(name: &str, latencies: &Latencies) -> Figures {
-    [("p50", 0.5), ("p99", 0.99)].map(|(word, at)| (format!("{name} {word} us"), latencies.value_at_quantile(at) as f64 / 1e3)).into()
+    [("p50", 0.5), ("p99", 0.99)]
+        .map(|(word, at)| (format!("{name} {word} us"), latencies.value_at_quantile(at) as f64 / 1e3))
+        .into()
 }
 
 /// A sender in a process of its own, ended with this.
@@ -142,7 +154,13 @@ struct Sender(Child);
 impl Sender {
     fn start(words: &[&str]) -> Result<Sender, String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
-        let child = Command::new("taskset").args(["-c", "1"]).arg(program).arg("probe").args(words).stdout(Stdio::null()).spawn();
+        let child = Command::new("taskset")
+            .args(["-c", "1"])
+            .arg(program)
+            .arg("probe")
+            .args(words)
+            .stdout(Stdio::null())
+            .spawn();
         child.map(Sender).map_err(|error| error.to_string())
     }
 
@@ -180,17 +198,23 @@ fn over_sockets(name: &str, to: &Server, from: &Server, count: u64) -> Result<Fi
         }
         Ok(latencies)
     };
-    let mut figures = percentiles(&format!("{name}, sockets, PUBLISH"), &take("PUBLISH", &["SUBSCRIBE", CHANNEL], false)?);
+    let mut figures =
+        percentiles(&format!("{name}, sockets, PUBLISH"), &take("PUBLISH", &["SUBSCRIBE", CHANNEL], false)?);
     let mut warm = Connection::open(&to.address()).map_err(|error| error.to_string())?;
     warm.call(&["LPUSH", CHANNEL, &stamp()]).map_err(|error| error.to_string())?;
-    figures.extend(percentiles(&format!("{name}, sockets, BLPOP"), &take("LPUSH", &["BLPOP", CHANNEL, "10"], true)?));
+    figures.extend(percentiles(
+        &format!("{name}, sockets, BLPOP"),
+        &take("LPUSH", &["BLPOP", CHANNEL, "10"], true)?,
+    ));
     Ok(figures)
 }
 
 /// The same between two servers, each on a core of its own.
 fn between_servers(count: u64) -> Result<Figures, String> {
     let segment = scratch::fresh_name();
-    let start = |core| start_on(core, &polder(), &["serve", "--port", "{port}", "--threads", "1", "--segment", &segment]);
+    let start = |core| {
+        start_on(core, &polder(), &["serve", "--port", "{port}", "--threads", "1", "--segment", &segment])
+    };
     let servers = [start("0"), start("1")].map(|server| server.map_err(|error| error.to_string()));
     let [to, from] = servers;
     let (to, from) = (to?, from?);
@@ -215,7 +239,12 @@ fn round_trip(count: u64) -> Result<Figures, String> {
 }
 
 /// Subscribes, and takes the age of each message, with so much patience at a look.
-fn subscribed(memory: &Arc<Memory>, segment: &str, count: u64, patience: Duration) -> Result<Latencies, String> {
+fn subscribed(
+    memory: &Arc<Memory>,
+    segment: &str,
+    count: u64,
+    patience: Duration,
+) -> Result<Latencies, String> {
     let mut latencies = latencies()?;
     let mut receiver = Caller::new(memory);
     receiver.run(&["SUBSCRIBE", CHANNEL]).map_err(|error| error.to_string())?;
@@ -264,7 +293,9 @@ fn rate(memory: &Arc<Memory>, segment: &str, count: u64, batch: u64) -> Result<f
     let (mut heard, mut told) = (0, 0);
     let (mut began, mut last) = (Instant::now(), Instant::now());
     while heard < count {
-        let came = receiver.hear(Duration::ZERO, |message| _ = std::hint::black_box(message)).map_err(|error| error.to_string())? as u64;
+        let came = receiver
+            .hear(Duration::ZERO, |message| _ = std::hint::black_box(message))
+            .map_err(|error| error.to_string())? as u64;
         if came > 0 {
             last = Instant::now();
             began = if heard == 0 { last } else { began };
@@ -274,7 +305,10 @@ fn rate(memory: &Arc<Memory>, segment: &str, count: u64, batch: u64) -> Result<f
         }
         if heard - told >= WINDOW / 8 {
             told = heard;
-            memory.database(0).set(HEARD.as_bytes(), heard.to_string().as_bytes()).map_err(|error| error.to_string())?;
+            memory
+                .database(0)
+                .set(HEARD.as_bytes(), heard.to_string().as_bytes())
+                .map_err(|error| error.to_string())?;
         }
     }
     Ok(heard as f64 / began.elapsed().as_secs_f64())

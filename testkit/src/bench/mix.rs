@@ -107,7 +107,9 @@ pub fn worker(memory: &Memory, mix: Mix, begin_ms: u64, seed: u64) -> Result<f64
         for some in keys.chunks(256) {
             for key in some {
                 if random.bits() % 100 < mix.reads_percent {
-                    db.read(key, |value| std::hint::black_box(value.map(<[u8]>::len))).map(drop).map_err(|stop| stop.to_string())?;
+                    db.read(key, |value| std::hint::black_box(value.map(<[u8]>::len)))
+                        .map(drop)
+                        .map_err(|stop| stop.to_string())?;
                 } else {
                     db.set(key, VALUE).map_err(|stop| stop.to_string())?;
                 }
@@ -138,8 +140,13 @@ pub fn mix(scale: &Scale) -> Result<Figures, String> {
                 let kind = if processes { "processes" } else { "threads" };
                 let mut alone = 0.0;
                 for workers in WORKERS.into_iter().filter(|workers| *workers <= 2 * cores) {
-                    let run =
-                        || if processes { by_processes(&scratch.options.segment, mix, workers) } else { by_threads(memory, mix, workers) };
+                    let run = || {
+                        if processes {
+                            by_processes(&scratch.options.segment, mix, workers)
+                        } else {
+                            by_threads(memory, mix, workers)
+                        }
+                    };
                     let rate = median((0..scale.rounds).map(|_| run()).collect::<Result<_, _>>()?);
                     if workers == 1 {
                         alone = rate;
@@ -174,11 +181,20 @@ fn by_processes(segment: &str, mix: Mix, workers: usize) -> Result<f64, String> 
     let begin_ms = begin_ms(workers).to_string();
     let start = |seed: usize| {
         let mut command = Command::new(&program);
-        command.args(["probe", "mix", segment, &mix.reads_percent.to_string(), skew, &begin_ms, &seed.to_string()]);
+        command.args([
+            "probe",
+            "mix",
+            segment,
+            &mix.reads_percent.to_string(),
+            skew,
+            &begin_ms,
+            &seed.to_string(),
+        ]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|error| error.to_string())
     };
     let children = (0..workers).map(start).collect::<Result<Vec<_>, _>>()?;
-    let outputs = children.into_iter().map(|child| child.wait_with_output().map_err(|error| error.to_string()));
+    let outputs =
+        children.into_iter().map(|child| child.wait_with_output().map_err(|error| error.to_string()));
     outputs.map(|output| number(&output?)).sum()
 }
 
@@ -193,8 +209,12 @@ pub fn servers(scale: &Scale) -> Result<Figures, String> {
     let asking = if cores >= 4 { format!("2-{}", cores - 1) } else { "0-1".into() };
     let peer = ["--port", "{port}", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
     let redis = on_path("redis-server").ok_or("redis-server is not installed")?;
-    let two = |program: &Path, flags: &[&str]| start_on("0-1", program, flags).map_err(|error| format!("{}: {error}", program.display()));
-    let ours = || two(&polder(), &["serve", "--port", "{port}", "--threads", "2", "--segment", &scratch::fresh_name()]);
+    let two = |program: &Path, flags: &[&str]| {
+        start_on("0-1", program, flags).map_err(|error| format!("{}: {error}", program.display()))
+    };
+    let ours = || {
+        two(&polder(), &["serve", "--port", "{port}", "--threads", "2", "--segment", &scratch::fresh_name()])
+    };
     let valkey = valkey();
     let mut runs: Vec<(&str, Starts<'_>)> = vec![
         ("polder, 2 threads", Box::new(|| Ok(vec![ours()?]))),
@@ -217,8 +237,15 @@ pub fn servers(scale: &Scale) -> Result<Figures, String> {
     }
     for (at, test) in ["SET", "GET"].into_iter().enumerate() {
         let medians: Vec<f64> = rates.iter().map(|rates| median(rates[at].clone())).collect();
-        figures.extend(runs.iter().zip(&medians).map(|((name, _), rate)| (format!("{test} {name}, k/s"), rate / 1e3)));
-        figures.extend(runs.iter().zip(&medians).skip(1).map(|((name, _), rate)| (format!("{test} polder / {name}"), medians[0] / rate)));
+        figures.extend(
+            runs.iter().zip(&medians).map(|((name, _), rate)| (format!("{test} {name}, k/s"), rate / 1e3)),
+        );
+        figures.extend(
+            runs.iter()
+                .zip(&medians)
+                .skip(1)
+                .map(|((name, _), rate)| (format!("{test} polder / {name}"), medians[0] / rate)),
+        );
     }
     Ok(figures)
 }
@@ -231,9 +258,15 @@ type Starts<'s> = Box<dyn Fn() -> Result<Vec<Server>, String> + 's>;
 fn asked(servers: &[Server], cores: &str, test: &str, requests: u64) -> Result<f64, String> {
     let share = requests / servers.len() as u64;
     let ask = |server: &Server| {
-        let words =
-            format!("-c {cores} redis-benchmark -p {} -c 50 --threads 2 -P 16 -r 1000000 -d 16 -n {share} --csv -t {test}", server.port());
-        let child = Command::new("taskset").args(words.split(' ')).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let words = format!(
+            "-c {cores} redis-benchmark -p {} -c 50 --threads 2 -P 16 -r 1000000 -d 16 -n {share} --csv -t {test}",
+            server.port()
+        );
+        let child = Command::new("taskset")
+            .args(words.split(' '))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
         child.map_err(|error| format!("taskset: {error}"))
     };
     let children = servers.iter().map(ask).collect::<Result<Vec<_>, _>>()?;

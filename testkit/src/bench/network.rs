@@ -29,7 +29,13 @@ fn strings(scale: &Scale, pipeline: u32, requests: u64, tests: &[(&'static str, 
 }
 
 /// The same of this many bytes.
-fn strings_of(bytes: u32, scale: &Scale, pipeline: u32, requests: u64, tests: &[(&'static str, &str)]) -> Vec<Test> {
+fn strings_of(
+    bytes: u32,
+    scale: &Scale,
+    pipeline: u32,
+    requests: u64,
+    tests: &[(&'static str, &str)],
+) -> Vec<Test> {
     let keys = scale.of(1_000_000);
     let test = |(name, test): &(&'static str, &str)| Test {
         name,
@@ -59,16 +65,27 @@ pub fn throughput(scale: &Scale) -> Result<Figures, String> {
         settings: &[],
     };
     // Most keys and counters are there before anything is measured: what is new costs more.
-    let mut tests = vec![test("", "set", 128, 2_000_000), test("", "incr", 128, 2_000_000), test("", "zadd", 128, 1_000_000)];
+    let mut tests = vec![
+        test("", "set", 128, 2_000_000),
+        test("", "incr", 128, 2_000_000),
+        test("", "zadd", 128, 1_000_000),
+    ];
     for (pipeline, requests, names) in PIPELINES {
         let commands = ["set", "get", "incr", "lpush", "zadd"];
-        tests.extend(names.into_iter().zip(commands).map(|(name, command)| test(name, command, pipeline, requests)));
+        tests.extend(
+            names.into_iter().zip(commands).map(|(name, command)| test(name, command, pipeline, requests)),
+        );
     }
     Ok(report(&measure(&rivals(scale)?, scale, &tests)?, "ops/s", |run| run.per_second))
 }
 
-const TESTS: [(&str, &str); 5] =
-    [("SET of new keys", "set"), ("SET", "set"), ("GET", "get"), ("INCR of new keys", "incr"), ("INCR", "incr")];
+const TESTS: [(&str, &str); 5] = [
+    ("SET of new keys", "set"),
+    ("SET", "set"),
+    ("GET", "get"),
+    ("INCR of new keys", "incr"),
+    ("INCR", "incr"),
+];
 
 /// Throughput at pipeline 128, in operations a second, and ratios to redis-server.
 ///
@@ -87,7 +104,11 @@ pub fn pipeline_16(scale: &Scale) -> Result<Figures, String> {
     let requests = scale.of(2_000_000);
     let mut tests = strings(scale, 16, requests, &TESTS);
     // No longer with their keys, but in nodes of their own.
-    let longer = [("SET of 100 bytes in place of 16", "set"), ("SET of 100 bytes", "set"), ("GET of 100 bytes", "get")];
+    let longer = [
+        ("SET of 100 bytes in place of 16", "set"),
+        ("SET of 100 bytes", "set"),
+        ("GET of 100 bytes", "get"),
+    ];
     tests.extend(strings_of(100, scale, 16, requests, &longer));
     let measured = measure(&rivals(scale)?, scale, &tests)?;
     Ok(report(&measured, "cpu ns", |run| run.cpu_ns))
@@ -100,7 +121,8 @@ pub fn pipeline_16(scale: &Scale) -> Result<Figures, String> {
 pub fn pipeline_1(scale: &Scale) -> Result<Figures, String> {
     let mut rivals = rivals(scale)?;
     rivals.push(Rival { name: "bare".into(), start: Box::new(bare) });
-    let measured = measure(&rivals, scale, &strings(scale, 1, scale.of(300_000), &[("SET", "set"), ("GET", "get")]))?;
+    let measured =
+        measure(&rivals, scale, &strings(scale, 1, scale.of(300_000), &[("SET", "set"), ("GET", "get")]))?;
     Ok(report(&measured, "cpu ns", |run| run.cpu_ns))
 }
 
@@ -174,7 +196,8 @@ pub(super) struct Measured {
 
 /// Runs all tests on each rival in turn, round after round, each round with fresh servers.
 pub(super) fn measure(rivals: &[Rival], scale: &Scale, tests: &[Test]) -> Result<Measured, String> {
-    let mut measured: Vec<(String, Vec<Vec<Run>>)> = rivals.iter().map(|rival| (rival.name.clone(), vec![vec![]; tests.len()])).collect();
+    let mut measured: Vec<(String, Vec<Vec<Run>>)> =
+        rivals.iter().map(|rival| (rival.name.clone(), vec![vec![]; tests.len()])).collect();
     for _ in 0..scale.rounds {
         for (at, rival) in rivals.iter().enumerate() {
             let server = (rival.start)().map_err(|error| format!("{}: {error}", rival.name))?;
@@ -205,7 +228,8 @@ fn set_all(server: &Server, settings: &[(&str, &str)]) -> Result<(), String> {
 /// One run of redis-benchmark on core 1. A test that needs another one first (LRANGE) reports last.
 pub(super) fn load(server: &Server, test: &Test) -> Result<Run, String> {
     let before = cpu_ns(server.pid());
-    let words = format!("-c 1 redis-benchmark -p {} -c 50 -n {} --csv {}", server.port(), test.requests, test.words);
+    let words =
+        format!("-c 1 redis-benchmark -p {} -c 50 -n {} --csv {}", server.port(), test.requests, test.words);
     // A blank inside of a word is written as \x01.
     let output = Command::new("taskset")
         .args(words.split(' ').map(|word| word.replace('\u{1}', " ")))
@@ -213,7 +237,9 @@ pub(super) fn load(server: &Server, test: &Test) -> Result<Run, String> {
         .map_err(|error| format!("taskset: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let row = text.lines().rfind(|line| line.starts_with('"') && !line.starts_with("\"test\""));
-    let row = row.ok_or_else(|| format!("{}: redis-benchmark: {text}{}", test.name, String::from_utf8_lossy(&output.stderr)))?;
+    let row = row.ok_or_else(|| {
+        format!("{}: redis-benchmark: {text}{}", test.name, String::from_utf8_lossy(&output.stderr))
+    })?;
     let per_second = row.rsplit("\",\"").nth(6).and_then(|cell| cell.trim_matches('"').parse().ok());
     let cpu = (cpu_ns(server.pid()) - before) / test.requests as f64;
     Ok(Run { per_second: per_second.ok_or_else(|| format!("redis-benchmark: {row}"))?, cpu_ns: cpu })
@@ -231,7 +257,9 @@ pub(super) fn cpu_ns(pid: u32) -> f64 {
 
 /// By test and rival the median, the least and the greatest of all rounds, and our median against each of the others.
 pub(super) fn report(measured: &Measured, unit: &str, figure: fn(&Run) -> f64) -> Figures {
-    let of = |rival: usize, test: usize| -> Vec<f64> { measured.rivals[rival].1[test].iter().map(figure).collect() };
+    let of = |rival: usize, test: usize| -> Vec<f64> {
+        measured.rivals[rival].1[test].iter().map(figure).collect()
+    };
     let mut figures = Figures::new();
     // What has no name has only prepared something.
     for (at, test) in measured.tests.iter().enumerate().filter(|(_, test)| !test.is_empty()) {

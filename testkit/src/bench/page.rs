@@ -31,7 +31,11 @@ pub fn page(history: &History) -> String {
     let mut page = String::from(OPENING);
     for bench in BENCHES {
         let Some(entry) = history.last(bench.name) else { continue };
-        let size = if entry.divisor == 1 { String::new() } else { format!(", at 1/{} of the full size", entry.divisor) };
+        let size = if entry.divisor == 1 {
+            String::new()
+        } else {
+            format!(", at 1/{} of the full size", entry.divisor)
+        };
         let _ = write!(page, "\n## {}\n\n{}.\n\n", bench.name, sentence(bench.about));
         let _ = write!(
             page,
@@ -72,16 +76,24 @@ fn tables(entry: &Entry) -> String {
     }
     let mut text = String::new();
     if !rows.is_empty() {
-        let _ = writeln!(text, "| workload | unit | {} |\n|---|---|{}", servers.join(" | "), "---:|".repeat(servers.len()));
+        let _ = writeln!(
+            text,
+            "| workload | unit | {} |\n|---|---|{}",
+            servers.join(" | "),
+            "---:|".repeat(servers.len())
+        );
         for (workload, unit) in &rows {
             let cell = |server: &String| {
-                let names = entry
-                    .names()
-                    .into_iter()
-                    .find(|name| split(name, &servers).is_some_and(|(w, s, u)| (&w, &s, &u) == (workload, server, unit)));
+                let names = entry.names().into_iter().find(|name| {
+                    split(name, &servers).is_some_and(|(w, s, u)| (&w, &s, &u) == (workload, server, unit))
+                });
                 names.and_then(|name| entry.figure(name)).map_or(String::new(), shown)
             };
-            let _ = writeln!(text, "| {workload} | {unit} | {} |", servers.iter().map(cell).collect::<Vec<_>>().join(" | "));
+            let _ = writeln!(
+                text,
+                "| {workload} | {unit} | {} |",
+                servers.iter().map(cell).collect::<Vec<_>>().join(" | ")
+            );
         }
     }
     if !rest.is_empty() {
@@ -99,7 +111,8 @@ fn tables(entry: &Entry) -> String {
 /// A name's workload, server and unit, where it has a server's name in it.
 fn split(name: &str, servers: &[String]) -> Option<(String, String, String)> {
     let words: Vec<&str> = name.split(' ').collect();
-    let at = words.iter().position(|word| servers.iter().any(|server| server == word.trim_end_matches(',')))?;
+    let at =
+        words.iter().position(|word| servers.iter().any(|server| server == word.trim_end_matches(',')))?;
     let server = words[at].trim_end_matches(',');
     // "polder, two servers, PUBLISH p50 us" is a measurement of its own.
     let tail = words[at + 1..].join(" ");
@@ -110,7 +123,12 @@ fn split(name: &str, servers: &[String]) -> Option<(String, String, String)> {
         .into_iter()
         .find(|unit| tail == *unit || tail.ends_with(&format!(" {unit}")))?;
     let more = tail.strip_suffix(unit).unwrap_or_default().trim();
-    let workload = [words[..at].join(" ").as_str(), more].iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>().join(", ");
+    let workload = [words[..at].join(" ").as_str(), more]
+        .iter()
+        .filter(|part| !part.is_empty())
+        .copied()
+        .collect::<Vec<_>>()
+        .join(", ");
     Some((workload, server.into(), unit.into()))
 }
 
@@ -130,9 +148,11 @@ fn number(value: f64) -> String {
         _ => 3,
     };
     let text = format!("{value:.digits$}");
-    let (whole, fraction) = text.split_once('.').map_or((text.as_str(), None), |(whole, fraction)| (whole, Some(fraction)));
+    let (whole, fraction) =
+        text.split_once('.').map_or((text.as_str(), None), |(whole, fraction)| (whole, Some(fraction)));
     let (sign, whole) = whole.strip_prefix('-').map_or(("", whole), |whole| ("-", whole));
-    let groups: Vec<&str> = whole.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
+    let groups: Vec<&str> =
+        whole.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
     let fraction = fraction.map_or(String::new(), |fraction| format!(".{fraction}"));
     format!("{sign}{}{fraction}", groups.join(","))
 }
@@ -143,7 +163,10 @@ mod tests {
 
     #[test]
     fn numbers_have_three_digits_and_groups() {
-        assert_eq!([0.0456, 2.345, 23.45, 234.5, 1_234_567.8].map(number), ["0.046", "2.35", "23.4", "234", "1,234,568"].map(String::from));
+        assert_eq!(
+            [0.0456, 2.345, 23.45, 234.5, 1_234_567.8].map(number),
+            ["0.046", "2.35", "23.4", "234", "1,234,568"].map(String::from)
+        );
     }
 
     #[test]

@@ -72,14 +72,17 @@ fn compare(scale: &Scale, rivals: &[Rival], workloads: &[Workload]) -> Result<Fi
         for (at, rival) in rivals.iter().enumerate() {
             let place = (rival.start)().map_err(|error| format!("{}: {error}", rival.name))?;
             for (workload, runs) in workloads.iter().zip(&mut runs) {
-                let run = (workload.run)(&place).map_err(|error| format!("{}, {}: {error}", workload.name, rival.name))?;
+                let run = (workload.run)(&place)
+                    .map_err(|error| format!("{}, {}: {error}", workload.name, rival.name))?;
                 runs[at].push(run);
             }
         }
     }
     let mut figures = Figures::new();
     for (workload, runs) in workloads.iter().zip(runs) {
-        let of = |what: fn(&Run) -> f64| runs.iter().map(|runs| median(runs.iter().map(what).collect())).collect::<Vec<f64>>();
+        let of = |what: fn(&Run) -> f64| {
+            runs.iter().map(|runs| median(runs.iter().map(what).collect())).collect::<Vec<f64>>()
+        };
         let (costs, rates) = (of(|run| run.cpu_ns), of(|run| run.per_second));
         for ((rival, cost), rate) in rivals.iter().zip(&costs).zip(&rates) {
             figures.push((format!("{} {} cpu ns", workload.name, rival.name), *cost));
@@ -105,19 +108,30 @@ fn memcached_rivals() -> Result<Vec<Rival>, String> {
     let memcached = on_path("memcached").ok_or("memcached is not installed")?;
     let polder = || {
         let udp = free_port()?;
-        let server = start_polder(&["--port", "0", "--memcache-port", "{port}", "--memcache-udp-port", &udp.to_string()])?;
+        let server = start_polder(&[
+            "--port",
+            "0",
+            "--memcache-port",
+            "{port}",
+            "--memcache-udp-port",
+            &udp.to_string(),
+        ])?;
         fill(&server)?;
         Ok(Place { server, udp })
     };
     let peer = move || {
         let udp = free_port()?;
         let udp_flag = udp.to_string();
-        let flags = ["-u", "nobody", "-t", "1", "-m", "1024", "-l", "127.0.0.1", "-p", "{port}", "-U", &udp_flag];
+        let flags =
+            ["-u", "nobody", "-t", "1", "-m", "1024", "-l", "127.0.0.1", "-p", "{port}", "-U", &udp_flag];
         let server = start_pinned(&memcached, &flags)?;
         fill(&server)?;
         Ok(Place { server, udp })
     };
-    Ok(vec![Rival { name: "polder", start: Box::new(polder) }, Rival { name: "memcached", start: Box::new(peer) }])
+    Ok(vec![
+        Rival { name: "polder", start: Box::new(polder) },
+        Rival { name: "memcached", start: Box::new(peer) },
+    ])
 }
 
 /// Stores all keys.
@@ -146,11 +160,29 @@ fn memcached_workloads(scale: &Scale) -> Vec<Workload> {
     let many = scale.of(50_000);
     vec![
         piped("set, P16", requests, |number| format!("set {} 0 0 16\r\n{VALUE}\r\n", key(number)), stored),
-        piped("get, P16", requests, |number| format!("get {}\r\n", key(number)), |number| format!("{}END\r\n", shown(number))),
-        piped("mg v, P16", requests, |number| format!("mg {} v\r\n", key(number)), |_| format!("VA 16\r\n{VALUE}\r\n")),
-        Workload { name: "get of 100 keys", run: Box::new(move |place| lines(place, 1, many, hundred, hundred_shown)) },
+        piped(
+            "get, P16",
+            requests,
+            |number| format!("get {}\r\n", key(number)),
+            |number| format!("{}END\r\n", shown(number)),
+        ),
+        piped(
+            "mg v, P16",
+            requests,
+            |number| format!("mg {} v\r\n", key(number)),
+            |_| format!("VA 16\r\n{VALUE}\r\n"),
+        ),
+        Workload {
+            name: "get of 100 keys",
+            run: Box::new(move |place| lines(place, 1, many, hundred, hundred_shown)),
+        },
         Workload { name: "get over UDP", run: Box::new(move |place| datagrams(place, requests / 4)) },
-        piped("set with flags and exptime, P16", requests, |number| format!("set {} 5 3600 16\r\n{VALUE}\r\n", key(number)), stored),
+        piped(
+            "set with flags and exptime, P16",
+            requests,
+            |number| format!("set {} 5 3600 16\r\n{VALUE}\r\n", key(number)),
+            stored,
+        ),
     ]
 }
 
@@ -178,7 +210,13 @@ fn on_core_1<R>(work: impl FnOnce() -> io::Result<R>) -> Result<R, String> {
 }
 
 /// Sends `requests` lines over 50 connections, `pipeline` at a time on each, and waits for as many bytes as the replies have.
-fn lines(place: &Place, pipeline: usize, requests: u64, request: fn(usize) -> String, reply: fn(usize) -> String) -> Result<Run, String> {
+fn lines(
+    place: &Place,
+    pipeline: usize,
+    requests: u64,
+    request: fn(usize) -> String,
+    reply: fn(usize) -> String,
+) -> Result<Run, String> {
     /// Different batches, so that all keys are used.
     const BATCHES: usize = 2_000;
     let batches: Vec<(Vec<u8>, usize)> = (0..BATCHES.min(requests as usize))
@@ -190,7 +228,9 @@ fn lines(place: &Place, pipeline: usize, requests: u64, request: fn(usize) -> St
         })
         .collect();
     on_core_1(|| {
-        let mut streams = (0..CONNECTIONS).map(|_| TcpStream::connect(place.server.address())).collect::<io::Result<Vec<_>>>()?;
+        let mut streams = (0..CONNECTIONS)
+            .map(|_| TcpStream::connect(place.server.address()))
+            .collect::<io::Result<Vec<_>>>()?;
         streams.iter().try_for_each(|stream| stream.set_read_timeout(Some(PATIENCE)))?;
         let mut room = vec![0; 64 << 10];
         let rounds = (requests as usize).div_ceil(CONNECTIONS * pipeline);
@@ -219,8 +259,9 @@ fn lines(place: &Place, pipeline: usize, requests: u64, request: fn(usize) -> St
 /// The same by datagrams, of which 32 are under way.
 fn datagrams(place: &Place, requests: u64) -> Result<Run, String> {
     let header = [0, 1, 0, 0, 0, 1, 0, 0];
-    let wanted: Vec<Vec<u8>> =
-        (0..KEYS.min(10_000)).map(|number| [&header[..], format!("get {}\r\n", key(number * 7919)).as_bytes()].concat()).collect();
+    let wanted: Vec<Vec<u8>> = (0..KEYS.min(10_000))
+        .map(|number| [&header[..], format!("get {}\r\n", key(number * 7919)).as_bytes()].concat())
+        .collect();
     on_core_1(|| {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         socket.connect(("127.0.0.1", place.udp))?;
@@ -270,12 +311,16 @@ impl Drop for Folder {
 
 /// Polder with the page as a key, and nginx with the page as a file.
 fn http_rivals(folder: &Folder) -> Result<Vec<Rival>, String> {
-    let nginx = on_path("nginx").or_else(|| Some(PathBuf::from("/usr/sbin/nginx")).filter(|path| path.exists()));
+    let nginx =
+        on_path("nginx").or_else(|| Some(PathBuf::from("/usr/sbin/nginx")).filter(|path| path.exists()));
     let nginx = nginx.ok_or("nginx is not installed: xtask/needs.sh bench")?;
     folder.write("page.txt", PAGE)?;
     let polder = || {
         let server = start_polder(&["--port", "0", "--http-port", "{port}"])?;
-        let put = format!("PUT /page.txt HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{PAGE}", PAGE.len());
+        let put = format!(
+            "PUT /page.txt HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{PAGE}",
+            PAGE.len()
+        );
         let mut stream = TcpStream::connect(server.address())?;
         stream.write_all(put.as_bytes())?;
         let mut status = [0; 12];
@@ -300,7 +345,10 @@ fn http_rivals(folder: &Folder) -> Result<Vec<Rival>, String> {
         let server = start_at(&nginx, &["-p", &root, "-c", &configuration], port)?;
         Ok(Place { server, udp: 0 })
     };
-    Ok(vec![Rival { name: "polder", start: Box::new(polder) }, Rival { name: "nginx", start: Box::new(peer) }])
+    Ok(vec![
+        Rival { name: "polder", start: Box::new(polder) },
+        Rival { name: "nginx", start: Box::new(peer) },
+    ])
 }
 
 /// Starts a server on core 0 whose port is known.
@@ -316,7 +364,10 @@ fn http(scale: &Scale) -> Workload {
         let (before, began) = (cpu_ns(place.server.pid()), Instant::now());
         let said = on_core("wrk", &["-t", "1", "-c", "50", "-d", &format!("{seconds}s"), &url])?;
         let refused = said.contains("Non-2xx") || said.contains("Socket errors");
-        let count = said.lines().find_map(|line| line.trim().split_once(" requests in ")).and_then(|(count, _)| count.parse().ok());
+        let count = said
+            .lines()
+            .find_map(|line| line.trim().split_once(" requests in "))
+            .and_then(|(count, _)| count.parse().ok());
         let count = count.filter(|_| !refused).ok_or_else(|| format!("wrk: {said}"))?;
         Ok(run_since(&place.server, before, began, count))
     };
@@ -325,7 +376,11 @@ fn http(scale: &Scale) -> Workload {
 
 /// Runs a load generator on core 1 to its end: what it has said.
 fn on_core(program: &str, words: &[&str]) -> Result<String, String> {
-    let output = Command::new("taskset").args(["-c", "1", program]).args(words).output().map_err(|error| format!("taskset: {error}"))?;
+    let output = Command::new("taskset")
+        .args(["-c", "1", program])
+        .args(words)
+        .output()
+        .map_err(|error| format!("taskset: {error}"))?;
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said).into_owned();
     if output.status.success() { Ok(said) } else { Err(format!("{program} {}: {said}", words.join(" "))) }
@@ -335,11 +390,32 @@ fn on_core(program: &str, words: &[&str]) -> Result<String, String> {
 fn tls_rivals(folder: &Folder) -> Result<Vec<Rival>, String> {
     let redis = on_path("redis-server").ok_or("redis-server is not installed")?;
     let (key, certificate) = (folder.path("server.key"), folder.path("server.pem"));
-    let words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=localhost"];
-    on_core("openssl", &[&words[..], &["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", &key, "-out", &certificate]].concat())?;
-    let flags: Vec<String> = ["--port", "0", "--tls-port", "{port}", "--tls-auth-clients", "no"].map(String::from).into();
-    let files = [("--tls-cert-file", &certificate), ("--tls-key-file", &key), ("--tls-ca-cert-file", &certificate)];
-    let flags: Vec<String> = flags.into_iter().chain(files.into_iter().flat_map(|(flag, file)| [flag.to_owned(), file.clone()])).collect();
+    let words = [
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+    ];
+    on_core(
+        "openssl",
+        &[&words[..], &["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", &key, "-out", &certificate]]
+            .concat(),
+    )?;
+    let flags: Vec<String> =
+        ["--port", "0", "--tls-port", "{port}", "--tls-auth-clients", "no"].map(String::from).into();
+    let files =
+        [("--tls-cert-file", &certificate), ("--tls-key-file", &key), ("--tls-ca-cert-file", &certificate)];
+    let flags: Vec<String> = flags
+        .into_iter()
+        .chain(files.into_iter().flat_map(|(flag, file)| [flag.to_owned(), file.clone()]))
+        .collect();
     let own = flags.clone();
     let polder = move || {
         let server = start_polder(&own.iter().map(String::as_str).collect::<Vec<_>>())?;
@@ -349,7 +425,10 @@ fn tls_rivals(folder: &Folder) -> Result<Vec<Rival>, String> {
         let flags: Vec<&str> = ["--save", ""].into_iter().chain(flags.iter().map(String::as_str)).collect();
         Ok(Place { server: start_pinned(&redis, &flags)?, udp: 0 })
     };
-    Ok(vec![Rival { name: "polder", start: Box::new(polder) }, Rival { name: "redis", start: Box::new(peer) }])
+    Ok(vec![
+        Rival { name: "polder", start: Box::new(polder) },
+        Rival { name: "redis", start: Box::new(peer) },
+    ])
 }
 
 fn tls(scale: &Scale, folder: &Folder) -> Workload {
@@ -367,9 +446,18 @@ fn handshake(scale: &Scale) -> Workload {
     let seconds = scale.of(5).to_string();
     let run = move |place: &Place| {
         let (before, began) = (cpu_ns(place.server.pid()), Instant::now());
-        let said = on_core("openssl", &["s_time", "-connect", &place.server.address(), "-new", "-time", &seconds])?;
-        let count = said.lines().find_map(|line| line.split_once(" connections in ")).and_then(|(count, _)| count.trim().parse().ok());
-        Ok(run_since(&place.server, before, began, count.filter(|count| *count > 0).ok_or_else(|| format!("openssl s_time: {said}"))?))
+        let said =
+            on_core("openssl", &["s_time", "-connect", &place.server.address(), "-new", "-time", &seconds])?;
+        let count = said
+            .lines()
+            .find_map(|line| line.split_once(" connections in "))
+            .and_then(|(count, _)| count.trim().parse().ok());
+        Ok(run_since(
+            &place.server,
+            before,
+            began,
+            count.filter(|count| *count > 0).ok_or_else(|| format!("openssl s_time: {said}"))?,
+        ))
     };
     Workload { name: "TLS handshake", run: Box::new(run) }
 }

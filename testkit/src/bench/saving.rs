@@ -58,11 +58,14 @@ pub fn bgsave(scale: &Scale) -> Result<Figures, String> {
         for _ in 0..scale.rounds {
             let folder = std::env::temp_dir().join(format!("polder-bench-save-{}", std::process::id()));
             std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-            let run = start(program.map(PathBuf::as_path), &folder).and_then(|server| Run::make(&server, scale, place));
+            let run = start(program.map(PathBuf::as_path), &folder)
+                .and_then(|server| Run::make(&server, scale, place));
             std::fs::remove_dir_all(&folder).map_err(|error| error.to_string())?;
             runs.push(run.map_err(|error| format!("{name}: {error}"))?);
         }
-        let mut figure = |what: &str, of: fn(&Run) -> f64| figures.push((format!("{name}: {what}"), median(runs.iter().map(of).collect())));
+        let mut figure = |what: &str, of: fn(&Run) -> f64| {
+            figures.push((format!("{name}: {what}"), median(runs.iter().map(of).collect())))
+        };
         figure("SET/s", |run| run.alone.per_second());
         figure("SET/s while it saves", |run| run.saving.per_second());
         figure("throughput lost, %", |run| 100.0 * (1.0 - run.saving.per_second() / run.alone.per_second()));
@@ -81,9 +84,19 @@ fn start(program: Option<&Path>, folder: &Path) -> std::io::Result<Server> {
         None => {
             let segment = scratch::fresh_name();
             let size = ["--segment", &segment, "--segment-size", "4gb"];
-            start_pinned(&polder(), &[&["serve", "--port", "{port}", "--threads", "1", "--save", "", "--dir", &folder][..], &size].concat())
+            start_pinned(
+                &polder(),
+                &[
+                    &["serve", "--port", "{port}", "--threads", "1", "--save", "", "--dir", &folder][..],
+                    &size,
+                ]
+                .concat(),
+            )
         }
-        Some(program) => start_pinned(program, &["--port", "{port}", "--bind", "127.0.0.1", "--save", "", "--dir", &folder]),
+        Some(program) => start_pinned(
+            program,
+            &["--port", "{port}", "--bind", "127.0.0.1", "--save", "", "--dir", &folder],
+        ),
     }
 }
 
@@ -144,7 +157,12 @@ impl Run {
             return Err(std::io::Error::other("the save failed"));
         }
         let overwritten = writer.overwritten.iter().filter(|overwritten| **overwritten).count();
-        Ok(Run { alone, saving, overwritten_mb: (overwritten * VALUE) as f64 / 1e6, extra_mb: (peak - before) / 1e6 })
+        Ok(Run {
+            alone,
+            saving,
+            overwritten_mb: (overwritten * VALUE) as f64 / 1e6,
+            extra_mb: (peak - before) / 1e6,
+        })
     }
 }
 
@@ -161,9 +179,11 @@ fn move_saver(server: u32, core: usize) -> std::io::Result<()> {
         let children = std::fs::read_to_string(format!("/proc/{server}/task/{server}/children"))?;
         let threads = std::fs::read_dir(format!("/proc/{server}/task"))?.flatten();
         let saves = |thread: &std::fs::DirEntry| {
-            std::fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name.starts_with("polder-save"))
+            std::fs::read_to_string(thread.path().join("comm"))
+                .is_ok_and(|name| name.starts_with("polder-save"))
         };
-        let thread = threads.into_iter().find(saves).and_then(|thread| thread.file_name().to_str()?.parse().ok());
+        let thread =
+            threads.into_iter().find(saves).and_then(|thread| thread.file_name().to_str()?.parse().ok());
         if let Some(pid) = thread.or_else(|| children.split_whitespace().next()?.parse().ok()) {
             return pin(pid, core);
         }
@@ -181,8 +201,11 @@ fn info(connection: &mut Connection, section: &str) -> std::io::Result<String> {
 /// What the data takes, and what a saving child has had copied.
 fn used_memory(connection: &mut Connection) -> std::io::Result<f64> {
     let (memory, persistence) = (info(connection, "memory")?, info(connection, "persistence")?);
-    let figure = |text: &str, name: &str| text.split(name).nth(1).and_then(|rest| rest.split("\r\n").next()?.parse::<f64>().ok());
-    let used = figure(&memory, "used_memory:").ok_or_else(|| std::io::Error::other("INFO has no used_memory"))?;
+    let figure = |text: &str, name: &str| {
+        text.split(name).nth(1).and_then(|rest| rest.split("\r\n").next()?.parse::<f64>().ok())
+    };
+    let used =
+        figure(&memory, "used_memory:").ok_or_else(|| std::io::Error::other("INFO has no used_memory"))?;
     Ok(used + figure(&persistence, "current_cow_size:").unwrap_or(0.0))
 }
 
@@ -229,7 +252,10 @@ impl Writer {
     }
 
     /// Sets random keys for as long as `goes_on` says, which is told how long it has been.
-    fn write(&mut self, mut goes_on: impl FnMut(Duration) -> std::io::Result<bool>) -> std::io::Result<Written> {
+    fn write(
+        &mut self,
+        mut goes_on: impl FnMut(Duration) -> std::io::Result<bool>,
+    ) -> std::io::Result<Written> {
         self.drive(&mut goes_on, &mut |random, keys| random.below(keys as usize) as u64)
     }
 
@@ -238,7 +264,8 @@ impl Writer {
         goes_on: &mut dyn FnMut(Duration) -> std::io::Result<bool>,
         next: &mut dyn FnMut(&mut Random, u64) -> u64,
     ) -> std::io::Result<Written> {
-        let (started, mut written, mut replies) = (Instant::now(), Written::default(), [0; PIPELINE * OK.len()]);
+        let (started, mut written, mut replies) =
+            (Instant::now(), Written::default(), [0; PIPELINE * OK.len()]);
         for number in 0..CONNECTIONS {
             self.send(number, next)?;
         }

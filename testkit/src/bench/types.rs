@@ -22,8 +22,12 @@ pub fn defaults(scale: &Scale) -> Result<Figures, String> {
     let tests: Vec<Test> = names.iter().zip(&shown).map(test).collect();
     let mut figures = report(&measure(&rivals(scale)?, scale, &tests)?, "ops/s", |run| run.per_second);
     let ranges = [("LRANGE_100", "lrange_100", 100_000), ("LRANGE_600", "lrange_600", 30_000)];
-    let tests =
-        ranges.map(|(name, test, requests)| Test { name, words: format!("-t {test} -P 16"), requests: scale.of(requests), settings: &[] });
+    let tests = ranges.map(|(name, test, requests)| Test {
+        name,
+        words: format!("-t {test} -P 16"),
+        requests: scale.of(requests),
+        settings: &[],
+    });
     figures.extend(report(&measure(&rivals(scale)?, scale, &tests)?, "cpu ns", |run| run.cpu_ns));
     Ok(figures)
 }
@@ -62,8 +66,11 @@ pub fn large(scale: &Scale) -> Result<Figures, String> {
             let server = (rival.start)().map_err(|error| format!("{}: {error}", rival.name))?;
             for (at, (name, words, filled)) in LARGE.iter().enumerate() {
                 let before = used_memory(&server)?;
-                let requests =
-                    scale.of(if filled.is_empty() { if name.starts_with("LINDEX") { 100_000 } else { 500_000 } } else { 3_000_000 });
+                let requests = scale.of(if filled.is_empty() {
+                    if name.starts_with("LINDEX") { 100_000 } else { 500_000 }
+                } else {
+                    3_000_000
+                });
                 rounds[at].push(run(&server, name, words, requests, scale)?);
                 if !filled.is_empty() {
                     sizes[at] = (used_memory(&server)? - before) / elements(&server, filled)?;
@@ -80,9 +87,14 @@ pub fn large(scale: &Scale) -> Result<Figures, String> {
             figures.push((format!("{test} {} cpu ns", rival.name), cost(number)));
         }
         figures.extend(
-            rivals.iter().enumerate().skip(1).map(|(number, rival)| (format!("{test} polder / {}", rival.name), cost(0) / cost(number))),
+            rivals
+                .iter()
+                .enumerate()
+                .skip(1)
+                .map(|(number, rival)| (format!("{test} polder / {}", rival.name), cost(0) / cost(number))),
         );
-        for (number, rival) in rivals.iter().enumerate().filter(|(number, _)| bytes[*number][at].is_finite()) {
+        for (number, rival) in rivals.iter().enumerate().filter(|(number, _)| bytes[*number][at].is_finite())
+        {
             figures.push((format!("{test} {} bytes", rival.name), bytes[number][at]));
         }
     }
@@ -90,9 +102,17 @@ pub fn large(scale: &Scale) -> Result<Figures, String> {
 }
 
 /// What a call of a command with random words costs the server.
-fn run(server: &Server, name: &'static str, words: &[&str], requests: u64, scale: &Scale) -> Result<f64, String> {
+fn run(
+    server: &Server,
+    name: &'static str,
+    words: &[&str],
+    requests: u64,
+    scale: &Scale,
+) -> Result<f64, String> {
     let keys = scale.of(1_000_000);
-    let words = std::iter::once(format!("-P 128 -r {keys}")).chain(words.iter().map(|word| word.replace(' ', "\u{1}"))).collect::<Vec<_>>();
+    let words = std::iter::once(format!("-P 128 -r {keys}"))
+        .chain(words.iter().map(|word| word.replace(' ', "\u{1}")))
+        .collect::<Vec<_>>();
     match load(server, &Test { name, words: words.join(" "), requests, settings: &[] })?.cpu_ns {
         cost if cost > 0.0 => Ok(cost),
         _ => Err(format!("{name}: the server did nothing")),
@@ -101,7 +121,11 @@ fn run(server: &Server, name: &'static str, words: &[&str], requests: u64, scale
 
 fn used_memory(server: &Server) -> Result<f64, String> {
     let text = said(server, &["INFO", "memory"])?;
-    let figure = text.split("used_memory:").nth(1).and_then(|rest| rest.split("\\r").next()).and_then(|word| word.parse().ok());
+    let figure = text
+        .split("used_memory:")
+        .nth(1)
+        .and_then(|rest| rest.split("\\r").next())
+        .and_then(|word| word.parse().ok());
     figure.ok_or_else(|| "INFO has no used_memory".into())
 }
 
@@ -115,7 +139,9 @@ fn elements(server: &Server, key: &str) -> Result<f64, String> {
         _ => "XLEN",
     };
     let text = said(server, &[command, key])?;
-    text.trim_matches(|letter: char| !letter.is_ascii_digit()).parse().map_err(|_| format!("{command}: {text}"))
+    text.trim_matches(|letter: char| !letter.is_ascii_digit())
+        .parse()
+        .map_err(|_| format!("{command}: {text}"))
 }
 
 fn said(server: &Server, words: &[&str]) -> Result<String, String> {

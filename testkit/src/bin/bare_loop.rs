@@ -33,7 +33,11 @@ fn main() -> io::Result<()> {
     }
 }
 
-fn accept(listener: &TcpListener, poll: &Poll, connections: &mut HashMap<Token, TcpStream>) -> io::Result<()> {
+fn accept(
+    listener: &TcpListener,
+    poll: &Poll,
+    connections: &mut HashMap<Token, TcpStream>,
+) -> io::Result<()> {
     while let Ok((mut connection, _)) = listener.accept() {
         connection.set_nodelay(true)?;
         let token = (1..).map(Token).find(|token| !connections.contains_key(token)).unwrap_or(LISTENER);

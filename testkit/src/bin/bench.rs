@@ -48,8 +48,12 @@ fn measure(words: &[&str]) -> Result<(), String> {
             "--rounds" => scale.rounds = number().ok_or("--rounds N")? as usize,
             name if BENCHES.iter().any(|bench| bench.name == name) => names.push(name),
             _ => {
-                let known: Vec<String> = BENCHES.iter().map(|bench| format!("  {:<10} {}", bench.name, bench.about)).collect();
-                return Err(format!("bench [readme|NAME...] [--scale N] [--rounds N] [--newest]\n{}", known.join("\n")));
+                let known: Vec<String> =
+                    BENCHES.iter().map(|bench| format!("  {:<10} {}", bench.name, bench.about)).collect();
+                return Err(format!(
+                    "bench [readme|NAME...] [--scale N] [--rounds N] [--newest]\n{}",
+                    known.join("\n")
+                ));
             }
         }
     }
@@ -60,7 +64,8 @@ fn measure(words: &[&str]) -> Result<(), String> {
     let mut failures = Vec::new();
     for bench in BENCHES.iter().filter(|bench| names.is_empty() || names.contains(&bench.name)) {
         println!("{}: {}", bench.name, bench.about);
-        let share = README.iter().find(|(name, _)| readme && *name == bench.name).map_or(1, |(_, share)| *share);
+        let share =
+            README.iter().find(|(name, _)| readme && *name == bench.name).map_or(1, |(_, share)| *share);
         let scale = Scale { divisor: scale.divisor * share, ..scale };
         match (bench.run)(&scale) {
             Ok(figures) => record(bench.name, &scale, &figures).map_err(|error| error.to_string())?,

@@ -30,11 +30,19 @@ fn main() -> ExitCode {
 }
 
 fn plan() -> Result<Plan, String> {
-    let mut plan =
-        Plan { seed: Random::seed_of_the_day(), actors: 6, kills: 1000, pause_ms_max: 20, stall_ms_max: STALL_MAX.as_millis() as u64 };
+    let mut plan = Plan {
+        seed: Random::seed_of_the_day(),
+        actors: 6,
+        kills: 1000,
+        pause_ms_max: 20,
+        stall_ms_max: STALL_MAX.as_millis() as u64,
+    };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
-        let value: u64 = words.next().and_then(|value| value.parse().ok()).ok_or_else(|| format!("{word} needs a number"))?;
+        let value: u64 = words
+            .next()
+            .and_then(|value| value.parse().ok())
+            .ok_or_else(|| format!("{word} needs a number"))?;
         match word.as_str() {
             "--seed" => plan.seed = value,
             "--kills" => plan.kills = value as u32,
@@ -61,10 +69,19 @@ fn run(plan: &Plan) -> Result<bool, String> {
 
 /// The torture run of all kinds of processes.
 fn run_mixed() -> Result<bool, String> {
-    let mut plan = mixed::Plan { seed: Random::seed_of_the_day(), seconds: 600, processes: 16, pause_ms: 100, stall_ms_max: 15_000 };
+    let mut plan = mixed::Plan {
+        seed: Random::seed_of_the_day(),
+        seconds: 600,
+        processes: 16,
+        pause_ms: 100,
+        stall_ms_max: 15_000,
+    };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
-        let value: u64 = words.next().and_then(|value| value.parse().ok()).ok_or_else(|| format!("{word} needs a number"))?;
+        let value: u64 = words
+            .next()
+            .and_then(|value| value.parse().ok())
+            .ok_or_else(|| format!("{word} needs a number"))?;
         match word.as_str() {
             "--seed" => plan.seed = value,
             "--seconds" => plan.seconds = value,
@@ -88,7 +105,10 @@ fn run_mixed() -> Result<bool, String> {
     }
     let report = mixed::run(&plan, &programs)?;
     report.failures.iter().for_each(|failure| println!("{failure}"));
-    println!("{} processes killed, {} stopped, {} writes acknowledged", report.kills, report.stops, report.acknowledged);
+    println!(
+        "{} processes killed, {} stopped, {} writes acknowledged",
+        report.kills, report.stops, report.acknowledged
+    );
     let whole = report.failures.is_empty();
     println!("torture: {} passed, {} failed", u32::from(whole), u32::from(!whole));
     Ok(whole)
@@ -96,10 +116,19 @@ fn run_mixed() -> Result<bool, String> {
 
 /// Records histories and checks them.
 fn run_histories() -> Result<bool, String> {
-    let mut plan = history::run::Plan { seed: Random::seed_of_the_day(), seconds: 60, players: 3, servers: 2, pause_ms_max: 60 };
+    let mut plan = history::run::Plan {
+        seed: Random::seed_of_the_day(),
+        seconds: 60,
+        players: 3,
+        servers: 2,
+        pause_ms_max: 60,
+    };
     let mut words = std::env::args().skip(2);
     while let Some(word) = words.next() {
-        let value: u64 = words.next().and_then(|value| value.parse().ok()).ok_or_else(|| format!("{word} needs a number"))?;
+        let value: u64 = words
+            .next()
+            .and_then(|value| value.parse().ok())
+            .ok_or_else(|| format!("{word} needs a number"))?;
         match word.as_str() {
             "--seed" => plan.seed = value,
             "--seconds" => plan.seconds = value,
@@ -112,7 +141,9 @@ fn run_histories() -> Result<bool, String> {
     let report = history::run::run(&plan, &actor()?)?;
     report.failures.iter().for_each(|failure| println!("{failure}"));
     let history::run::Report { operations, open, groups, kills, stops, .. } = report;
-    println!("{operations} operations, {open} of them cut short, in {groups} groups; {kills} processes killed, {stops} stopped");
+    println!(
+        "{operations} operations, {open} of them cut short, in {groups} groups; {kills} processes killed, {stops} stopped"
+    );
     let whole = report.failures.is_empty();
     println!("histories: {} passed, {} failed", u32::from(whole), u32::from(!whole));
     Ok(whole)
@@ -125,8 +156,13 @@ fn run_points() -> Result<bool, String> {
     let follows = words.iter().any(|word| word == "--log");
     let names: Vec<&String> = words.iter().filter(|word| !word.starts_with("--")).collect();
     let more = if follows { points::FOLLOWED } else { &[] };
-    for route in points::ROUTES.iter().chain(more).filter(|route| names.is_empty() || names.iter().any(|name| *name == route.name)) {
-        let report = points::run(route, &actor()?, follows).unwrap_or_else(|error| points::Report { deaths: 0, failures: vec![error] });
+    for route in points::ROUTES
+        .iter()
+        .chain(more)
+        .filter(|route| names.is_empty() || names.iter().any(|name| *name == route.name))
+    {
+        let report = points::run(route, &actor()?, follows)
+            .unwrap_or_else(|error| points::Report { deaths: 0, failures: vec![error] });
         println!("{}: {} deaths", route.name, report.deaths);
         for failure in &report.failures {
             println!("{failure}");

@@ -27,7 +27,10 @@ fn main() -> ExitCode {
             (Ok(id), Ok(ms)) => play(place, Path::new(folder), id, Duration::from_millis(ms), seed),
             _ => Err("ID and STALL_MS are numbers".into()),
         },
-        _ => Err("crash_actor PLACE FOLDER ID STALL_MS SEED | point SEGMENT ROUTE N | history DOOR FILE SEED".into()),
+        _ => {
+            Err("crash_actor PLACE FOLDER ID STALL_MS SEED | point SEGMENT ROUTE N | history DOOR FILE SEED"
+                .into())
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

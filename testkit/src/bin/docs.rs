@@ -90,5 +90,11 @@ fn told() -> String {
 fn row(command: &Command) -> String {
     let typed = format!("{} {}", command.name.replace('|', " "), command.grammar);
     let cell = |text: &str| text.replace('|', "\\|");
-    format!("| `{}` | {} | {} | {} |\n", cell(typed.trim()), cell(command.costs), command.since, cell(command.about))
+    format!(
+        "| `{}` | {} | {} | {} |\n",
+        cell(typed.trim()),
+        cell(command.costs),
+        command.since,
+        cell(command.about)
+    )
 }

@@ -41,7 +41,10 @@ fn main() -> ExitCode {
         }
     }
     if passed + failed == 0 {
-        println!("no target {name}; there are: {}", TARGETS.iter().map(|target| target.name).collect::<Vec<_>>().join(" "));
+        println!(
+            "no target {name}; there are: {}",
+            TARGETS.iter().map(|target| target.name).collect::<Vec<_>>().join(" ")
+        );
     }
     println!("fuzz: {passed} passed, {failed} failed");
     if passed > 0 && failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

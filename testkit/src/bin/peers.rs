@@ -78,7 +78,8 @@ fn give_up_after(patience: Duration) {
 }
 
 fn options() -> Result<Options, String> {
-    let mut options = Options { seed: Random::seed_of_the_day(), seconds: 20, sequences: usize::MAX, only: vec![] };
+    let mut options =
+        Options { seed: Random::seed_of_the_day(), seconds: 20, sequences: usize::MAX, only: vec![] };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
@@ -110,19 +111,30 @@ fn installed() -> Vec<Peer> {
     // person that looks, not for `make test`.
     if std::env::var_os("POLDER_PEERS").is_some() {
         let known = |name: &str| if name.starts_with("valkey") { "valkey81" } else { "redis8" };
-        peers.extend(more_peers().into_iter().map(|(name, program)| Peer { known: known(&name), name, program }));
+        peers.extend(more_peers().into_iter().map(|(name, program)| Peer {
+            known: known(&name),
+            name,
+            program,
+        }));
     }
     peers
 }
 
 fn run(peer: &Peer, options: &Options) -> Result<(usize, Vec<String>), String> {
-    let known = Differences::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/peers/differences.md"), peer.known)?;
+    let known = Differences::read(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("src/peers/differences.md"),
+        peer.known,
+    )?;
     let server = Server::start_redis(&peer.program).map_err(|error| error.to_string())?;
     let mut templates = templates(&server, &known, &options.only)?;
     let mut random = Random::new(options.seed);
     let until = Instant::now() + Duration::from_secs(options.seconds);
     let (mut equal, mut differences) = (0, Vec::new());
-    while Instant::now() < until && equal < options.sequences && differences.len() < FAILURES_MAX && !templates.is_empty() {
+    while Instant::now() < until
+        && equal < options.sequences
+        && differences.len() < FAILURES_MAX
+        && !templates.is_empty()
+    {
         let protocol = *random.pick(&[Protocol::Resp2, Protocol::Resp3]);
         let mut ours = RedisMode(InProcess::new(protocol));
         let mut theirs = Socket::new(&server.address(), protocol, true);
@@ -146,7 +158,10 @@ fn templates(server: &Server, known: &Differences, only: &[String]) -> Result<Ve
     for (_, command) in polder_runtime::all() {
         let template = Template::new(command.name, command.grammar);
         let wanted = only.is_empty() || only.iter().any(|name| name == command.name);
-        if !wanted || known.rule(&template.words()) == Some(Rule::Skip) || matches!(command.run, Run::Container) {
+        if !wanted
+            || known.rule(&template.words()) == Some(Rule::Skip)
+            || matches!(command.run, Run::Container)
+        {
             continue;
         }
         let info = connection.call(&["COMMAND", "INFO", command.name]).map_err(|error| error.to_string())?;
@@ -217,12 +232,11 @@ fn sorted_sets(templates: &[Template], random: &mut Random) -> (Vec<Line>, Score
             match kind {
                 0 => line.push(b"1".to_vec()),
                 1 => line.push((number * 7 % 1_000).to_string().into_bytes()),
-                _ => line.extend(
-                    [number * 7 % 360, number * 11 % 170]
-                        .iter()
-                        .zip([180, 85])
-                        .map(|(degrees, half)| format!("{}.{:04}", *degrees as i64 - half, number % 10_000).into_bytes()),
-                ),
+                _ => line.extend([number * 7 % 360, number * 11 % 170].iter().zip([180, 85]).map(
+                    |(degrees, half)| {
+                        format!("{}.{:04}", *degrees as i64 - half, number % 10_000).into_bytes()
+                    },
+                )),
             }
             line.push(format!("m{number}").into_bytes());
         }
@@ -255,14 +269,21 @@ fn sequence(templates: &[Template], known: &Differences, random: &mut Random) ->
     if in_multi {
         lines.push(vec![b"EXEC".to_vec()]);
     }
-    for command in ["GET", "PTTL", "HGETALL", "SMEMBERS"].into_iter().filter(|name| polder_runtime::find(name.as_bytes()).is_some()) {
+    for command in ["GET", "PTTL", "HGETALL", "SMEMBERS"]
+        .into_iter()
+        .filter(|name| polder_runtime::find(name.as_bytes()).is_some())
+    {
         lines.extend(KEYS.iter().map(|key| vec![command.as_bytes().to_vec(), key.as_bytes().to_vec()]));
     }
-    let sorted = |key: &&str| ["ZRANGE", key, "0", "-1", "WITHSCORES"].map(|word| word.as_bytes().to_vec()).to_vec();
+    let sorted =
+        |key: &&str| ["ZRANGE", key, "0", "-1", "WITHSCORES"].map(|word| word.as_bytes().to_vec()).to_vec();
     lines.extend(KEYS.iter().map(sorted));
-    lines.extend(KEYS.iter().map(|key| ["LRANGE", key, "0", "-1"].map(|word| word.as_bytes().to_vec()).to_vec()));
+    lines.extend(
+        KEYS.iter().map(|key| ["LRANGE", key, "0", "-1"].map(|word| word.as_bytes().to_vec()).to_vec()),
+    );
     for (command, rest) in [("XRANGE", &["-", "+"][..]), ("XPENDING", &["g", "-", "+", "1000"])] {
-        let line = |key: &&str| [command, key].iter().chain(rest).map(|word| word.as_bytes().to_vec()).collect();
+        let line =
+            |key: &&str| [command, key].iter().chain(rest).map(|word| word.as_bytes().to_vec()).collect();
         lines.extend(KEYS.iter().map(line));
     }
     lines

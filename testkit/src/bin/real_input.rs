@@ -50,8 +50,12 @@ fn load_and_check() -> Result<String, String> {
     let scratch = Scratch::with_ceiling(1 << 30);
     let (ports, kills) = load(&records, &scratch.options.segment)?;
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let reader = Command::new(program).args(["read", &scratch.options.segment]).output().map_err(|error| error.to_string())?;
-    let told = String::from_utf8_lossy(&reader.stdout).lines().next().unwrap_or("the reader died").to_string();
+    let reader = Command::new(program)
+        .args(["read", &scratch.options.segment])
+        .output()
+        .map_err(|error| error.to_string())?;
+    let told =
+        String::from_utf8_lossy(&reader.stdout).lines().next().unwrap_or("the reader died").to_string();
     match reader.status.success() {
         true => Ok(format!("{told}; {kills} servers killed under the load, on ports {ports:?}")),
         false => Err(told),
@@ -60,15 +64,21 @@ fn load_and_check() -> Result<String, String> {
 
 /// The catalogue, one stanza a package; of a package with several versions the first.
 fn catalogue() -> Result<Records, String> {
-    let output = Command::new("apt-cache").arg("dumpavail").output().map_err(|error| format!("apt-cache: {error}"))?;
+    let output =
+        Command::new("apt-cache").arg("dumpavail").output().map_err(|error| format!("apt-cache: {error}"))?;
     let mut records = Records::new();
-    for stanza in output.stdout.split(|&byte| byte == b'\n').collect::<Vec<_>>().split(|line| line.is_empty()) {
+    for stanza in output.stdout.split(|&byte| byte == b'\n').collect::<Vec<_>>().split(|line| line.is_empty())
+    {
         let package = stanza.iter().find_map(|line| line.strip_prefix(b"Package: "));
         if let Some(package) = package {
             records.entry(package.to_vec()).or_insert_with(|| stanza.join(&b'\n'));
         }
     }
-    if records.len() < 1000 { Err(format!("apt-cache knows {} packages only: run apt-get update", records.len())) } else { Ok(records) }
+    if records.len() < 1000 {
+        Err(format!("apt-cache knows {} packages only: run apt-get update", records.len()))
+    } else {
+        Ok(records)
+    }
 }
 
 /// Loads everything through two servers that are soon killed. Returns their ports and how many
@@ -76,7 +86,10 @@ fn catalogue() -> Result<Records, String> {
 fn load(records: &Records, segment: &str) -> Result<([u16; 2], u32), String> {
     let failed = |error: std::io::Error| error.to_string();
     let ports = [free_port().map_err(failed)?, free_port().map_err(failed)?];
-    let start = |port: u16| Server::start_at(&polder(), &["serve", "--port", "{port}", "--segment", segment], port).map_err(failed);
+    let start = |port: u16| {
+        Server::start_at(&polder(), &["serve", "--port", "{port}", "--segment", segment], port)
+            .map_err(failed)
+    };
     let servers = Mutex::new(vec![start(ports[0])?, start(ports[1])?]);
     let (over, kills) = (AtomicBool::new(false), AtomicU32::new(0));
     std::thread::scope(|scope| {
@@ -103,7 +116,10 @@ fn load(records: &Records, segment: &str) -> Result<([u16; 2], u32), String> {
 fn send_all(records: &Records, ports: [u16; 2]) -> Result<(), String> {
     let records: Vec<_> = records.iter().collect();
     for (at, chunk) in records.chunks(CHUNK).enumerate() {
-        let bytes: Vec<u8> = chunk.iter().flat_map(|(key, value)| framed(&[b"SET", key.as_slice(), value.as_slice()])).collect();
+        let bytes: Vec<u8> = chunk
+            .iter()
+            .flat_map(|(key, value)| framed(&[b"SET", key.as_slice(), value.as_slice()]))
+            .collect();
         let mut attempts = 0;
         while !pipe(&bytes, ports[(at + attempts as usize) % 2], chunk.len())? {
             attempts += 1;
@@ -140,12 +156,21 @@ fn read_back(segment: &str) -> Result<String, String> {
     let mut caller = Caller::new(1, Protocol::Resp3);
     let wrong: Vec<String> = records
         .iter()
-        .filter(|(key, value)| caller.call(&embedder, &[b"GET", key.as_slice()]) != Ok(Answer::Bulk(value.to_vec())))
+        .filter(|(key, value)| {
+            caller.call(&embedder, &[b"GET", key.as_slice()]) != Ok(Answer::Bulk(value.to_vec()))
+        })
         .map(|(key, _)| String::from_utf8_lossy(key).into_owned())
         .collect();
     let bytes: usize = records.values().map(Vec::len).sum();
     match wrong.len() {
-        0 => Ok(format!("{} records of {bytes} bytes read back by another process, all as they were sent", records.len())),
-        some => Err(format!("{some} of {} records are not as they were sent: {:?}", records.len(), &wrong[..some.min(5)])),
+        0 => Ok(format!(
+            "{} records of {bytes} bytes read back by another process, all as they were sent",
+            records.len()
+        )),
+        some => Err(format!(
+            "{some} of {} records are not as they were sent: {:?}",
+            records.len(),
+            &wrong[..some.min(5)]
+        )),
     }
 }

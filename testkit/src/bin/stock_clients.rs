@@ -12,7 +12,10 @@ fn main() -> ExitCode {
     let memcached_port = free_port().map_or("0".into(), |port| port.to_string());
     let http_port = free_port().map_or("0".into(), |port| port.to_string());
     let udp_port = free_port().map_or("0".into(), |port| port.to_string());
-    let path = std::env::temp_dir().join(format!("polder-stock-{}.sock", std::process::id())).to_string_lossy().into_owned();
+    let path = std::env::temp_dir()
+        .join(format!("polder-stock-{}.sock", std::process::id()))
+        .to_string_lossy()
+        .into_owned();
     let flags = [
         ["--memcache-port", &memcached_port],
         ["--memcache-unixsocket", &path],
@@ -41,14 +44,22 @@ fn main() -> ExitCode {
     let web_socket = web_socket_client(&http_port) && node_client(&http_port);
     // The last: it sets passwords.
     let console = console(&http_port, &port);
-    if failed == 0 && python && memcached && web_socket && console { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if failed == 0 && python && memcached && web_socket && console {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 fn said(program: &str, args: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(args).output().map_err(|error| error.to_string())?;
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(format!("{args:?}: {}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))),
+        false => Err(format!(
+            "{args:?}: {}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        )),
     }
 }
 
@@ -74,7 +85,10 @@ fn redis_cli(port: &str) -> Result<(), String> {
 
 fn redis_benchmark(port: &str) -> Result<(), String> {
     let tests = "ping_inline,ping_mbulk,set,get,incr,mset";
-    let rows = said("redis-benchmark", &["-p", port, "-t", tests, "-n", "20000", "-P", "16", "-r", "1000", "--csv"])?;
+    let rows = said(
+        "redis-benchmark",
+        &["-p", port, "-t", tests, "-n", "20000", "-P", "16", "-r", "1000", "--csv"],
+    )?;
     match rows.lines().filter(|row| row.starts_with('"') && !row.starts_with("\"test\"")).count() {
         6 => Ok(()),
         count => Err(format!("{count} of 6 tests ran: {rows}")),
@@ -122,12 +136,18 @@ fn node_client(port: &str) -> bool {
 fn console(http_port: &str, port: &str) -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let python = root.join(".venv/bin/python");
-    if !python.exists() || said("chromedriver", &["--version"]).is_err() || !Path::new("/usr/bin/chromium-headless-shell").exists() {
+    if !python.exists()
+        || said("chromedriver", &["--version"]).is_err()
+        || !Path::new("/usr/bin/chromium-headless-shell").exists()
+    {
         println!("console: no chromedriver or chromium-headless-shell, left out");
         return true;
     }
     let mut command = Command::new(python);
-    command.arg(root.join("tests/clients/console.py")).args([http_port, port]).arg(root.join("target/console"));
+    command
+        .arg(root.join("tests/clients/console.py"))
+        .args([http_port, port])
+        .arg(root.join("target/console"));
     command.status().is_ok_and(|status| status.success())
 }
 

@@ -53,7 +53,13 @@ impl Actor {
     ///
     /// # Errors
     /// What was lost or torn, or why there is no memory.
-    pub fn start(place: &str, folder: &Path, id: u32, stall_max: Duration, seed: u64) -> Result<Actor, String> {
+    pub fn start(
+        place: &str,
+        folder: &Path,
+        id: u32,
+        stall_max: Duration,
+        seed: u64,
+    ) -> Result<Actor, String> {
         let mut way = Way::to(place)?;
         let said = |error: io::Error| error.to_string();
         let journal = journal_of(folder, id);
@@ -98,7 +104,9 @@ impl Actor {
     }
 
     pub(super) fn intend(&mut self, deed: Deed, target: u32) -> Result<(), String> {
-        self.journal.intend(Intent { deed, target, sequence: self.sequence }).map_err(|error| error.to_string())
+        self.journal
+            .intend(Intent { deed, target, sequence: self.sequence })
+            .map_err(|error| error.to_string())
     }
 
     pub(super) fn acknowledge(&mut self, answer: Option<Answer>) -> Result<Option<Answer>, String> {
@@ -127,7 +135,10 @@ impl Actor {
     ) -> Result<Option<Answer>, String> {
         let (started, waited, ticks) = (Instant::now(), self.delays.waited(), ticks());
         let answer = call(&mut self.way)?;
-        let stalled = started.elapsed().saturating_sub(self.delays.waited().saturating_sub(waited)).min(TICK * (self::ticks() - ticks + 1));
+        let stalled = started
+            .elapsed()
+            .saturating_sub(self.delays.waited().saturating_sub(waited))
+            .min(TICK * (self::ticks() - ticks + 1));
         if stalled > self.stall_max {
             return Err(format!("{} stood still for {} ms", name(), stalled.as_millis()));
         }
@@ -187,7 +198,9 @@ pub fn check_history(way: &mut Way, id: u32, history: &History) -> Result<(), St
     for (&target, expected) in &history.ledgers {
         let found = ledger_sequence(way, id, target)?;
         if !expected.allows(found) {
-            return Err(format!("ledger {target} of actor {id} holds {found:?}, and {expected:?} is expected"));
+            return Err(format!(
+                "ledger {target} of actor {id} holds {found:?}, and {expected:?} is expected"
+            ));
         }
     }
     Ok(())
@@ -223,7 +236,8 @@ pub fn group_stamp(keys: &[String], answer: &Answer) -> Result<Option<Stamp>, St
     let Answer::Array(items) = answer else {
         return Err(format!("MGET {}: {}", keys[0], answer.shown()));
     };
-    let stamps = keys.iter().zip(items).map(|(key, item)| key_stamp(key, item)).collect::<Result<Vec<_>, _>>()?;
+    let stamps =
+        keys.iter().zip(items).map(|(key, item)| key_stamp(key, item)).collect::<Result<Vec<_>, _>>()?;
     match stamps.iter().all(|stamp| *stamp == stamps[0]) {
         true => Ok(stamps[0]),
         false => Err(format!("a transaction is half visible in {}: {stamps:?}", keys[0])),

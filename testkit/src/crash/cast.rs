@@ -130,5 +130,9 @@ impl Clock {
 
 /// A file to write behind what is there.
 fn open(path: &Path) -> Result<File, String> {
-    OpenOptions::new().create(true).append(true).open(path).map_err(|error| format!("{}: {error}", path.display()))
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .map_err(|error| format!("{}: {error}", path.display()))
 }

@@ -5,7 +5,9 @@ use super::actor::{Actor, group_stamp, key_stamp, shown};
 use super::journal::Deed;
 use super::ledgers::{ENTRIES, LIST_ENTRIES, STREAM_ENTRIES, check_accounts, ledger_keys};
 use super::value;
-use super::{ACCOUNTS, COUNTERS, GROUP_KEYS, LEDGERS, OWNED_GROUPS, OWNED_KEYS, QUEUES, SHARED_GROUPS, counter_key};
+use super::{
+    ACCOUNTS, COUNTERS, GROUP_KEYS, LEDGERS, OWNED_GROUPS, OWNED_KEYS, QUEUES, SHARED_GROUPS, counter_key,
+};
 use crate::answer::Answer;
 use crate::way::Way;
 
@@ -87,7 +89,10 @@ impl Actor {
 
     fn write_keys(&mut self, deed: Deed, target: u32, keys: &[String]) -> Result<(), String> {
         let stamp = self.stamp();
-        let values: Vec<Vec<u8>> = keys.iter().map(|key| value::make(key, stamp, LENGTHS[self.random.below(LENGTHS.len() - 2)])).collect();
+        let values: Vec<Vec<u8>> = keys
+            .iter()
+            .map(|key| value::make(key, stamp, LENGTHS[self.random.below(LENGTHS.len() - 2)]))
+            .collect();
         let mut args: Vec<&[u8]> = vec![b"MSET"];
         keys.iter().zip(&values).for_each(|(key, value)| args.extend([key.as_bytes(), value.as_slice()]));
         self.deed(deed, target, &args).map(drop)
@@ -164,11 +169,14 @@ impl Actor {
     /// Moves an amount between accounts.
     fn transfer(&mut self) -> Result<(), String> {
         let mut draw = || self.random.below(ACCOUNTS as usize);
-        let (text, field, member) = (format!("account:{}", draw()), format!("f{}", draw()), format!("m{}", draw()));
+        let (text, field, member) =
+            (format!("account:{}", draw()), format!("f{}", draw()), format!("m{}", draw()));
         let amount = self.random.below(9) as i64 - 4;
         if self.random.chance(50) {
             let number = amount.to_string();
-            return self.timed(&["EVAL", TRANSFER, "3", &text, "accounts", "purses", &number, &field, &member]).map(drop);
+            return self
+                .timed(&["EVAL", TRANSFER, "3", &text, "accounts", "purses", &number, &field, &member])
+                .map(drop);
         }
         let lines = [
             format!("INCRBY {text} {}", -3 * amount),
@@ -187,7 +195,9 @@ impl Actor {
         let queue = format!("queue:{}", self.random.below(QUEUES as usize));
         let other = format!("queue:{}", self.random.below(QUEUES as usize));
         if self.random.chance(30) {
-            let line = [["LMOVE", &queue, &other, "LEFT", "RIGHT"], ["LMOVE", &queue, &other, "RIGHT", "LEFT"]][self.random.below(2)];
+            let line =
+                [["LMOVE", &queue, &other, "LEFT", "RIGHT"], ["LMOVE", &queue, &other, "RIGHT", "LEFT"]]
+                    [self.random.below(2)];
             return self.timed(&line).map(drop);
         }
         let token = self.token();
@@ -212,7 +222,9 @@ impl Actor {
         match answer {
             Some(Answer::Bulk(token)) => self.note_token(&format!("= {}", String::from_utf8_lossy(&token))),
             Some(Answer::Array(items)) => match items.last() {
-                Some(Answer::Bulk(token)) => self.note_token(&format!("= {}", String::from_utf8_lossy(token))),
+                Some(Answer::Bulk(token)) => {
+                    self.note_token(&format!("= {}", String::from_utf8_lossy(token)))
+                }
                 other => Err(format!("BLPOP: {other:?}")),
             },
             Some(Answer::Nil) => self.note_token("="),

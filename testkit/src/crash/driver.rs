@@ -65,7 +65,8 @@ pub fn run(plan: &Plan, program: &Path) -> Result<Report, String> {
     report.failures.extend(stage.exit());
     let errors = std::fs::read_to_string(folder.join(ERRORS)).unwrap_or_default();
     report.failures.extend(errors.lines().take(2).map(|line| format!("an actor panicked: {line}")));
-    report.acknowledged = judge::journals(&scratch.options.segment, &folder, plan.actors, &mut report.failures)?;
+    report.acknowledged =
+        judge::journals(&scratch.options.segment, &folder, plan.actors, &mut report.failures)?;
     report.failures.extend(super::points::verify(&scratch.embedder));
     if report.failures.is_empty() {
         std::fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -106,7 +107,11 @@ impl Stage {
     /// Where all actors' panics go: the driver may kill one before it notices that it was dying anyway.
     fn errors(&self) -> Result<File, String> {
         let path = self.folder.join(ERRORS);
-        OpenOptions::new().create(true).append(true).open(&path).map_err(|error| format!("{}: {error}", path.display()))
+        OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .map_err(|error| format!("{}: {error}", path.display()))
     }
 
     /// Kills one actor and starts a successor in its place.
@@ -138,7 +143,9 @@ impl Stage {
         }
         for (id, child) in &mut self.cast {
             let asked = Instant::now();
-            while child.try_wait().is_ok_and(|status| status.is_none()) && asked.elapsed() < Duration::from_secs(10) {
+            while child.try_wait().is_ok_and(|status| status.is_none())
+                && asked.elapsed() < Duration::from_secs(10)
+            {
                 std::thread::sleep(Duration::from_millis(5));
             }
             if child.try_wait().is_ok_and(|status| status.is_none()) {
@@ -166,6 +173,7 @@ fn end(child: &mut Child) {
 
 fn last_words(child: &mut Child) -> String {
     let said = child.stdout.take().map(BufReader::new);
-    let lines: Vec<String> = said.into_iter().flat_map(|reader| reader.lines().map_while(Result::ok)).collect();
+    let lines: Vec<String> =
+        said.into_iter().flat_map(|reader| reader.lines().map_while(Result::ok)).collect();
     if lines.is_empty() { format!("ended by itself: {:?}", child.try_wait()) } else { lines.join("; ") }
 }

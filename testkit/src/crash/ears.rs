@@ -98,7 +98,9 @@ impl Ear {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => left = left.saturating_sub(PAUSE),
-                Err(RecvTimeoutError::Disconnected) => return Err(format!("who listens at {} has ended", self.name)),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(format!("who listens at {} has ended", self.name));
+                }
             }
         }
         Err(format!("a wake-up was lost: {token} never came to who waits at {}", self.name))
@@ -150,7 +152,8 @@ fn listen(mut way: Way, subjects: &[&str], heard: &Sender<Heard>) {
             std::thread::sleep(PAUSE);
             continue;
         }
-        let subscribed = subjects.iter().all(|subject| matches!(way.call(&["SUBSCRIBE", subject]), Ok(Some(_))));
+        let subscribed =
+            subjects.iter().all(|subject| matches!(way.call(&["SUBSCRIBE", subject]), Ok(Some(_))));
         if subscribed && heard.send(Heard::Ready).is_err() {
             return;
         }
@@ -183,7 +186,9 @@ fn track(mut way: Way, key: &str, heard: &Sender<Heard>) {
             std::thread::sleep(PAUSE);
             continue;
         }
-        let begun = [&["HELLO", "3"][..], &["CLIENT", "TRACKING", "ON"]].iter().all(|words| matches!(way.call(words), Ok(Some(_))));
+        let begun = [&["HELLO", "3"][..], &["CLIENT", "TRACKING", "ON"]]
+            .iter()
+            .all(|words| matches!(way.call(words), Ok(Some(_))));
         while begun && !way.is_lost() {
             match way.call(&["GET", key]) {
                 Ok(Some(Answer::Error(text))) => drop(heard.send(Heard::Wrong(text))),

@@ -28,19 +28,24 @@ impl Follower {
     /// # Errors
     /// The stream has ended, or cannot be executed.
     pub fn check(&mut self, embedder: &Embedder) -> Result<Option<String>, String> {
-        let mut changes = embedder.memory.changes(Some(self.position.clone())).map_err(|stop| stop.to_string())?;
+        let mut changes =
+            embedder.memory.changes(Some(self.position.clone())).map_err(|stop| stop.to_string())?;
         let mut told = Vec::new();
         while let Some(changed) = changes.next().map_err(|stop| stop.to_string())? {
             for command in &changed.commands {
                 self.caller.call(&self.other.embedder, &["SELECT", &command.db.to_string()])?;
-                told.push(String::from_utf8_lossy(&command.words.join(&b' ')).chars().take(80).collect::<String>());
+                told.push(
+                    String::from_utf8_lossy(&command.words.join(&b' ')).chars().take(80).collect::<String>(),
+                );
                 if let Answer::Error(text) = self.caller.call(&self.other.embedder, &command.words)? {
                     return Err(format!("{}: {text}", told[told.len() - 1]));
                 }
             }
             self.position = changed.position;
         }
-        let digest = |caller: &mut Caller, embedder: &Embedder| caller.call(embedder, &["DEBUG", "DIGEST"]).map(|answer| answer.shown());
+        let digest = |caller: &mut Caller, embedder: &Embedder| {
+            caller.call(embedder, &["DEBUG", "DIGEST"]).map(|answer| answer.shown())
+        };
         let here = digest(&mut Caller::new(4, Protocol::Resp2), embedder)?;
         let there = digest(&mut self.caller, &self.other.embedder)?;
         Ok((here != there).then(|| format!("what the stream tells leads elsewhere: {}", told.join("; "))))

@@ -29,8 +29,14 @@ pub enum Deed {
     Ledger,
 }
 
-const DEEDS: [(Deed, &str); 6] =
-    [(Deed::Set, "S"), (Deed::Delete, "D"), (Deed::Group, "M"), (Deed::Count, "C"), (Deed::Shared, "X"), (Deed::Ledger, "L")];
+const DEEDS: [(Deed, &str); 6] = [
+    (Deed::Set, "S"),
+    (Deed::Delete, "D"),
+    (Deed::Group, "M"),
+    (Deed::Count, "C"),
+    (Deed::Shared, "X"),
+    (Deed::Ledger, "L"),
+];
 
 /// One intent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -154,7 +160,9 @@ impl History {
     fn recall(&mut self, line: &str) {
         let numbers: Vec<u64> = line.split(' ').skip(1).filter_map(|word| word.parse().ok()).collect();
         match (line.as_bytes()[0], &numbers[..]) {
-            (b'H', &[sequence, acknowledged]) => (self.sequence, self.acknowledged) = (sequence, acknowledged),
+            (b'H', &[sequence, acknowledged]) => {
+                (self.sequence, self.acknowledged) = (sequence, acknowledged)
+            }
             (b'N', &[counter, counted, perhaps]) => {
                 self.counted.insert(counter as u32, counted);
                 self.perhaps_counted.insert(counter as u32, perhaps);
@@ -166,7 +174,9 @@ impl History {
     /// A journal that says the same.
     fn summary(&self) -> String {
         let mut text = String::new();
-        for (owned, write) in [(&self.keys, Deed::Set), (&self.groups, Deed::Group), (&self.ledgers, Deed::Ledger)] {
+        for (owned, write) in
+            [(&self.keys, Deed::Set), (&self.groups, Deed::Group), (&self.ledgers, Deed::Ledger)]
+        {
             for (&target, expected) in owned {
                 let line = |found: Option<u64>| match found {
                     Some(sequence) => Intent { deed: write, target, sequence }.line(),
@@ -176,7 +186,8 @@ impl History {
                 text.extend(expected.intended.iter().map(|&found| line(found)));
             }
         }
-        let counters: std::collections::BTreeSet<&u32> = self.counted.keys().chain(self.perhaps_counted.keys()).collect();
+        let counters: std::collections::BTreeSet<&u32> =
+            self.counted.keys().chain(self.perhaps_counted.keys()).collect();
         for counter in counters {
             let of = |counts: &BTreeMap<u32, u64>| counts.get(counter).copied().unwrap_or(0);
             text += &format!("N {counter} {} {}\n", of(&self.counted), of(&self.perhaps_counted));
@@ -204,7 +215,10 @@ impl History {
     fn acknowledge(&mut self, intent: Intent) {
         self.acknowledged += 1;
         if let Some(expected) = self.target(intent) {
-            *expected = Expected { acknowledged: (intent.deed != Deed::Delete).then_some(intent.sequence), intended: vec![] };
+            *expected = Expected {
+                acknowledged: (intent.deed != Deed::Delete).then_some(intent.sequence),
+                intended: vec![],
+            };
         }
         if intent.deed == Deed::Count {
             *self.counted.entry(intent.target).or_default() += 1;
@@ -234,9 +248,14 @@ mod tests {
 
     #[test]
     fn the_last_acknowledged_write_or_the_one_intended_after_it_is_expected() {
-        let history = History::of("I S 1 5\nA\nI S 1 6\nA\nI S 1 7\n\nI D 2 8\nA\nI M 3 9\nA\nI C 0 10\nA\nI C 0 11\n");
+        let history =
+            History::of("I S 1 5\nA\nI S 1 6\nA\nI S 1 7\n\nI D 2 8\nA\nI M 3 9\nA\nI C 0 10\nA\nI C 0 11\n");
         assert_eq!(history.keys[&1], Expected { acknowledged: Some(6), intended: vec![Some(7)] });
-        assert!(history.keys[&1].allows(Some(7)) && !history.keys[&1].allows(Some(5)) && !history.keys[&1].allows(None));
+        assert!(
+            history.keys[&1].allows(Some(7))
+                && !history.keys[&1].allows(Some(5))
+                && !history.keys[&1].allows(None)
+        );
         assert_eq!(history.keys[&2], Expected::default());
         assert_eq!(history.groups[&3].acknowledged, Some(9));
         assert_eq!((history.counted[&0], history.perhaps_counted[&0], history.sequence), (1, 1, 11));

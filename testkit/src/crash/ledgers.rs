@@ -42,11 +42,29 @@ pub fn ledger_sequence(way: &mut Way, actor: u32, ledger: u32) -> Result<Option<
     let number = |text: &str| text.parse().unwrap_or(u64::MAX);
     match found[..] {
         ["", "", "", "", "", "0", "0", "0", "0"] => Ok(None),
-        [last, at_end, in_hash, counted, member, highest, _, "s", newest, count, listed, streamed, members, ranked] => {
-            let agree = [at_end, in_hash, highest, newest].iter().all(|part| *part == last) && counted == count && members == ranked;
+        [
+            last,
+            at_end,
+            in_hash,
+            counted,
+            member,
+            highest,
+            _,
+            "s",
+            newest,
+            count,
+            listed,
+            streamed,
+            members,
+            ranked,
+        ] => {
+            let agree = [at_end, in_hash, highest, newest].iter().all(|part| *part == last)
+                && counted == count
+                && members == ranked;
             let entry = format!("m{}", number(last) % ENTRIES);
             let count = number(count);
-            let kept = number(listed) == count.min(LIST_ENTRIES) && number(streamed) == count.min(STREAM_ENTRIES);
+            let kept =
+                number(listed) == count.min(LIST_ENTRIES) && number(streamed) == count.min(STREAM_ENTRIES);
             if agree && kept && member == entry { Ok(Some(number(last))) } else { torn() }
         }
         _ => torn(),
@@ -59,7 +77,11 @@ pub fn ledger_sequence(way: &mut Way, actor: u32, ledger: u32) -> Result<Option<
 /// When they do not.
 pub fn check_accounts(way: &mut Way) -> Result<(), String> {
     let accounts: Vec<String> = (0..ACCOUNTS).map(|at| format!("account:{at}")).collect();
-    let questions = [format!("MGET {}", accounts.join(" ")), "HVALS accounts".into(), "ZRANGE purses 0 -1 WITHSCORES".into()];
+    let questions = [
+        format!("MGET {}", accounts.join(" ")),
+        "HVALS accounts".into(),
+        "ZRANGE purses 0 -1 WITHSCORES".into(),
+    ];
     let answer = way.ask_together(&questions.map(words))?;
     let mut found = Vec::new();
     leaves(&answer, &mut found);

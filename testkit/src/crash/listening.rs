@@ -70,7 +70,13 @@ impl Client {
 
     /// Waits no longer, and forgets what it was told.
     pub fn rest(&mut self, embedder: &Embedder) {
-        give_up(embedder.memory.table(), &mut self.session, &embedder.host, false, &mut Gather::new(Protocol::Resp2));
+        give_up(
+            embedder.memory.table(),
+            &mut self.session,
+            &embedder.host,
+            false,
+            &mut Gather::new(Protocol::Resp2),
+        );
         self.heard.clear();
         self.answers.clear();
     }

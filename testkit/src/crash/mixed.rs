@@ -33,7 +33,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The longest that a process is stopped.
 const STOP_MS_MAX: usize = 150;
 /// How many of this many processes are servers, clients, and embedders in Rust, C and Python.
-const KINDS: [(Kind, usize); 5] = [(Kind::Server, 3), (Kind::Client, 3), (Kind::Rust, 4), (Kind::C, 3), (Kind::Python, 3)];
+const KINDS: [(Kind, usize); 5] =
+    [(Kind::Server, 3), (Kind::Client, 3), (Kind::Rust, 4), (Kind::C, 3), (Kind::Python, 3)];
 
 /// What a process is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,8 +95,14 @@ pub fn run(plan: &Plan, programs: &Programs) -> Result<Report, String> {
         report.failures.extend(stage.serve_the_last().err());
     }
     drop(stage);
-    report.acknowledged = judge::journals(&scratch.options.segment, &folder, plan.processes as u32, &mut report.failures)?;
-    report.failures.extend(leftovers(&mut Way::to(&scratch.options.segment)?, &scratch.embedder, &mut caller, empty)?);
+    report.acknowledged =
+        judge::journals(&scratch.options.segment, &folder, plan.processes as u32, &mut report.failures)?;
+    report.failures.extend(leftovers(
+        &mut Way::to(&scratch.options.segment)?,
+        &scratch.embedder,
+        &mut caller,
+        empty,
+    )?);
     match report.failures.is_empty() {
         true => std::fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?,
         false => report.failures.push(format!("the journals are in {}", folder.display())),
@@ -104,7 +111,12 @@ pub fn run(plan: &Plan, programs: &Programs) -> Result<Report, String> {
 }
 
 /// What the dead have left behind: bytes, interests, anything that `verify` does not like.
-fn leftovers(way: &mut Way, embedder: &Embedder, caller: &mut Caller, empty: u64) -> Result<Option<String>, String> {
+fn leftovers(
+    way: &mut Way,
+    embedder: &Embedder,
+    caller: &mut Caller,
+    empty: u64,
+) -> Result<Option<String>, String> {
     let table = embedder.memory.table();
     // Recovering and sweeping are maintenance, which callers do a little at a time if no server
     // does.
@@ -126,7 +138,9 @@ fn leftovers(way: &mut Way, embedder: &Embedder, caller: &mut Caller, empty: u64
     }
     let report = table.verify().map_err(|fault| fault.to_string())?;
     let retired: u64 = table.segment().seated().iter().map(|seat| seat.retired_bytes).sum();
-    Ok(Some(format!("{leaked} bytes are lost: {used} in use, {retired} of them retired, {empty} at first\n{report}")))
+    Ok(Some(format!(
+        "{leaked} bytes are lost: {used} in use, {retired} of them retired, {empty} at first\n{report}"
+    )))
 }
 
 /// All processes of a run.
@@ -143,15 +157,25 @@ struct Stage<'p> {
 }
 
 impl<'p> Stage<'p> {
-    fn open(plan: &'p Plan, programs: &'p Programs, folder: &'p Path, segment: &'p str) -> Result<Stage<'p>, String> {
-        let kinds: Vec<Kind> = KINDS.iter().flat_map(|&(kind, count)| std::iter::repeat_n(kind, count)).collect();
+    fn open(
+        plan: &'p Plan,
+        programs: &'p Programs,
+        folder: &'p Path,
+        segment: &'p str,
+    ) -> Result<Stage<'p>, String> {
+        let kinds: Vec<Kind> =
+            KINDS.iter().flat_map(|&(kind, count)| std::iter::repeat_n(kind, count)).collect();
         // Fewer processes than kinds' shares: each share in turn, so that every kind is there.
         let stride = kinds.len() as f64 / plan.processes as f64;
         let kinds: Vec<Kind> = (0..plan.processes).map(|at| kinds[(at as f64 * stride) as usize]).collect();
         let servers = kinds.iter().filter(|kind| **kind == Kind::Server).count();
-        let ports = (0..servers).map(|_| process::free_port()).collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
+        let ports = (0..servers)
+            .map(|_| process::free_port())
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| error.to_string())?;
         let random = Random::new(plan.seed);
-        let mut stage = Stage { plan, programs, folder, segment, random, ports, way: Way::to(segment)?, cast: vec![] };
+        let mut stage =
+            Stage { plan, programs, folder, segment, random, ports, way: Way::to(segment)?, cast: vec![] };
         for (at, kind) in kinds.into_iter().enumerate() {
             let part = stage.start(at, kind)?;
             stage.cast.push((kind, part));
@@ -187,7 +211,8 @@ impl<'p> Stage<'p> {
                 let history = History::read(&journal).map_err(said)?;
                 check_history(&mut self.way, at as u32, &history)?;
                 drop(Journal::succeed(&journal, &history).map_err(said)?);
-                let mut command = Command::new(if kind == Kind::C { &self.programs.c } else { &self.programs.python });
+                let mut command =
+                    Command::new(if kind == Kind::C { &self.programs.c } else { &self.programs.python });
                 if kind == Kind::Python {
                     command.arg(&self.programs.script);
                 }
@@ -237,13 +262,20 @@ impl<'p> Stage<'p> {
 
     /// Asks all actors to end, between two deeds.
     fn end_actors(&mut self, report: &mut Report) {
-        let mut actors: Vec<&mut Part> = self.cast.iter_mut().filter(|(kind, _)| *kind != Kind::Server).map(|(_, part)| part).collect();
+        let mut actors: Vec<&mut Part> =
+            self.cast.iter_mut().filter(|(kind, _)| *kind != Kind::Server).map(|(_, part)| part).collect();
         actors.iter_mut().for_each(|part| part.ask_to_end());
         report.failures.extend(actors.iter_mut().filter_map(|part| part.ended(PATIENCE)));
         let panics = std::fs::read_to_string(self.folder.join("errors")).unwrap_or_default();
         report.failures.extend(panics.lines().take(3).map(|line| format!("an actor said: {line}")));
         let panics = std::fs::read_to_string(self.folder.join("servers")).unwrap_or_default();
-        report.failures.extend(panics.lines().filter(|line| line.contains("panick")).take(3).map(|line| format!("a server said: {line}")));
+        report.failures.extend(
+            panics
+                .lines()
+                .filter(|line| line.contains("panick"))
+                .take(3)
+                .map(|line| format!("a server said: {line}")),
+        );
     }
 
     /// After all this, a client that waits or listens, in any process, is served.
@@ -255,7 +287,12 @@ impl<'p> Stage<'p> {
         let mut ears: Vec<(Ear, Ear)> = ways
             .into_iter()
             .enumerate()
-            .map(|(at, way)| (Ear::waiter(way.beside(), &format!("last:{at}")), Ear::listener(way, &format!("last:{at}"), "last")))
+            .map(|(at, way)| {
+                (
+                    Ear::waiter(way.beside(), &format!("last:{at}")),
+                    Ear::listener(way, &format!("last:{at}"), "last"),
+                )
+            })
             .collect();
         for (at, (waiter, listener)) in ears.iter_mut().enumerate() {
             if !listener.is_ready()? {

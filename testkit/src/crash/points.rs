@@ -73,7 +73,8 @@ const BIG_LIST: &str = "EVAL \"for i=1,1500 do redis.call('RPUSH',KEYS[1],'eleme
 const BIG_HASH: &str = "EVAL \"for i=1,1500 do redis.call('HSET',KEYS[1],'field-'..i,i) end\" 1 k1";
 const BIG_SET: &str = "EVAL \"for i=1,1500 do redis.call('SADD',KEYS[1],'member-'..i) end\" 1 k1";
 const BIG_ZSET: &str = "EVAL \"for i=1,1500 do redis.call('ZADD',KEYS[1],i%97,'member-'..i) end\" 1 k1";
-const BIG_STREAM: &str = "EVAL \"for i=1,1500 do redis.call('XADD',KEYS[1],i..'-1','field','value-'..i) end\" 1 k1";
+const BIG_STREAM: &str =
+    "EVAL \"for i=1,1500 do redis.call('XADD',KEYS[1],i..'-1','field','value-'..i) end\" 1 k1";
 const GROUP: &str = "XGROUP CREATE k1 group 0 MKSTREAM";
 const READ: &str = "XREADGROUP GROUP group me COUNT 2 STREAMS k1 >";
 
@@ -83,7 +84,11 @@ const MERGE: &str = "!merge";
 /// Paths that there are with a change log only.
 pub const FOLLOWED: &[Route] = &[
     route("merge", &["SET k1 old", "RPUSH k2 a b", "MSET k1 1 k3 repeat:300:x"], MERGE),
-    long("merge-blocks", &["SET k1 repeat:9000:a", "SET k2 repeat:9000:b", "SET k3 repeat:40000:c", "DEL k2"], MERGE),
+    long(
+        "merge-blocks",
+        &["SET k1 repeat:9000:a", "SET k2 repeat:9000:b", "SET k3 repeat:40000:c", "DEL k2"],
+        MERGE,
+    ),
 ];
 
 /// Every write path.
@@ -105,7 +110,11 @@ pub const ROUTES: &[Route] = &[
     route("rename", &["SET k1 repeat:100000:o", "SET k2 repeat:20000:p"], "RENAME k1 k2"),
     route("copy-tree", &["SET k1 repeat:100000:o", "SET k2 p"], "COPY k1 k2 REPLACE"),
     route("move", &["SET k1 repeat:300:o"], "MOVE k1 1"),
-    route("mset", &["SET k1 old", "SET k3 repeat:9000:o"], "MSET k1 new k2 repeat:300:n k3 new k4 repeat:70000:n k5 5 k6 6"),
+    route(
+        "mset",
+        &["SET k1 old", "SET k3 repeat:9000:o"],
+        "MSET k1 new k2 repeat:300:n k3 new k4 repeat:70000:n k5 5 k6 6",
+    ),
     route("delete-many", &["MSET k1 1 k2 2 k3 repeat:70000:o k4 repeat:300:o"], "DEL k1 k2 k3 k4 k5"),
     route("bitop", &["SET k1 repeat:9000:o", "SET k2 abc"], "BITOP XOR k3 k1 k2"),
     route("flushdb", &["MSET k1 1 k2 repeat:300:o k3 repeat:70000:o"], "FLUSHDB"),
@@ -147,17 +156,29 @@ pub const ROUTES: &[Route] = &[
         &[BIG_ZSET],
         "ZADD k1 50 member-1\nZADD k1 3 member-1400\nZADD k1 17.5 new\nZADD k1 96 member-2\nZADD k1 12 member-96\nZADD k1 1 member-500",
     ),
-    pipeline("hash-tree-pipeline", &[BIG_HASH], "HSET k1 field-7 new\nHSET k1 another repeat:700:v\nHSET k1 field-1400 x"),
+    pipeline(
+        "hash-tree-pipeline",
+        &[BIG_HASH],
+        "HSET k1 field-7 new\nHSET k1 another repeat:700:v\nHSET k1 field-1400 x",
+    ),
     long("zset-tree-increment", &[BIG_ZSET], "ZINCRBY k1 40 member-700"),
     long("zset-tree-pop", &[BIG_ZSET], "ZPOPMIN k1 3"),
     route("stream-new", &[], "XADD k1 1-1 field value"),
     route("stream-add", &["XADD k1 1-1 f v"], "XADD k1 MAXLEN 1 2-1 f w"),
     route("stream-read", &[GROUP, "XADD k1 1-1 f v", "XADD k1 2-1 f w"], READ),
-    route("stream-acknowledge", &[GROUP, "XADD k1 1-1 f v", "XADD k1 2-1 f w", READ], "XACK k1 group 1-1 2-1"),
+    route(
+        "stream-acknowledge",
+        &[GROUP, "XADD k1 1-1 f v", "XADD k1 2-1 f w", READ],
+        "XACK k1 group 1-1 2-1",
+    ),
     route("stream-delete", &["XADD k1 1-1 f v", "XADD k1 2-1 f w"], "XDEL k1 1-1"),
     long("stream-tree-add", &[BIG_STREAM], "XADD k1 1501-1 field value"),
     long("stream-tree-read", &[BIG_STREAM, GROUP], "XREADGROUP GROUP group me COUNT 50 STREAMS k1 >"),
-    long("stream-tree-acknowledge", &[BIG_STREAM, GROUP, "XREADGROUP GROUP group me COUNT 50 STREAMS k1 >"], "XACK k1 group 3-1 17-1 49-1"),
+    long(
+        "stream-tree-acknowledge",
+        &[BIG_STREAM, GROUP, "XREADGROUP GROUP group me COUNT 50 STREAMS k1 >"],
+        "XACK k1 group 3-1 17-1 49-1",
+    ),
     long("stream-tree-trim", &[BIG_STREAM], "XTRIM k1 MAXLEN 700"),
     route("hyperloglog", &["PFADD k1 a b c"], "PFADD k1 d e f"),
     route("geo", &["GEOADD k1 13.3 38.1 a"], "GEOADD k1 15.0 37.5 b"),
@@ -171,16 +192,26 @@ pub const ROUTES: &[Route] = &[
         &["RPUSH k1 old"],
         "EVAL \"redis.call('RPUSH',KEYS[1],'a') redis.call('ZADD',KEYS[2],1,'m') redis.call('HSET','k3','f','v') return 1\" 2 k1 k2",
     ),
-    with(Beside::Hears("hello"), route("publish", &["SET k1 old"], "MULTI\nSET k1 new\nPUBLISH news hello\nEXEC")),
     with(
         Beside::Hears("hello"),
-        route("publish-in-script", &[], "EVAL \"redis.call('SET',KEYS[1],'new') return redis.call('PUBLISH','news','hello')\" 1 k1"),
+        route("publish", &["SET k1 old"], "MULTI\nSET k1 new\nPUBLISH news hello\nEXEC"),
+    ),
+    with(
+        Beside::Hears("hello"),
+        route(
+            "publish-in-script",
+            &[],
+            "EVAL \"redis.call('SET',KEYS[1],'new') return redis.call('PUBLISH','news','hello')\" 1 k1",
+        ),
     ),
     with(Beside::Hears("k1"), route("event", &["CONFIG SET notify-keyspace-events E$"], "SET k1 new")),
     with(Beside::Waits, route("push-for-a-waiter", &[], "RPUSH k1 a b")),
     with(Beside::Rivals, route("wait", &[], "BLPOP k1 0")),
     with(Beside::Rivals, route("wait-and-pop", &[], "BLPOP k1 0\nRPUSH k1 x")),
-    with(Beside::Rivals, route("wait-for-several", &[], "BLPOP k2 k1 k3 0\nMULTI\nRPUSH k3 x\nRPUSH k1 y\nEXEC")),
+    with(
+        Beside::Rivals,
+        route("wait-for-several", &[], "BLPOP k2 k1 k3 0\nMULTI\nRPUSH k3 x\nRPUSH k1 y\nEXEC"),
+    ),
     with(Beside::Counts, route("subscribe", &[], "SUBSCRIBE news\nSUBSCRIBE other\nUNSUBSCRIBE other")),
 ];
 
@@ -226,16 +257,25 @@ pub fn run(route: &Route, program: &Path, follows: bool) -> Result<Report, Strin
             break;
         }
         if stalled > STALL_MAX {
-            report.failures.push(format!("{}: dead at store {n}, the keys were unusable for {} ms", route.name, stalled.as_millis()));
+            report.failures.push(format!(
+                "{}: dead at store {n}, the keys were unusable for {} ms",
+                route.name,
+                stalled.as_millis()
+            ));
         }
         if survived {
             break;
         }
         report.deaths += 1;
-        report.failures.extend(verify(&scratch.embedder).map(|complaint| format!("{}: dead at store {n}: {complaint}", route.name)));
+        report.failures.extend(
+            verify(&scratch.embedder)
+                .map(|complaint| format!("{}: dead at store {n}: {complaint}", route.name)),
+        );
         if let Some(follower) = &mut follower {
             let complaint = follower.check(&scratch.embedder)?;
-            report.failures.extend(complaint.map(|complaint| format!("{}: dead at store {n}: {complaint}", route.name)));
+            report
+                .failures
+                .extend(complaint.map(|complaint| format!("{}: dead at store {n}: {complaint}", route.name)));
         }
         if !report.failures.is_empty() {
             break;
@@ -248,7 +288,9 @@ pub fn run(route: &Route, program: &Path, follows: bool) -> Result<Report, Strin
     if report.deaths > 3 && used_late > used_early + LEAK_BYTES_MAX {
         let (more, deaths) = (used_late - used_early, report.deaths);
         let found = in_use(&scratch.embedder)?;
-        report.failures.push(format!("{}: {more} bytes more in use after {deaths} deaths; {found}", route.name));
+        report
+            .failures
+            .push(format!("{}: {more} bytes more in use after {deaths} deaths; {found}", route.name));
     }
     Ok(report)
 }
@@ -256,11 +298,20 @@ pub fn run(route: &Route, program: &Path, follows: bool) -> Result<Report, Strin
 /// What the memory is used for.
 fn in_use(embedder: &Embedder) -> Result<String, String> {
     let found = embedder.memory.table().verify().map_err(|fault| fault.to_string())?;
-    Ok(format!("{} nodes of {} bytes in use, {} cached, {} retired", found.nodes, found.node_bytes, found.cached, found.retired))
+    Ok(format!(
+        "{} nodes of {} bytes in use, {} cached, {} retired",
+        found.nodes, found.node_bytes, found.cached, found.retired
+    ))
 }
 
 /// Whether the client beside has heard what it should, once; afterwards it has nothing to do with all this any more.
-fn tell(route: &Route, embedder: &Embedder, caller: &mut Caller, client: &mut Client, is_new: bool) -> Result<(), String> {
+fn tell(
+    route: &Route,
+    embedder: &Embedder,
+    caller: &mut Caller,
+    client: &mut Client,
+    is_new: bool,
+) -> Result<(), String> {
     if route.beside == Beside::Nothing {
         return Ok(());
     }
@@ -271,11 +322,13 @@ fn tell(route: &Route, embedder: &Embedder, caller: &mut Caller, client: &mut Cl
         }
         typed(embedder, caller, "RPUSH k1 later")?;
     }
-    if route.beside == Beside::Counts && typed(embedder, caller, "PUBLISH news hello")? != Answer::Integer(1) {
+    if route.beside == Beside::Counts && typed(embedder, caller, "PUBLISH news hello")? != Answer::Integer(1)
+    {
         return Err("a message reaches the dead".into());
     }
     client.listen(embedder);
-    let heard: Vec<String> = client.heard.iter().cloned().chain(client.answers.iter().map(Answer::shown)).collect();
+    let heard: Vec<String> =
+        client.heard.iter().cloned().chain(client.answers.iter().map(Answer::shown)).collect();
     let waits = client.waits();
     client.rest(embedder);
     let expected = match route.beside {
@@ -286,7 +339,11 @@ fn tell(route: &Route, embedder: &Embedder, caller: &mut Caller, client: &mut Cl
         _ => Vec::new(),
     };
     let settled = route.beside != Beside::Waits || waits != is_new;
-    if heard == expected && settled { Ok(()) } else { Err(format!("a client heard {heard:?}, not {expected:?}; it waits: {waits}")) }
+    if heard == expected && settled {
+        Ok(())
+    } else {
+        Err(format!("a client heard {heard:?}, not {expected:?}; it waits: {waits}"))
+    }
 }
 
 /// What BLPOP replies.
@@ -301,7 +358,8 @@ fn judge(route: &Route, first: &str, found: &Location, old: &Location, new: &Loc
         return Ok(());
     }
     let shown = |what: &str, values: &str, counts: &str| format!("{what}\n{values}{counts}");
-    let whole = (found == old && first == old.values) || (found == new && (first == old.values || first == new.values));
+    let whole = (found == old && first == old.values)
+        || (found == new && (first == old.values || first == new.values));
     if whole {
         return Ok(());
     }
@@ -321,7 +379,9 @@ const LEAK_BYTES_MAX: u64 = scratch::CEILING / 100;
 pub fn verify(embedder: &Embedder) -> Option<String> {
     match embedder.memory.table().verify() {
         Ok(report) if report.is_clean() => None,
-        Ok(report) => Some(format!("verify says {}", report.findings[..report.findings.len().min(5)].join("; "))),
+        Ok(report) => {
+            Some(format!("verify says {}", report.findings[..report.findings.len().min(5)].join("; ")))
+        }
         Err(fault) => Some(format!("verify failed: {fault}")),
     }
 }
@@ -331,7 +391,11 @@ pub fn verify(embedder: &Embedder) -> Option<String> {
 /// # Errors
 /// When there is no such route or the operation is refused.
 pub fn child(segment: &str, name: &str, n: u64) -> Result<(), String> {
-    let route = ROUTES.iter().chain(FOLLOWED).find(|route| route.name == name).ok_or_else(|| format!("no route {name}"))?;
+    let route = ROUTES
+        .iter()
+        .chain(FOLLOWED)
+        .find(|route| route.name == name)
+        .ok_or_else(|| format!("no route {name}"))?;
     let options = polder_engine::Options { segment: segment.into(), create: false, ..Default::default() };
     let embedder = Embedder::attach(&options).map_err(|fault| fault.to_string())?;
     arm(n)?;
@@ -422,7 +486,9 @@ fn prepare(route: &Route, embedder: &Embedder, caller: &mut Caller) -> Result<()
 fn flush(embedder: &Embedder, caller: &mut Caller) -> Result<(), String> {
     for _ in 0..1000 {
         match caller.call(embedder, &["FLUSHALL"])? {
-            Answer::Error(busy) if busy.starts_with("BUSY") => embedder.memory.table().run_maintenance(MAINTENANCE_US),
+            Answer::Error(busy) if busy.starts_with("BUSY") => {
+                embedder.memory.table().run_maintenance(MAINTENANCE_US)
+            }
             Answer::Error(error) => return Err(format!("FLUSHALL: {error}")),
             _ => return Ok(()),
         };
@@ -453,8 +519,15 @@ fn values(route: &Route, embedder: &Embedder, caller: &mut Caller) -> Result<Str
 }
 
 /// What one key holds.
-fn value(route: &Route, embedder: &Embedder, caller: &mut Caller, key: &str) -> Result<Option<String>, String> {
-    let Answer::Status(kind) = typed(embedder, caller, &format!("TYPE {key}"))? else { return Err("TYPE answers no status".into()) };
+fn value(
+    route: &Route,
+    embedder: &Embedder,
+    caller: &mut Caller,
+    key: &str,
+) -> Result<Option<String>, String> {
+    let Answer::Status(kind) = typed(embedder, caller, &format!("TYPE {key}"))? else {
+        return Err("TYPE answers no status".into());
+    };
     let lines = match kind.as_str() {
         "none" => return Ok(None),
         "set" if route.drawn => vec![format!("SCARD {key}")],
@@ -476,7 +549,11 @@ fn value(route: &Route, embedder: &Embedder, caller: &mut Caller, key: &str) -> 
             other => other.shown(),
         };
         let long = shown.len() > 200;
-        let shown = if long { format!("{} characters, sum {:x}", shown.len(), super::value::checksum(shown.as_bytes())) } else { shown };
+        let shown = if long {
+            format!("{} characters, sum {:x}", shown.len(), super::value::checksum(shown.as_bytes()))
+        } else {
+            shown
+        };
         text += &format!(" {shown}");
     }
     Ok(Some(text))

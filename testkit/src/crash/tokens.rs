@@ -79,16 +79,23 @@ impl Account {
     /// Compares with what is left in the queues; what is wrong, if anything.
     pub fn settle(mut self, left: impl IntoIterator<Item = String>) -> Option<String> {
         left.into_iter().for_each(|token| *self.popped.entry(token).or_default() += 1);
-        let twice: Vec<&String> = self.popped.iter().filter(|(_, times)| **times > 1).map(|(token, _)| token).collect();
-        let unknown: Vec<&String> =
-            self.popped.keys().filter(|token| !self.pushed.contains(*token) && !self.perhaps_pushed.contains(*token)).collect();
-        let lost: Vec<&String> = self.pushed.iter().filter(|token| !self.popped.contains_key(*token)).collect();
+        let twice: Vec<&String> =
+            self.popped.iter().filter(|(_, times)| **times > 1).map(|(token, _)| token).collect();
+        let unknown: Vec<&String> = self
+            .popped
+            .keys()
+            .filter(|token| !self.pushed.contains(*token) && !self.perhaps_pushed.contains(*token))
+            .collect();
+        let lost: Vec<&String> =
+            self.pushed.iter().filter(|token| !self.popped.contains_key(*token)).collect();
         match () {
             () if !twice.is_empty() => Some(format!("tokens came twice: {twice:?}")),
             () if !unknown.is_empty() => Some(format!("nobody has pushed these tokens: {unknown:?}")),
-            () if lost.len() > self.perhaps_popped => {
-                Some(format!("{} tokens are lost and only {} pops were cut short: {lost:?}", lost.len(), self.perhaps_popped))
-            }
+            () if lost.len() > self.perhaps_popped => Some(format!(
+                "{} tokens are lost and only {} pops were cut short: {lost:?}",
+                lost.len(),
+                self.perhaps_popped
+            )),
             () => None,
         }
     }

@@ -19,17 +19,62 @@ mod web_socket;
 
 /// Every target.
 pub const TARGETS: &[Target] = &[
-    Target { name: "resp-requests", seeds: request_seeds, try_input: requests_are_read_alike_however_they_are_cut, smoke: true },
-    Target { name: "resp-replies", seeds: reply_seeds, try_input: replies_are_read_alike_however_they_are_cut, smoke: true },
-    Target { name: "memcached", seeds: memcached::seeds, try_input: memcached::any_bytes_are_read, smoke: true },
-    Target { name: "http", seeds: http::seeds, try_input: http::requests_are_read_alike_however_they_are_cut, smoke: true },
-    Target { name: "web-socket", seeds: web_socket::seeds, try_input: web_socket::frames_are_read_alike_however_they_are_cut, smoke: true },
-    Target { name: "rdb", seeds: rdb::seeds, try_input: rdb::it_is_read_alike_however_it_is_cut, smoke: true },
-    Target { name: "restore", seeds: rdb::payload_seeds, try_input: rdb::a_payload_is_restored_or_refused, smoke: true },
+    Target {
+        name: "resp-requests",
+        seeds: request_seeds,
+        try_input: requests_are_read_alike_however_they_are_cut,
+        smoke: true,
+    },
+    Target {
+        name: "resp-replies",
+        seeds: reply_seeds,
+        try_input: replies_are_read_alike_however_they_are_cut,
+        smoke: true,
+    },
+    Target {
+        name: "memcached",
+        seeds: memcached::seeds,
+        try_input: memcached::any_bytes_are_read,
+        smoke: true,
+    },
+    Target {
+        name: "http",
+        seeds: http::seeds,
+        try_input: http::requests_are_read_alike_however_they_are_cut,
+        smoke: true,
+    },
+    Target {
+        name: "web-socket",
+        seeds: web_socket::seeds,
+        try_input: web_socket::frames_are_read_alike_however_they_are_cut,
+        smoke: true,
+    },
+    Target {
+        name: "rdb",
+        seeds: rdb::seeds,
+        try_input: rdb::it_is_read_alike_however_it_is_cut,
+        smoke: true,
+    },
+    Target {
+        name: "restore",
+        seeds: rdb::payload_seeds,
+        try_input: rdb::a_payload_is_restored_or_refused,
+        smoke: true,
+    },
     Target { name: "commands", seeds: request_seeds, try_input: commands_answer_once, smoke: true },
     Target { name: "door", seeds: door::seeds, try_input: door::callers_are_used_in_any_order, smoke: true },
-    Target { name: "damaged-segment", seeds: damage_seeds, try_input: a_damaged_segment_gives_errors, smoke: true },
-    Target { name: "damaged-values", seeds: values::seeds, try_input: values::damaged_values_give_errors, smoke: true },
+    Target {
+        name: "damaged-segment",
+        seeds: damage_seeds,
+        try_input: a_damaged_segment_gives_errors,
+        smoke: true,
+    },
+    Target {
+        name: "damaged-values",
+        seeds: values::seeds,
+        try_input: values::damaged_values_give_errors,
+        smoke: true,
+    },
 ];
 
 fn request_seeds() -> Vec<Vec<u8>> {
@@ -89,7 +134,11 @@ fn read_requests(input: &[u8], cuts: impl Iterator<Item = usize>) -> (Vec<Vec<Ve
 
 /// Ends of pieces, cut after the bytes whose value says so: the same for the same input.
 fn cuts(input: &[u8]) -> impl Iterator<Item = usize> {
-    let chosen = input.iter().enumerate().filter(|(at, byte)| (**byte as usize + at).is_multiple_of(3)).map(|(at, _)| at);
+    let chosen = input
+        .iter()
+        .enumerate()
+        .filter(|(at, byte)| (**byte as usize + at).is_multiple_of(3))
+        .map(|(at, _)| at);
     chosen.chain(std::iter::once(input.len()))
 }
 
@@ -154,7 +203,8 @@ const COPIED: u64 = 1 << 62;
 
 fn damage_seeds() -> Vec<Vec<u8>> {
     let damage = |place: u64, value: u64| [place.to_le_bytes(), value.to_le_bytes()].concat();
-    let mut seeds = vec![damage(4096, u64::MAX), damage(1, 0), [damage(1 << 20, 1 << 40), damage(1 << 16, 7)].concat()];
+    let mut seeds =
+        vec![damage(4096, u64::MAX), damage(1, 0), [damage(1 << 20, 1 << 40), damage(1 << 16, 7)].concat()];
     seeds.extend([0, 1, 1 << 32, u64::MAX].map(|value| damage(FILLED | 77, value)));
     seeds.extend((0..8u64).map(|number| damage((FILLED | COPIED) + number * 999, number * 555)));
     seeds
@@ -174,9 +224,18 @@ fn a_damaged_segment_gives_errors(input: &[u8]) {
         return;
     };
     let mut caller = Caller::new(1, Protocol::Resp3);
-    for line in
-        ["GET k1", "GET k2", "GET k3", "MGET a b c", "SCAN 0 COUNT 100", "DBSIZE", "SET k1 other", "DEL k3", "APPEND c x", "FLUSHALL"]
-    {
+    for line in [
+        "GET k1",
+        "GET k2",
+        "GET k3",
+        "MGET a b c",
+        "SCAN 0 COUNT 100",
+        "DBSIZE",
+        "SET k1 other",
+        "DEL k3",
+        "APPEND c x",
+        "FLUSHALL",
+    ] {
         // Which error it is depends on the damage.
         let _ = typed(&embedder, &mut caller, line);
     }
@@ -190,7 +249,13 @@ const DAMAGED_CEILING: u64 = 48 << 20;
 /// to be damaged.
 fn fill(embedder: &Embedder) -> u64 {
     let mut caller = Caller::new(1, Protocol::Resp3);
-    for line in ["SET k1 short", "SET k2 repeat:300:a EX 1000", "SET k3 repeat:100000:b", "MSET a 1 b 2 c repeat:5000:c", "SET d 4 PX 1"] {
+    for line in [
+        "SET k1 short",
+        "SET k2 repeat:300:a EX 1000",
+        "SET k3 repeat:100000:b",
+        "MSET a 1 b 2 c repeat:5000:c",
+        "SET d 4 PX 1",
+    ] {
         let answer = typed(embedder, &mut caller, line);
         assert!(answer.is_ok(), "{line}: {answer:?}");
     }
@@ -203,16 +268,23 @@ fn typed(embedder: &Embedder, caller: &mut Caller, line: &str) -> Result<Answer,
 
 fn damage(scratch: &Scratch, bytes: u64, input: &[u8]) {
     let path = format!("/dev/shm/{}", scratch.options.segment.trim_start_matches("shm:"));
-    let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap_or_else(|error| panic!("{path}: {error}"));
     let mut bytes = vec![0; bytes as usize / 8 * 8];
     file.read_exact_at(&mut bytes, 0).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let words: Vec<u64> = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default())).collect();
+    let words: Vec<u64> =
+        bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default())).collect();
     let filled: Vec<usize> = (0..words.len()).filter(|index| words[*index] != 0).collect();
     for damage in input.chunks_exact(DAMAGE_BYTES) {
-        let [place, value] = [&damage[..8], &damage[8..]].map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap_or_default()));
+        let [place, value] = [&damage[..8], &damage[8..]]
+            .map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap_or_default()));
         let any = (place & !(FILLED | COPIED)) as usize;
         let index = if place & FILLED == 0 { any % words.len() } else { filled[any % filled.len()] };
         let value = if place & COPIED == 0 { value } else { words[filled[value as usize % filled.len()]] };
-        file.write_all_at(&value.to_le_bytes(), index as u64 * 8).unwrap_or_else(|error| panic!("{path}: {error}"));
+        file.write_all_at(&value.to_le_bytes(), index as u64 * 8)
+            .unwrap_or_else(|error| panic!("{path}: {error}"));
     }
 }

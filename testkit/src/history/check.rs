@@ -50,7 +50,8 @@ enum Next {
 
 /// Looks for an order of one group's operations, in at most `steps_max` steps.
 pub fn check(operations: &[&Operation], steps_max: usize) -> Verdict {
-    let (mut ended, open): (Vec<&Operation>, Vec<&Operation>) = operations.iter().partition(|done| done.ended.is_some());
+    let (mut ended, open): (Vec<&Operation>, Vec<&Operation>) =
+        operations.iter().partition(|done| done.ended.is_some());
     ended.sort_by_key(|done| done.begun_ns);
     let mut search = Search { ended, open, seen: HashSet::new() };
     let mut stack = vec![(Place::default(), search.candidates(&Place::default()))];
@@ -93,7 +94,9 @@ impl Search<'_> {
         }
         begun.retain(|&(_, number)| self.ended[number].begun_ns <= earliest_end_ns);
         begun.sort_unstable_by(|one, two| two.cmp(one));
-        let open = (0..self.open.len()).filter(|number| self.open[*number].begun_ns <= earliest_end_ns && !place.happened.contains(number));
+        let open = (0..self.open.len()).filter(|number| {
+            self.open[*number].begun_ns <= earliest_end_ns && !place.happened.contains(number)
+        });
         open.map(Next::Open).chain(begun.into_iter().map(|(_, number)| Next::Ended(number))).collect()
     }
 
@@ -129,10 +132,16 @@ impl Search<'_> {
 
     /// What was not to be explained: the state at the furthest place, and what came next.
     fn explain(&self, furthest: &Place) -> String {
-        let mut text = format!("{} of {} operations are explained; then {:?}\n", furthest.first, self.ended.len(), furthest.state);
+        let mut text = format!(
+            "{} of {} operations are explained; then {:?}\n",
+            furthest.first,
+            self.ended.len(),
+            furthest.state
+        );
         let from = furthest.first.saturating_sub(6);
         for (number, done) in self.ended.iter().enumerate().skip(from).take(16) {
-            let taken = if number < furthest.first || furthest.beyond.contains(&number) { "taken" } else { "     " };
+            let taken =
+                if number < furthest.first || furthest.beyond.contains(&number) { "taken" } else { "     " };
             let reply = done.ended.as_ref().map_or("", |(_, reply)| reply);
             text += &format!("  {taken} {}..{} {:?} -> {reply}\n", done.begun_ns, end_ns(done), done.calls);
         }
@@ -167,12 +176,19 @@ mod tests {
 
     fn operation(begun_ns: u64, ended_ns: u64, calls: &str, reply: &str) -> Operation {
         let calls = calls.split('|').map(|call| call.split(' ').map(String::from).collect()).collect();
-        Operation { group: "g".into(), calls, begun_ns, ended: (ended_ns > 0).then(|| (ended_ns, reply.to_string())) }
+        Operation {
+            group: "g".into(),
+            calls,
+            begun_ns,
+            ended: (ended_ns > 0).then(|| (ended_ns, reply.to_string())),
+        }
     }
 
     fn verdict(operations: &[(u64, u64, &str, &str)]) -> Verdict {
-        let operations: Vec<Operation> =
-            operations.iter().map(|&(begun, ended, calls, reply)| operation(begun, ended, calls, reply)).collect();
+        let operations: Vec<Operation> = operations
+            .iter()
+            .map(|&(begun, ended, calls, reply)| operation(begun, ended, calls, reply))
+            .collect();
         check(&operations.iter().collect::<Vec<_>>(), STEPS)
     }
 
@@ -188,7 +204,8 @@ mod tests {
         // A stale read.
         assert!(is_impossible(&old_read(5, 9)));
         // Two readers, one after the other, of a write that is still on its way: not new and then old.
-        let readers = |first, second| [(1, 9, "SET k new", "OK"), (2, 3, "GET k", first), (4, 5, "GET k", second)];
+        let readers =
+            |first, second| [(1, 9, "SET k new", "OK"), (2, 3, "GET k", first), (4, 5, "GET k", second)];
         assert_eq!(verdict(&readers("nil", "\"new\"")), Verdict::Explained);
         assert!(is_impossible(&readers("\"new\"", "nil")));
     }
@@ -197,7 +214,11 @@ mod tests {
     fn a_lost_update_is_found() {
         assert!(is_impossible(&[(1, 5, "INCR n", "1"), (2, 6, "INCR n", "1")]));
         assert!(is_impossible(&[(1, 2, "INCR n", "1"), (3, 4, "INCR n", "2"), (5, 6, "GET n", "\"1\"")]));
-        assert!(is_impossible(&[(1, 2, "RPUSH l a", "1"), (3, 6, "LPOP l", "\"a\""), (4, 7, "LPOP l", "\"a\"")]));
+        assert!(is_impossible(&[
+            (1, 2, "RPUSH l a", "1"),
+            (3, 6, "LPOP l", "\"a\""),
+            (4, 7, "LPOP l", "\"a\"")
+        ]));
         // The death of another process does not undo an acknowledged write.
         assert!(is_impossible(&[(1, 2, "SET k a", "OK"), (3, 0, "APPEND k b", ""), (4, 5, "GET k", "nil")]));
     }
@@ -205,7 +226,10 @@ mod tests {
     #[test]
     fn half_a_transaction_is_found() {
         let (pair, read) = ("SET a 1|SET b 1", "MGET a b");
-        assert_eq!(verdict(&[(1, 9, pair, "[OK OK]"), (2, 3, read, "[nil nil]"), (4, 5, read, "[\"1\" \"1\"]")]), Verdict::Explained);
+        assert_eq!(
+            verdict(&[(1, 9, pair, "[OK OK]"), (2, 3, read, "[nil nil]"), (4, 5, read, "[\"1\" \"1\"]")]),
+            Verdict::Explained
+        );
         assert!(is_impossible(&[(1, 9, pair, "[OK OK]"), (2, 3, read, "[\"1\" nil]")]));
         // Two transactions that have both read before either wrote: each alone is whole, no order of both is.
         let skew = [(1, 8, "GET a|SET b 1", "[nil OK]"), (2, 9, "GET b|SET a 1", "[nil OK]")];
@@ -230,14 +254,25 @@ mod tests {
 
     /// Histories that one instant for each operation, inside its interval, really makes.
     fn made_up(random: &mut Random) -> Vec<Operation> {
-        let words = ["INCR n", "GET n", "SET n 5", "SET m 7|INCR n", "GETSET m 1", "MGET n m", "DEL n", "SHIFT n m 2", "SUM n m"];
+        let words = [
+            "INCR n",
+            "GET n",
+            "SET n 5",
+            "SET m 7|INCR n",
+            "GETSET m 1",
+            "MGET n m",
+            "DEL n",
+            "SHIFT n m 2",
+            "SUM n m",
+        ];
         let mut instants: Vec<u64> = (0..7).map(|_| random.below(40) as u64 * 10).collect();
         instants.sort_unstable();
         instants.dedup();
         let mut state = State::new();
         let mut made = Vec::new();
         for at in instants {
-            let mut done = operation(at + 20 - random.below(20) as u64, 1, words[random.below(words.len())], "");
+            let mut done =
+                operation(at + 20 - random.below(20) as u64, 1, words[random.below(words.len())], "");
             let happens = random.chance(90);
             let reply = if happens { model::step(&mut state, &done.calls) } else { String::new() };
             let told = happens && random.chance(85);

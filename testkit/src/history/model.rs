@@ -128,7 +128,9 @@ fn list(state: &mut State, words: &[&str]) -> Option<String> {
         ["RPUSH", _, item] => push(state, &key, "RIGHT", item),
         ["LPOP", _] => bulk(pop(state, &key, "LEFT")),
         ["RPOP", _] => bulk(pop(state, &key, "RIGHT")),
-        ["BLPOP", _, _] => pop(state, &key, "LEFT").map_or("nil".into(), |item| listed([quoted(&key), quoted(&item)])),
+        ["BLPOP", _, _] => {
+            pop(state, &key, "LEFT").map_or("nil".into(), |item| listed([quoted(&key), quoted(&item)]))
+        }
         ["LLEN", _] => length(state, &key).to_string(),
         ["LRANGE", _, "0", "-1"] => match state.get(&key) {
             Some(Value::List(items)) => listed(items.iter().map(|item| quoted(item))),
@@ -150,11 +152,13 @@ fn hash(state: &mut State, words: &[&str]) -> Option<String> {
         Some(Value::Hash(fields)) => fields.get(field).cloned(),
         _ => None,
     };
-    let put =
-        |state: &mut State, key: &str, field: &str, value: String| match state.entry(key.into()).or_insert(Value::Hash(BTreeMap::new())) {
-            Value::Hash(fields) => fields.insert(field.into(), value).is_none(),
-            _ => false,
-        };
+    let put = |state: &mut State, key: &str, field: &str, value: String| match state
+        .entry(key.into())
+        .or_insert(Value::Hash(BTreeMap::new()))
+    {
+        Value::Hash(fields) => fields.insert(field.into(), value).is_none(),
+        _ => false,
+    };
     Some(match *words {
         ["HSET", key, field, value] => u8::from(put(state, key, field, value.into())).to_string(),
         ["HGET", key, field] => bulk(of(state, key, field)),
@@ -181,11 +185,13 @@ fn scores(state: &mut State, words: &[&str]) -> Option<String> {
         Some(Value::Scores(members)) => members.get(member).copied(),
         _ => None,
     };
-    let put =
-        |state: &mut State, key: &str, member: &str, score: i64| match state.entry(key.into()).or_insert(Value::Scores(BTreeMap::new())) {
-            Value::Scores(members) => members.insert(member.into(), score).is_none(),
-            _ => false,
-        };
+    let put = |state: &mut State, key: &str, member: &str, score: i64| match state
+        .entry(key.into())
+        .or_insert(Value::Scores(BTreeMap::new()))
+    {
+        Value::Scores(members) => members.insert(member.into(), score).is_none(),
+        _ => false,
+    };
     Some(match *words {
         ["ZADD", key, score, member] => u8::from(put(state, key, member, number(score))).to_string(),
         ["ZSCORE", key, member] => bulk(of(state, key, member).map(|score| score.to_string())),
@@ -200,7 +206,9 @@ fn scores(state: &mut State, words: &[&str]) -> Option<String> {
         },
         ["ZRANGE", key, "0", "-1", "WITHSCORES"] => {
             let mut ranked: Vec<(i64, String)> = match state.get(key) {
-                Some(Value::Scores(members)) => members.iter().map(|(member, &score)| (score, member.clone())).collect(),
+                Some(Value::Scores(members)) => {
+                    members.iter().map(|(member, &score)| (score, member.clone())).collect()
+                }
                 _ => vec![],
             };
             ranked.sort();
@@ -212,7 +220,10 @@ fn scores(state: &mut State, words: &[&str]) -> Option<String> {
 
 fn set(state: &mut State, words: &[&str]) -> Option<String> {
     let has = |state: &State, key: &str, member: &str| matches!(state.get(key), Some(Value::Members(members)) if members.contains(member));
-    let put = |state: &mut State, key: &str, member: &str| match state.entry(key.into()).or_insert(Value::Members(BTreeSet::new())) {
+    let put = |state: &mut State, key: &str, member: &str| match state
+        .entry(key.into())
+        .or_insert(Value::Members(BTreeSet::new()))
+    {
         Value::Members(members) => members.insert(member.into()),
         _ => false,
     };

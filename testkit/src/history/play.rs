@@ -40,7 +40,13 @@ impl Player {
     /// When there is no such memory, or no file.
     pub fn new(place: &str, file: &Path, seed: u64) -> Result<Player, String> {
         let recorder = Recorder::new(file).map_err(|error| format!("{}: {error}", file.display()))?;
-        Ok(Player { way: Way::to(place)?, recorder, random: Random::new(seed), id: seed % 1_000_000, next: 0 })
+        Ok(Player {
+            way: Way::to(place)?,
+            recorder,
+            random: Random::new(seed),
+            id: seed % 1_000_000,
+            next: 0,
+        })
     }
 
     /// One operation.
@@ -64,7 +70,9 @@ impl Player {
         let reply = answer.as_ref().map(model::shown);
         noted(self.recorder.end(ended_ns, reply.as_deref()))?;
         match reply {
-            Some(reply) if reply.contains('!') && !reply.contains("no such key") => Err(format!("{calls:?}: {reply}")),
+            Some(reply) if reply.contains('!') && !reply.contains("no such key") => {
+                Err(format!("{calls:?}: {reply}"))
+            }
             _ => Ok(()),
         }
     }
@@ -185,12 +193,24 @@ impl<'d> Drawn<'d> {
             ("lists", 5) => vec![vec!["LPOP", all[0]], vec!["RPUSH", all[1], v], vec!["LLEN", all[0]]],
             ("lists", 6) => vec![vec!["LRANGE", all[0], "0", "-1"], vec!["LRANGE", all[1], "0", "-1"]],
             ("lists", _) => vec![vec!["BLPOP", k, "0.02"]],
-            (_, 0) => vec![vec!["SET", all[0], v], vec!["RPUSH", all[1], v], vec!["HSET", all[2], "f", v], vec!["ZADD", all[3], n, v]],
-            (_, 1) => vec![vec!["GET", all[0]], vec!["LRANGE", all[1], "0", "-1"], vec!["HGET", all[2], "f"], vec!["SCARD", all[4]]],
+            (_, 0) => vec![
+                vec!["SET", all[0], v],
+                vec!["RPUSH", all[1], v],
+                vec!["HSET", all[2], "f", v],
+                vec!["ZADD", all[3], n, v],
+            ],
+            (_, 1) => vec![
+                vec!["GET", all[0]],
+                vec!["LRANGE", all[1], "0", "-1"],
+                vec!["HGET", all[2], "f"],
+                vec!["SCARD", all[4]],
+            ],
             (_, 2) => vec![vec!["LPOP", all[1]], vec!["SADD", all[4], field]],
             (_, 3) => vec![vec!["SMOVE", all[4], all[5], field]],
             (_, 4) => vec![vec!["SADD", all[4], field]],
-            (_, 5) => vec![vec!["SISMEMBER", all[5], field], vec!["SREM", all[5], field], vec!["SCARD", all[4]]],
+            (_, 5) => {
+                vec![vec!["SISMEMBER", all[5], field], vec!["SREM", all[5], field], vec!["SCARD", all[4]]]
+            }
             (_, 6) => vec![vec!["HINCRBY", all[2], "n", n], vec!["DEL", all[3]]],
             _ => vec![vec!["HGET", all[2], "n"], vec!["ZRANGE", all[3], "0", "-1", "WITHSCORES"]],
         }
@@ -204,10 +224,20 @@ fn lines(calls: &[Call]) -> Vec<Call> {
         [call] => {
             let words: Vec<&str> = call.iter().map(String::as_str).collect();
             match words[..] {
-                ["SHIFT", source, target, amount] => vec![line(&["EVAL", model::SHIFT, "2", source, target, amount])],
-                ["SUM", ref keys @ ..] => vec![line(&[&["EVAL", model::SUM, &keys.len().to_string()], keys].concat())],
+                ["SHIFT", source, target, amount] => {
+                    vec![line(&["EVAL", model::SHIFT, "2", source, target, amount])]
+                }
+                ["SUM", ref keys @ ..] => {
+                    vec![line(&[&["EVAL", model::SUM, &keys.len().to_string()], keys].concat())]
+                }
                 ["SWAP", key, value] => {
-                    vec![line(&["WATCH", key]), line(&["GET", key]), line(&["MULTI"]), line(&["SET", key, value]), line(&["EXEC"])]
+                    vec![
+                        line(&["WATCH", key]),
+                        line(&["GET", key]),
+                        line(&["MULTI"]),
+                        line(&["SET", key, value]),
+                        line(&["EXEC"]),
+                    ]
                 }
                 _ => vec![call.clone()],
             }

@@ -72,18 +72,25 @@ pub fn read(text: &str) -> Vec<Operation> {
         match (mark, time) {
             (Some(">"), Some(begun_ns)) => {
                 let (Some(group), Some(calls)) = (parts.next(), parts.next()) else { continue };
-                let calls = calls.split('|').map(|call| call.split(' ').map(String::from).collect()).collect();
+                let calls =
+                    calls.split('|').map(|call| call.split(' ').map(String::from).collect()).collect();
                 operations.push(Operation { group: group.into(), calls, begun_ns, ended: None });
             }
             (Some("<"), Some(ended_ns)) => {
                 let reply = line.splitn(3, ' ').nth(2).unwrap_or_default();
-                operations.iter_mut().last().into_iter().for_each(|last| last.ended = Some((ended_ns, reply.into())));
+                operations
+                    .iter_mut()
+                    .last()
+                    .into_iter()
+                    .for_each(|last| last.ended = Some((ended_ns, reply.into())));
             }
             _ => {}
         }
     }
     // A WATCH whose EXEC failed has done nothing.
-    operations.retain(|done| !(done.calls[0][0] == "SWAP" && done.ended.as_ref().is_some_and(|(_, reply)| reply == "nil")));
+    operations.retain(|done| {
+        !(done.calls[0][0] == "SWAP" && done.ended.as_ref().is_some_and(|(_, reply)| reply == "nil"))
+    });
     operations
 }
 
@@ -95,8 +102,10 @@ mod tests {
     fn what_was_noted_is_read_again() {
         let text = "> 5 g SET a 1|GET b\n< 7 [OK nil]\n> 8 g GET a\nx\n> 9 g SWAP a 2\n< 10 nil\n> 11 g LRANGE l 0 -1\n< 12 [\"a\" \"b\"]\n> 13 g G";
         let found = read(text);
-        let told: Vec<(u64, Option<&str>)> =
-            found.iter().map(|done| (done.begun_ns, done.ended.as_ref().map(|(_, reply)| reply.as_str()))).collect();
+        let told: Vec<(u64, Option<&str>)> = found
+            .iter()
+            .map(|done| (done.begun_ns, done.ended.as_ref().map(|(_, reply)| reply.as_str())))
+            .collect();
         assert_eq!(told, [(5, Some("[OK nil]")), (8, None), (11, Some("[\"a\" \"b\"]"))]);
         assert_eq!(found[0].calls, [vec!["SET", "a", "1"], vec!["GET", "b"]]);
     }

@@ -57,7 +57,11 @@ pub fn run(plan: &Plan, player: &Path) -> Result<Report, String> {
     while !left.is_zero() && report.failures.is_empty() {
         let length = left.min(ACT);
         left -= length;
-        let folder = std::env::temp_dir().join(format!("polder-history-{}-{}", std::process::id(), random.below(1_000_000)));
+        let folder = std::env::temp_dir().join(format!(
+            "polder-history-{}-{}",
+            std::process::id(),
+            random.below(1_000_000)
+        ));
         std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let mut stage = Stage::open(plan, player, &folder, &scratch.options.segment, random.bits())?;
         stage.disturb(plan, length, &mut report)?;
@@ -84,8 +88,22 @@ struct Stage<'p> {
 }
 
 impl<'p> Stage<'p> {
-    fn open(plan: &Plan, player: &'p Path, folder: &'p Path, segment: &'p str, seed: u64) -> Result<Stage<'p>, String> {
-        let mut stage = Stage { player, folder, segment, random: Random::new(seed), servers: vec![], players: vec![], next: 0 };
+    fn open(
+        plan: &Plan,
+        player: &'p Path,
+        folder: &'p Path,
+        segment: &'p str,
+        seed: u64,
+    ) -> Result<Stage<'p>, String> {
+        let mut stage = Stage {
+            player,
+            folder,
+            segment,
+            random: Random::new(seed),
+            servers: vec![],
+            players: vec![],
+            next: 0,
+        };
         for _ in 0..plan.servers {
             stage.servers.push(stage.serve(process::free_port().map_err(|error| error.to_string())?)?);
         }
@@ -107,7 +125,11 @@ impl<'p> Stage<'p> {
         let door = if inside { self.segment.to_string() } else { addresses.join(",") };
         let name = format!("{}-{}", if inside { "inside" } else { "outside" }, self.next);
         let mut command = Command::new(self.player);
-        command.arg("history").arg(door).arg(self.folder.join(format!("history-{}", self.next))).arg(self.random.bits().to_string());
+        command
+            .arg("history")
+            .arg(door)
+            .arg(self.folder.join(format!("history-{}", self.next)))
+            .arg(self.random.bits().to_string());
         Part::start(&name, &mut command, &self.folder.join("errors"))
     }
 
@@ -188,7 +210,9 @@ fn judge(folder: &Path, report: &mut Report) -> Result<(), String> {
     });
     for (name, verdict) in verdicts.into_inner().expect("no checker panics") {
         match verdict {
-            Verdict::Impossible(why) => report.failures.push(format!("{name}: no order explains this: {why}")),
+            Verdict::Impossible(why) => {
+                report.failures.push(format!("{name}: no order explains this: {why}"))
+            }
             _ => {
                 report.undecided += 1;
                 report.failures.push(format!("{name}: not decided in {STEPS_MAX} steps"));
@@ -199,6 +223,9 @@ fn judge(folder: &Path, report: &mut Report) -> Result<(), String> {
 }
 
 fn histories(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let files = std::fs::read_dir(folder).map_err(|error| error.to_string())?.flatten().map(|entry| entry.path());
-    Ok(files.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("history-"))).collect())
+    let files =
+        std::fs::read_dir(folder).map_err(|error| error.to_string())?.flatten().map(|entry| entry.path());
+    Ok(files
+        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("history-")))
+        .collect())
 }

@@ -54,18 +54,26 @@ impl Differences {
         for (at, line) in text.lines().enumerate().filter(|(_, line)| line.starts_with("| `")) {
             let cells = cells(line);
             let [commands, peers, rule, reason] = &cells[..] else {
-                return Err(format!("testkit/src/peers/differences.md:{}: four columns: commands, peers, rule, reason", at + 1));
+                return Err(format!(
+                    "testkit/src/peers/differences.md:{}: four columns: commands, peers, rule, reason",
+                    at + 1
+                ));
             };
             if reason.is_empty() {
-                return Err(format!("testkit/src/peers/differences.md:{}: a difference needs a reason", at + 1));
+                return Err(format!(
+                    "testkit/src/peers/differences.md:{}: a difference needs a reason",
+                    at + 1
+                ));
             }
             if peers != "all" && !peers.split(", ").any(|name| name == peer) {
                 continue;
             }
-            let line = Regex::new(&format!("(?s)^(?:{})$", commands.trim_matches('`'))).map_err(|error| error.to_string())?;
+            let line = Regex::new(&format!("(?s)^(?:{})$", commands.trim_matches('`')))
+                .map_err(|error| error.to_string())?;
             rows.push(Row {
                 line,
-                rule: rule_of(rule).ok_or_else(|| format!("testkit/src/peers/differences.md:{}: no rule {rule}", at + 1))?,
+                rule: rule_of(rule)
+                    .ok_or_else(|| format!("testkit/src/peers/differences.md:{}: no rule {rule}", at + 1))?,
             });
         }
         Ok(Differences { rows })

@@ -30,8 +30,9 @@ pub struct Template {
 impl Template {
     /// The template of a row; the name of a subcommand is `CONTAINER|NAME`.
     pub fn new(name: &str, grammar: &str) -> Template {
-        let spaced =
-            ["[", "]", "<", ">", "|", "..."].iter().fold(grammar.to_string(), |text, mark| text.replace(mark, &format!(" {mark} ")));
+        let spaced = ["[", "]", "<", ">", "|", "..."]
+            .iter()
+            .fold(grammar.to_string(), |text, mark| text.replace(mark, &format!(" {mark} ")));
         let mut tokens = spaced.split_whitespace().collect::<Vec<_>>().into_iter().peekable();
         let pieces = sequence(&mut tokens);
         Template { name: name.split('|').map(String::from).collect(), pieces }
@@ -54,7 +55,14 @@ impl Template {
     pub fn line(&self, random: &mut Random) -> Line {
         let mut line = self.words();
         let names = line.len();
-        let mut maker = Maker { random, line: &mut line, keys: 0, keys_left: None, numbered: false, name: self.name.join(" ") };
+        let mut maker = Maker {
+            random,
+            line: &mut line,
+            keys: 0,
+            keys_left: None,
+            numbered: false,
+            name: self.name.join(" "),
+        };
         maker.sequence(&self.pieces);
         match random.below(100) {
             0..=1 if line.len() > names => {
@@ -76,11 +84,15 @@ impl Template {
 fn repeat(pieces: &[Piece], times: usize, fill: &mut dyn FnMut(&str) -> Vec<u8>, line: &mut Line) {
     for piece in pieces {
         match piece {
-            Piece::Word(word) if matches!(&word[..], "numkeys" | "numfields") => line.push((times + 1).to_string().into_bytes()),
+            Piece::Word(word) if matches!(&word[..], "numkeys" | "numfields") => {
+                line.push((times + 1).to_string().into_bytes())
+            }
             Piece::Word(word) if word.chars().any(char::is_lowercase) => line.push(fill(word)),
             Piece::Word(word) => line.push(word.clone().into_bytes()),
             Piece::OneOf(choices) => repeat(&choices[0], times, fill, line),
-            Piece::Optional { choices, repeats: true } => (0..times).for_each(|_| repeat(&choices[0], times, fill, line)),
+            Piece::Optional { choices, repeats: true } => {
+                (0..times).for_each(|_| repeat(&choices[0], times, fill, line))
+            }
             Piece::Optional { .. } => {}
         }
     }
@@ -93,7 +105,9 @@ fn tame_timeout(line: &mut Line) {
         b"BZPOPMIN" | b"BZPOPMAX" | b"BLPOP" | b"BRPOP" | b"BLMOVE" | b"BRPOPLPUSH" => line.len() - 1,
         _ => return,
     };
-    let waits_long = |text: &Vec<u8>| number::double(text).is_some_and(|seconds| seconds == 0.0 || seconds > 0.05 && seconds < 1e18);
+    let waits_long = |text: &Vec<u8>| {
+        number::double(text).is_some_and(|seconds| seconds == 0.0 || seconds > 0.05 && seconds < 1e18)
+    };
     if let Some(timeout) = line.get_mut(at).filter(|timeout| waits_long(timeout)) {
         *timeout = b"0.01".to_vec();
     }
@@ -199,17 +213,31 @@ impl Maker<'_> {
 
     fn placeholder(&mut self, name: &str) -> Vec<u8> {
         match name {
-            "key" | "key1" | "key2" | "newkey" | "source" | "destination" | "destkey" | "sourcekey" => key(self.random),
+            "key" | "key1" | "key2" | "newkey" | "source" | "destination" | "destkey" | "sourcekey" => {
+                key(self.random)
+            }
             "increment" | "decrement" if self.name.contains("FLOAT") => decimal(self.random),
-            "encoding" => pick(self.random, &["u8", "i8", "u1", "i5", "u16", "i16", "u32", "i32", "u63", "i64", "u64", "i65", "u0", "x8"]),
-            "subcommand" if self.name == "PFDEBUG" => pick(self.random, &["ENCODING", "DECODE", "TODENSE", "GETREG", "decode", "none"]),
+            "encoding" => pick(
+                self.random,
+                &["u8", "i8", "u1", "i5", "u16", "i16", "u32", "i32", "u63", "i64", "u64", "i65", "u0", "x8"],
+            ),
+            "subcommand" if self.name == "PFDEBUG" => {
+                pick(self.random, &["ENCODING", "DECODE", "TODENSE", "GETREG", "decode", "none"])
+            }
             "operation" => pick(self.random, &["AND", "OR", "XOR", "NOT", "and"]),
             "bit" => pick(self.random, &["0", "1", "0", "1", "2"]),
             "offset" if self.name == "SETBIT" || self.name.starts_with("BITFIELD") => bit_offset(self.random),
-            "offset" if self.name == "SETRANGE" => pick(self.random, &["0", "1", "5", "10", "100", "9000", "-1", "536870912"]),
-            "seconds" => pick(self.random, &["100", "1000", "86400", "0", "-1", "9223372036854775", "9223372036854775807", "1.5"]),
+            "offset" if self.name == "SETRANGE" => {
+                pick(self.random, &["0", "1", "5", "10", "100", "9000", "-1", "536870912"])
+            }
+            "seconds" => pick(
+                self.random,
+                &["100", "1000", "86400", "0", "-1", "9223372036854775", "9223372036854775807", "1.5"],
+            ),
             // A call that waits for longer holds up the test.
-            "milliseconds" if self.name.starts_with("XREAD") => pick(self.random, &["1", "2", "3", "-1", "x"]),
+            "milliseconds" if self.name.starts_with("XREAD") => {
+                pick(self.random, &["1", "2", "3", "-1", "x"])
+            }
             "id" | "last-id" | "lastid" | "max-deleted-id" => id(self.random, self.name.starts_with("XREAD")),
             "start" | "end" if self.name.starts_with('X') => range_end(self.random),
             "threshold" => {
@@ -220,13 +248,17 @@ impl Maker<'_> {
                 }
             }
             // With numbers for elements these lead to the keys of the others.
-            "pattern" if self.name.starts_with("SORT") => {
-                pick(self.random, &["k*", "k*", "nosort", "#", "k*->a", "k*->f", "*", "k*->", "none*", "*k", "k1", ""])
-            }
+            "pattern" if self.name.starts_with("SORT") => pick(
+                self.random,
+                &["k*", "k*", "nosort", "#", "k*->a", "k*->f", "*", "k*->", "none*", "*k", "k1", ""],
+            ),
             "index" if self.name == "LINDEX" || self.name == "LSET" => integer(self.random),
             "increment" if self.name == "ZINCRBY" => score(self.random),
-            "member" | "field" | "value" | "element" if self.numbered && (name != "value" || self.random.chance(95)) => {
-                format!("{}{}", if self.random.chance(30) { "m" } else { "" }, self.random.below(4000)).into_bytes()
+            "member" | "field" | "value" | "element"
+                if self.numbered && (name != "value" || self.random.chance(95)) =>
+            {
+                format!("{}{}", if self.random.chance(30) { "m" } else { "" }, self.random.below(4000))
+                    .into_bytes()
             }
             "count" if self.name == "SPOP" => pick(self.random, &["0", "100000", "100000", "-1", "x"]),
             "count" if ["ZRANDMEMBER", "HRANDFIELD", "SRANDMEMBER"].contains(&&self.name[..]) => {
@@ -243,21 +275,33 @@ impl Maker<'_> {
             "min-idle-time" => pick(self.random, &["0", "0", "0", "-1", "100000", "x"]),
             "group" => pick(self.random, &["g", "g", "h", ""]),
             "consumer" => pick(self.random, &["c", "d", "e"]),
-            "milliseconds" => pick(self.random, &["100000", "86400000", "0", "-1", "9223372036854775807", "-9223372036854775808"]),
+            "milliseconds" => pick(
+                self.random,
+                &["100000", "86400000", "0", "-1", "9223372036854775807", "-9223372036854775808"],
+            ),
             "unix-time-seconds" => pick(self.random, &["4102444800", "1", "0", "-1", "9223372036854775807"]),
-            "unix-time-milliseconds" => pick(self.random, &["4102444800000", "1", "0", "-1", "9223372036854775807"]),
-            "pattern" => pick(self.random, &["*", "k*", "k?", "k[1-3]", "k[^1]", "\\k1", "", "*1*", "k[", "[k-"]),
+            "unix-time-milliseconds" => {
+                pick(self.random, &["4102444800000", "1", "0", "-1", "9223372036854775807"])
+            }
+            "pattern" => {
+                pick(self.random, &["*", "k*", "k?", "k[1-3]", "k[^1]", "\\k1", "", "*1*", "k[", "[k-"])
+            }
             "type" => pick(self.random, &["string", "hash", "list", "nothing"]),
             "cursor" => pick(self.random, &["0", "0", "x"]),
-            "index" | "index1" | "index2" | "destination-db" | "db" => pick(self.random, &["0", "0", "1", "2", "15", "16", "-1", "x"]),
+            "index" | "index1" | "index2" | "destination-db" | "db" => {
+                pick(self.random, &["0", "0", "1", "2", "15", "16", "-1", "x"])
+            }
             "timeout" => pick(self.random, &["0.001", "0.01", "0.003", "-1", "x", ""]),
             "score" | "weight" => score(self.random),
             "member" | "member1" | "member2" | "field" => member(self.random),
             "longitude" => degrees(self.random, 18_000, &["179.9", "-180", "180", "181", "x", "0"]),
-            "latitude" => degrees(self.random, 8_500, &["84.9", "-85.05112878", "85.05112878", "86", "x", "0"]),
-            "radius" | "width" | "height" => {
-                pick(self.random, &["0", "1", "100", "200.5", "3000", "70000", "1000000", "30000000", "-1", "x"])
+            "latitude" => {
+                degrees(self.random, 8_500, &["84.9", "-85.05112878", "85.05112878", "86", "x", "0"])
             }
+            "radius" | "width" | "height" => pick(
+                self.random,
+                &["0", "1", "100", "200.5", "3000", "70000", "1000000", "30000000", "-1", "x"],
+            ),
             _ if is_number(name) => integer(self.random),
             _ => value(self.random),
         }
@@ -268,7 +312,8 @@ impl Maker<'_> {
     /// An end of a range of a sorted set: a rank, a score or a member, mostly as the command's name has it.
     fn bound(&mut self) -> Vec<u8> {
         const LEX: [&str; 13] = ["-", "+", "[a", "(a", "[b", "(b", "[c", "[aa", "(", "[", "a", "[m17", "(m4"];
-        const SCORES: [&str; 13] = ["-inf", "+inf", "0", "1", "(1", "2", "(2", "(0", "2.5", "-1", "x", "500", "(505"];
+        const SCORES: [&str; 13] =
+            ["-inf", "+inf", "0", "1", "(1", "2", "(2", "(0", "2.5", "-1", "x", "500", "(505"];
         const RANKS: [&str; 10] = ["0", "-1", "1", "2", "-2", "100", "-100", "1.5", "450", "-1490"];
         let by_name = if self.name.contains("LEX") {
             0
@@ -277,7 +322,11 @@ impl Maker<'_> {
         } else {
             2
         };
-        let kind = if self.random.chance(if self.name.starts_with("ZRANGE") { 40 } else { 5 }) { self.random.below(3) } else { by_name };
+        let kind = if self.random.chance(if self.name.starts_with("ZRANGE") { 40 } else { 5 }) {
+            self.random.below(3)
+        } else {
+            by_name
+        };
         pick(self.random, [&LEX[..], &SCORES, &RANKS][kind])
     }
 }
@@ -300,7 +349,8 @@ fn degrees(random: &mut Random, hundredths_max: usize, edges: &[&str]) -> Vec<u8
     let around = [0, 1500, 8000, hundredths_max - 100][random.below(4)];
     let spread = if random.chance(70) { 100 } else { hundredths_max - around };
     let sign = if random.chance(30) { "-" } else { "" };
-    format!("{sign}{:.6}", (around + random.below(spread)) as f64 / 100.0 + random.below(1_000) as f64 / 1e6).into_bytes()
+    format!("{sign}{:.6}", (around + random.below(spread)) as f64 / 100.0 + random.below(1_000) as f64 / 1e6)
+        .into_bytes()
 }
 
 /// A member: mostly one of few, so that they meet.
@@ -386,12 +436,25 @@ fn key(random: &mut Random) -> Vec<u8> {
 }
 
 fn bit_offset(random: &mut Random) -> Vec<u8> {
-    pick(random, &["0", "1", "7", "8", "9", "63", "100", "65535", "600000", "#0", "#1", "#7", "-1", "4294967296", "x"])
+    pick(
+        random,
+        &["0", "1", "7", "8", "9", "63", "100", "65535", "600000", "#0", "#1", "#7", "-1", "4294967296", "x"],
+    )
 }
 
 fn integer(random: &mut Random) -> Vec<u8> {
-    const EDGES: [&str; 10] =
-        ["9223372036854775807", "-9223372036854775808", "9223372036854775808", "2147483648", "-0", "+1", " 1", "1.0", "", "0x10"];
+    const EDGES: [&str; 10] = [
+        "9223372036854775807",
+        "-9223372036854775808",
+        "9223372036854775808",
+        "2147483648",
+        "-0",
+        "+1",
+        " 1",
+        "1.0",
+        "",
+        "0x10",
+    ];
     match random.below(20) {
         0..=1 => pick(random, &EDGES),
         2 => (random.bits() as i64).to_string().into_bytes(),
@@ -400,7 +463,8 @@ fn integer(random: &mut Random) -> Vec<u8> {
 }
 
 fn decimal(random: &mut Random) -> Vec<u8> {
-    const EDGES: [&str; 12] = ["inf", "-inf", "nan", "1e400", "1e5", "1.e1", ".5", "-0", "0x1p3", "1e-10", " 1", ""];
+    const EDGES: [&str; 12] =
+        ["inf", "-inf", "nan", "1e400", "1e5", "1.e1", ".5", "-0", "0x1p3", "1e-10", " 1", ""];
     match random.below(10) {
         0 => pick(random, &EDGES),
         1..=4 => integer(random),
@@ -421,7 +485,20 @@ fn value(random: &mut Random) -> Vec<u8> {
 }
 
 fn junk(random: &mut Random) -> Vec<u8> {
-    const WORDS: [&str; 12] = ["NX", "XX", "GET", "EX", "KEEPTTL", "COUNT", "MATCH", "BIT", "junk", "-1", "", "99999999999999999999"];
+    const WORDS: [&str; 12] = [
+        "NX",
+        "XX",
+        "GET",
+        "EX",
+        "KEEPTTL",
+        "COUNT",
+        "MATCH",
+        "BIT",
+        "junk",
+        "-1",
+        "",
+        "99999999999999999999",
+    ];
     if random.chance(70) { pick(random, &WORDS) } else { value(random) }
 }
 
@@ -461,7 +538,9 @@ mod tests {
     fn as_many_keys_follow_as_numkeys_says() {
         let template = Template::new("X", "numkeys key [key ...]");
         let mut random = Random::new(1);
-        let fitting = (0..200).map(|_| template.line(&mut random)).filter(|line| line[1] == (line.len() - 2).to_string().as_bytes());
+        let fitting = (0..200)
+            .map(|_| template.line(&mut random))
+            .filter(|line| line[1] == (line.len() - 2).to_string().as_bytes());
         assert!(fitting.count() > 170);
     }
 }

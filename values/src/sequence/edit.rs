@@ -80,7 +80,14 @@ fn within(rank: u64, gone: u64, count: u64) -> Result<(), Fault> {
 }
 
 /// Puts an element into a tree, in the place of the one at `rank` or before it. A long one gets a tree of its own.
-pub fn splice(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, rank: u64, replaces: bool, parts: &[&[u8]]) -> Result<(), Fault> {
+pub fn splice(
+    nodes: &dyn Nodes,
+    rule: &Rule,
+    tree: &mut Tree,
+    rank: u64,
+    replaces: bool,
+    parts: &[&[u8]],
+) -> Result<(), Fault> {
     within(rank, replaces as u64, tree.count)?;
     if parts.iter().map(|part| part.len()).sum::<usize>() <= SHORT_MAX {
         return put(nodes, rule, tree, rank, replaces, &New { parts, long: None });
@@ -93,7 +100,14 @@ pub fn splice(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, rank: u64, replac
 
 /// See [`Draft::lengthen_last`]. A leaf of this transaction is lengthened where it lies; nodes of its path are of this transaction, too,
 /// and say the same of it as before.
-pub fn lengthen_last(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, leaf: Ref, head: &[u8], tail: &[&[u8]]) -> Result<bool, Fault> {
+pub fn lengthen_last(
+    nodes: &dyn Nodes,
+    rule: &Rule,
+    tree: &mut Tree,
+    leaf: Ref,
+    head: &[u8],
+    tail: &[&[u8]],
+) -> Result<bool, Fault> {
     let mut done = false;
     nodes.edit(leaf, &mut |_, data| done = run::lengthen_in_place(data, head, tail));
     if done {
@@ -106,8 +120,22 @@ pub fn lengthen_last(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, leaf: Ref,
     Ok(false)
 }
 
-fn put(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, rank: u64, replaces: bool, new: &New<'_>) -> Result<(), Fault> {
-    let change = Change { nodes, rule, new: Some(new), append: rank == tree.count, prepend: rank == 0 && !replaces, private: true };
+fn put(
+    nodes: &dyn Nodes,
+    rule: &Rule,
+    tree: &mut Tree,
+    rank: u64,
+    replaces: bool,
+    new: &New<'_>,
+) -> Result<(), Fault> {
+    let change = Change {
+        nodes,
+        rule,
+        new: Some(new),
+        append: rank == tree.count,
+        prepend: rank == 0 && !replaces,
+        private: true,
+    };
     if tree.count > 0 {
         return change.apply(tree, rank, rank + replaces as u64);
     }
@@ -119,7 +147,11 @@ fn put(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, rank: u64, replaces: boo
 /// Takes elements out of a tree.
 pub fn remove(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, rank: u64, count: u64) -> Result<(), Fault> {
     within(rank, count, tree.count)?;
-    Change { nodes, rule, new: None, append: false, prepend: false, private: true }.apply(tree, rank, rank + count)
+    Change { nodes, rule, new: None, append: false, prepend: false, private: true }.apply(
+        tree,
+        rank,
+        rank + count,
+    )
 }
 
 /// Takes away what stands above a single node.
@@ -161,8 +193,11 @@ impl Change<'_> {
             return self.leaf(child, from, upto, edges);
         }
         let inner = Inner::read(self.nodes, child.node)?;
-        let (first, below) =
-            if self.new.is_some() && from == upto { inner.find_gap(from, child.count)? } else { inner.find(from, child.count)? };
+        let (first, below) = if self.new.is_some() && from == upto {
+            inner.find_gap(from, child.count)?
+        } else {
+            inner.find(from, child.count)?
+        };
         let (old, many) = (inner.child(first), inner.len());
         let length = upto - from;
         // A child that loses its end only is one that has changed, as any other.
@@ -172,7 +207,8 @@ impl Change<'_> {
         let row = self.node(old, level - 1, below, below + length, edges.of(first, many))?;
         let sub = edges.of(first, many);
         let changed = row.first().ok_or(DAMAGED)?;
-        let thin = length > 0 && many > 1 && !sub.left && !sub.right && self.is_thin(changed.node, level - 1)?;
+        let thin =
+            length > 0 && many > 1 && !sub.left && !sub.right && self.is_thin(changed.node, level - 1)?;
         if let [new] = row[..]
             && !thin
         {
@@ -242,7 +278,10 @@ impl Change<'_> {
                 } else {
                     many / 2
                 };
-                smallvec![tree::make_inner(self.nodes, &children[..cut])?, tree::make_inner(self.nodes, &children[cut..])?]
+                smallvec![
+                    tree::make_inner(self.nodes, &children[..cut])?,
+                    tree::make_inner(self.nodes, &children[cut..])?
+                ]
             }
         };
         self.nodes.release(old);
@@ -306,7 +345,12 @@ impl Change<'_> {
 /// Leaves.
 impl Change<'_> {
     fn patch(&self, at: usize, gone: usize) -> Patch<'_> {
-        Patch { at, gone, new: self.new.map(|new| new.parts), long: self.new.is_some_and(|new| new.long.is_some()) }
+        Patch {
+            at,
+            gone,
+            new: self.new.map(|new| new.parts),
+            long: self.new.is_some_and(|new| new.long.is_some()),
+        }
     }
 
     /// A leaf of the new element alone.
@@ -341,7 +385,8 @@ impl Change<'_> {
             return Ok(smallvec![Child { node, count: new_count as u64, word }]);
         }
         let new_tree = self.new.and_then(New::tree);
-        let lost: SmallVec<[Ref; 2]> = run.refs().get(run.stubs(at)..run.stubs(at + gone)).ok_or(DAMAGED)?.into();
+        let lost: SmallVec<[Ref; 2]> =
+            run.refs().get(run.stubs(at)..run.stubs(at + gone)).ok_or(DAMAGED)?.into();
         let (mut done, keeps_refs) = (false, lost.is_empty() && new_tree.is_none());
         let ours = self.private
             && self.nodes.edit(child.node, &mut |_, data| {
@@ -362,7 +407,11 @@ impl Change<'_> {
         let size = length + size::refs_size(refs);
         if size > LEAF_MAX && gone == 0 && (self.append && edges.right || self.prepend && edges.left) {
             let alone = self.alone()?;
-            return Ok(if self.append && edges.right { smallvec![child, alone] } else { smallvec![alone, child] });
+            return Ok(if self.append && edges.right {
+                smallvec![child, alone]
+            } else {
+                smallvec![alone, child]
+            });
         }
         let row = if size <= LEAF_MAX {
             // A leaf that changes for a second time in one transaction will most likely do so again.
@@ -437,12 +486,21 @@ impl Change<'_> {
         let (table, data) = run.cut(from, upto)?;
         let refs = run.refs().get(run.stubs(from)..run.stubs(upto)).ok_or(DAMAGED)?;
         let node = self.nodes.make(refs, &[&table, data])?;
-        Ok(Child { node, count: (upto - from) as u64, word: tree::word_of(self.nodes, self.rule, run, from)? })
+        Ok(Child {
+            node,
+            count: (upto - from) as u64,
+            word: tree::word_of(self.nodes, self.rule, run, from)?,
+        })
     }
 }
 
 /// Puts an element into a packed sequence in the place of `gone` ones.
-pub fn splice_packed(packed: &mut Vec<u8>, rank: u64, gone: u64, parts: Option<&[&[u8]]>) -> Result<(), Fault> {
+pub fn splice_packed(
+    packed: &mut Vec<u8>,
+    rank: u64,
+    gone: u64,
+    parts: Option<&[&[u8]]>,
+) -> Result<(), Fault> {
     let run = Run::read(&packed[1..], &[])?;
     within(rank, gone, run.count() as u64)?;
     let patch = Patch { at: rank as usize, gone: gone as usize, new: parts, long: false };

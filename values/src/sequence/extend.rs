@@ -18,7 +18,12 @@ use crate::Nodes;
 const FEW: usize = 16;
 
 /// See [`Draft::extend`].
-pub fn extend(draft: &mut Draft, nodes: &dyn Nodes, rule: &Rule, elements: &mut dyn Iterator<Item = &[u8]>) -> Result<(), Fault> {
+pub fn extend(
+    draft: &mut Draft,
+    nodes: &dyn Nodes,
+    rule: &Rule,
+    elements: &mut dyn Iterator<Item = &[u8]>,
+) -> Result<(), Fault> {
     match &mut draft.form {
         Form::Packed(packed) => {
             let new: Vec<&[u8]> = elements.collect();
@@ -44,7 +49,12 @@ pub fn extend(draft: &mut Draft, nodes: &dyn Nodes, rule: &Rule, elements: &mut 
 }
 
 /// See [`Draft::extend_front`].
-pub fn extend_front(draft: &mut Draft, nodes: &dyn Nodes, rule: &Rule, elements: &mut dyn Iterator<Item = &[u8]>) -> Result<(), Fault> {
+pub fn extend_front(
+    draft: &mut Draft,
+    nodes: &dyn Nodes,
+    rule: &Rule,
+    elements: &mut dyn Iterator<Item = &[u8]>,
+) -> Result<(), Fault> {
     let mut all: Vec<&[u8]> = elements.collect();
     match &mut draft.form {
         Form::Packed(packed) => {
@@ -81,7 +91,12 @@ fn form_of(nodes: &dyn Nodes, rule: &Rule, all: Vec<&[u8]>) -> Result<Form, Faul
 }
 
 /// Adds elements at the end of a tree.
-fn append(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, elements: &mut dyn Iterator<Item = &[u8]>) -> Result<(), Fault> {
+fn append(
+    nodes: &dyn Nodes,
+    rule: &Rule,
+    tree: &mut Tree,
+    elements: &mut dyn Iterator<Item = &[u8]>,
+) -> Result<(), Fault> {
     let few: SmallVec<[&[u8]; FEW]> = elements.take(FEW).collect();
     if tree.count > 0 && few.len() < FEW {
         for bytes in few {
@@ -128,7 +143,8 @@ fn prepend(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, elements: &[&[u8]]) 
         node = Inner::read(nodes, node)?.node(0);
     }
     let run = tree::leaf(nodes, node)?;
-    let (new, mut starts, mut leaves) = (elements.len(), starts_from_the_right(elements, &run), Leaves::default());
+    let (new, mut starts, mut leaves) =
+        (elements.len(), starts_from_the_right(elements, &run), Leaves::default());
     for (index, bytes) in elements.iter().enumerate() {
         if starts.pop_if(|start| *start == index).is_some() {
             leaves.flush(nodes)?;
@@ -147,7 +163,11 @@ fn prepend(nodes: &dyn Nodes, rule: &Rule, tree: &mut Tree, elements: &[&[u8]]) 
     let mut row = leaves.row;
     for node in path.into_iter().rev() {
         row.extend(&Inner::read(nodes, node)?.children()[1..]);
-        row = row.rchunks(FANOUT).rev().map(|group| tree::make_inner(nodes, group)).collect::<Result<_, _>>()?;
+        row = row
+            .rchunks(FANOUT)
+            .rev()
+            .map(|group| tree::make_inner(nodes, group))
+            .collect::<Result<_, _>>()?;
         nodes.release(node);
     }
     *tree = tree::raise(nodes, row, height)?;

@@ -118,8 +118,16 @@ impl<'m> Merge<'m> {
         self.leaves.dedup();
         (self.gone_to, self.brought) = (0, 0);
         self.bring();
-        let root = Child { node: tree.root, count: tree.count, word: tree::first_word(self.nodes, self.rule, tree)? };
-        let row = self.node(Visit { child: root, level: height, edges: Edges::WHOLE, bound: u64::MAX, private: true }, items, &mut ways)?;
+        let root = Child {
+            node: tree.root,
+            count: tree.count,
+            word: tree::first_word(self.nodes, self.rule, tree)?,
+        };
+        let row = self.node(
+            Visit { child: root, level: height, edges: Edges::WHOLE, bound: u64::MAX, private: true },
+            items,
+            &mut ways,
+        )?;
         let mut row = row.to_vec();
         // Leaves of a tree without an inner node: no level above them has joined those that became
         // too empty.
@@ -176,23 +184,41 @@ impl<'m> Merge<'m> {
             let bound = if index + 1 < inner.len() { inner.word(index + 1) } else { visit.bound };
             let (old, lost) = (inner.child(index), now.iter().any(|item| item.goes));
             let own = edges.of(index, inner.len());
-            let row = self.node(Visit { child: old, level: level - 1, edges: own, bound, private }, now, own_ways)?;
+            let row =
+                self.node(Visit { child: old, level: level - 1, edges: own, bound, private }, now, own_ways)?;
             // What was edited in place may look as before, and be too empty now.
             if lost || row[..] != [old] {
-                let thin = lost && row.len() == 1 && !own.left && !own.right && self.edit().is_thin(row[0].node, level - 1)?;
+                let thin = lost
+                    && row.len() == 1
+                    && !own.left
+                    && !own.right
+                    && self.edit().is_thin(row[0].node, level - 1)?;
                 only_patched &= row.len() == 1 && !thin;
                 changes.list.push(Changed { index, many: row.len(), lost });
                 changes.row.extend_from_slice(&row);
             }
             (rest, ways) = (later, later_ways);
         }
-        if only_patched { self.patch(child, &inner, &changes, private) } else { self.rebuild(child, &inner, level, &changes, edges) }
+        if only_patched {
+            self.patch(child, &inner, &changes, private)
+        } else {
+            self.rebuild(child, &inner, level, &changes, edges)
+        }
     }
 
     /// New inner nodes where children have become more, or fewer, or too empty.
-    fn rebuild(&self, node: Child, inner: &Inner<'_>, level: u8, changes: &Changes, edges: Edges) -> Result<Row, Fault> {
-        let grows_right = edges.right && matches!(&changes.list[..], [one] if one.index + 1 == inner.len() && one.many > 1);
-        let (mut children, mut lost, mut next) = (Vec::with_capacity(inner.len() + 8), SmallVec::<[usize; 8]>::new(), 0);
+    fn rebuild(
+        &self,
+        node: Child,
+        inner: &Inner<'_>,
+        level: u8,
+        changes: &Changes,
+        edges: Edges,
+    ) -> Result<Row, Fault> {
+        let grows_right =
+            edges.right && matches!(&changes.list[..], [one] if one.index + 1 == inner.len() && one.many > 1);
+        let (mut children, mut lost, mut next) =
+            (Vec::with_capacity(inner.len() + 8), SmallVec::<[usize; 8]>::new(), 0);
         let mut row = &changes.row[..];
         for one in &changes.list {
             children.extend((next..one.index).map(|index| inner.child(index)));
@@ -210,7 +236,11 @@ impl<'m> Merge<'m> {
         }
         self.nodes.release(node.node);
         // A tree that grows at its end keeps full nodes behind it.
-        let each = if grows_right { FANOUT } else { children.len().div_ceil(children.len().div_ceil(FANOUT).max(1)).max(1) };
+        let each = if grows_right {
+            FANOUT
+        } else {
+            children.len().div_ceil(children.len().div_ceil(FANOUT).max(1)).max(1)
+        };
         children.chunks(each).map(|group| tree::make_inner(self.nodes, group)).collect()
     }
 
@@ -222,7 +252,10 @@ impl<'m> Merge<'m> {
     /// The child in which an item belongs: the last one whose first element is not behind it, or the first one.
     fn child_of(&self, inner: &Inner<'_>, level: u8, item: &Item<'_>, way: &mut Way) -> Result<usize, Fault> {
         let mut index = way.child_of(inner, level - 1);
-        while index > 0 && inner.word(index) == item.word && self.begins_behind(inner.node(index), level - 1, item)? {
+        while index > 0
+            && inner.word(index) == item.word
+            && self.begins_behind(inner.node(index), level - 1, item)?
+        {
             index -= 1;
             way.leave();
         }
@@ -267,7 +300,10 @@ impl<'m> Merge<'m> {
         for goes in [false, true] {
             for item in items.iter_mut().filter(|item| item.goes == goes) {
                 let mut at = row.len().checked_sub(1).ok_or(DAMAGED)?;
-                while at > 0 && (row[at].word > item.word || row[at].word == item.word && self.begins_behind(row[at].node, 0, item)?) {
+                while at > 0
+                    && (row[at].word > item.word
+                        || row[at].word == item.word && self.begins_behind(row[at].node, 0, item)?)
+                {
                     at -= 1;
                 }
                 let edges = edges.of(at, row.len());
@@ -285,11 +321,16 @@ impl<'m> Merge<'m> {
         let Visit { child: leaf, edges, bound, private, .. } = visit;
         let run = tree::leaf(self.nodes, leaf.node)?;
         let mut compare = |element: &[u8]| (self.by_name)(element, item.name);
-        let (index, found) = search::halve(self.nodes, self.rule, &run, item.word, (leaf.word, bound), &mut compare)?;
+        let (index, found) =
+            search::halve(self.nodes, self.rule, &run, item.word, (leaf.word, bound), &mut compare)?;
         item.found = found;
         if item.goes {
             // An item to be taken out was found before, so it must be there.
-            return if found { Change { private, ..self.edit() }.leaf(leaf, index as u64, index as u64 + 1, edges) } else { Err(DAMAGED) };
+            return if found {
+                Change { private, ..self.edit() }.leaf(leaf, index as u64, index as u64 + 1, edges)
+            } else {
+                Err(DAMAGED)
+            };
         }
         if found && !(self.decide)(item.number, run.at(index)?)? {
             return Ok(smallvec![leaf]);
@@ -297,7 +338,8 @@ impl<'m> Merge<'m> {
         let (append, prepend) = (!found && index == run.count(), !found && index == 0);
         let (from, upto) = (index as u64, index as u64 + found as u64);
         let change = |new: &New<'_>| {
-            Change { nodes: self.nodes, rule: self.rule, new: Some(new), append, prepend, private }.leaf(leaf, from, upto, edges)
+            Change { nodes: self.nodes, rule: self.rule, new: Some(new), append, prepend, private }
+                .leaf(leaf, from, upto, edges)
         };
         if item.bytes.len() <= SHORT_MAX {
             return change(&New { parts: &[item.bytes], long: None });

@@ -88,11 +88,17 @@ impl Way {
 
 /// The ways of elements with these words down to their leaves, of each of which the first `lines` are on their way here. There must be a leaf.
 /// Words that are in order share what they find on the levels near the root.
-pub fn descend_all(nodes: &dyn Nodes, tree: &Tree, words: impl Iterator<Item = u64>, lines: usize) -> Result<SmallVec<[Way; 128]>, Fault> {
+pub fn descend_all(
+    nodes: &dyn Nodes,
+    tree: &Tree,
+    words: impl Iterator<Item = u64>,
+    lines: usize,
+) -> Result<SmallVec<[Way; 128]>, Fault> {
     let height = tree::checked_height(tree)?;
     let bounds = if height == 0 { (0, u64::MAX) } else { Inner::read(nodes, tree.root)?.bounds() };
-    let mut ways: SmallVec<[Way; 128]> =
-        words.map(|word| Way { word, node: tree.root, path: [0; LEVELS], words: bounds, tied: false, left: false }).collect();
+    let mut ways: SmallVec<[Way; 128]> = words
+        .map(|word| Way { word, node: tree.root, path: [0; LEVELS], words: bounds, tied: false, left: false })
+        .collect();
     let mut inners: SmallVec<[(Inner<'_>, usize); 128]> = SmallVec::with_capacity(ways.len());
     for level in (0..height).rev() {
         let lines = if level == 0 { lines } else { 1 };

@@ -76,7 +76,11 @@ impl<'v> Packed<'v> {
     /// It with an element, `parts` one after the other, in the place of `gone` ones from `at` on.
     #[inline]
     pub fn with<'n>(self, flags: u8, at: usize, gone: usize, parts: &'n [&'n [u8]]) -> Option<Edit<'v, 'n>> {
-        if length_of(parts) > SHORT_MAX { None } else { self.patched(flags, Patch { at, gone, new: Some(parts), long: false }) }
+        if length_of(parts) > SHORT_MAX {
+            None
+        } else {
+            self.patched(flags, Patch { at, gone, new: Some(parts), long: false })
+        }
     }
 
     /// It without the element at `at`.
@@ -97,11 +101,18 @@ impl<'v> Packed<'v> {
 
     /// It without the element at `from`, and with a new one, `parts` one after the other, before which there are then `rank` others.
     #[inline]
-    pub fn moved<'n>(self, flags: u8, from: usize, rank: usize, parts: &'n [&'n [u8]]) -> Option<Edit<'v, 'n>> {
+    pub fn moved<'n>(
+        self,
+        flags: u8,
+        from: usize,
+        rank: usize,
+        parts: &'n [&'n [u8]],
+    ) -> Option<Edit<'v, 'n>> {
         if rank == from {
             return self.with(flags, from, 1, parts);
         }
-        let patch = Patch { at: if rank < from { rank } else { rank + 1 }, gone: 0, new: Some(parts), long: false };
+        let patch =
+            Patch { at: if rank < from { rank } else { rank + 1 }, gone: 0, new: Some(parts), long: false };
         if length_of(parts) > SHORT_MAX || from.max(rank) >= self.count() {
             return None;
         }
@@ -199,11 +210,16 @@ mod tests {
     #[test]
     fn what_is_damaged_or_too_long_is_refused() {
         for value in [&[][..], &[0], &[0, 1, 0], &[0, 2, 0, 9, 0]] {
-            assert!(Packed::of(Some(value)).is_none_or(|packed| packed.position(|_| false).is_none()), "{value:?}");
+            assert!(
+                Packed::of(Some(value)).is_none_or(|packed| packed.position(|_| false).is_none()),
+                "{value:?}"
+            );
         }
         let outside = [0, 1, 0, 200, 0, b'x'];
         let packed = Packed::of(Some(&outside)).unwrap();
-        assert!(packed.at(0).is_none() && packed.without(0).is_none() && packed.with(0, 1, 0, &[b"y"]).is_none());
+        assert!(
+            packed.at(0).is_none() && packed.without(0).is_none() && packed.with(0, 1, 0, &[b"y"]).is_none()
+        );
         assert!(Packed::of(None).unwrap().with(0, 0, 0, &[&[0; SHORT_MAX + 1]]).is_none());
         assert!(Packed::of(None).unwrap().without(0).is_none());
     }

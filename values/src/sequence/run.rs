@@ -47,7 +47,9 @@ impl<'a> Run<'a> {
     pub fn read(bytes: &'a [u8], refs: &'a [Ref]) -> Result<Run<'a>, Fault> {
         // Not `ok_or`, which makes a fault and drops it again each time; so in all that is called for each element.
         let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() else { return Err(DAMAGED) };
-        let Some((table, data)) = rest.split_at_checked(u16::from_le_bytes(*head) as usize * ENTRY) else { return Err(DAMAGED) };
+        let Some((table, data)) = rest.split_at_checked(u16::from_le_bytes(*head) as usize * ENTRY) else {
+            return Err(DAMAGED);
+        };
         Ok(Run { table: table.as_chunks().0, data, refs })
     }
 
@@ -127,7 +129,9 @@ impl<'a> Run<'a> {
     /// Adds where the elements from `from` up to `upto` end, counted from the beginning of the first of them; none is long.
     pub fn ends(&self, from: usize, upto: usize, ends: &mut SmallVec<[u16; 256]>) {
         let start = self.start(from) as u16;
-        ends.extend(self.table[from..upto].iter().map(|entry| u16::from_le_bytes(*entry).wrapping_sub(start)));
+        ends.extend(
+            self.table[from..upto].iter().map(|entry| u16::from_le_bytes(*entry).wrapping_sub(start)),
+        );
     }
 
     /// Where the element at `index` of a leaf begins, in bytes from the node's beginning: for `Nodes::prefetch`.
@@ -149,7 +153,11 @@ impl<'a> Run<'a> {
         }
         let (length, _) = stub_of(bytes)?;
         let tree = *self.refs.get(self.stubs(index)).ok_or(DAMAGED)?;
-        Ok(Element::Long(Root { refs: [tree, Ref::NONE], count: length & ((1 << 56) - 1), extra: length >> 56 }))
+        Ok(Element::Long(Root {
+            refs: [tree, Ref::NONE],
+            count: length & ((1 << 56) - 1),
+            extra: length >> 56,
+        }))
     }
 
     /// The word that the stub at `index` keeps of its element.
@@ -251,7 +259,8 @@ impl<'a> Run<'a> {
     pub fn moved_len(&self, patch: &Patch<'_>, from: usize) -> Result<usize, Fault> {
         let (first, last) = if patch.at < from { (patch.at, from + 1) } else { (from, patch.at) };
         let (begin, end, all) = (self.start(from), self.start(from + 1), self.start(self.count()));
-        let is_sorted = self.start(first) <= begin && begin <= end && end <= self.start(last) && self.start(last) <= all;
+        let is_sorted =
+            self.start(first) <= begin && begin <= end && end <= self.start(last) && self.start(last) <= all;
         if !is_sorted || all > self.data.len() {
             return Err(DAMAGED);
         }
@@ -272,7 +281,8 @@ impl<'a> Run<'a> {
             end += bytes.len();
             end
         };
-        let ranges = if at < from { [0..at, at..from, from + 1..count] } else { [0..from, from + 1..at, at..count] };
+        let ranges =
+            if at < from { [0..at, at..from, from + 1..count] } else { [0..from, from + 1..at, at..count] };
         for (number, range) in ranges.into_iter().enumerate() {
             let (start, stop) = (self.start(range.start), self.start(range.end));
             let moved = put(&self.data[start..stop]);
@@ -352,7 +362,8 @@ pub fn patch_in_place(bytes: &mut [u8], patch: &Patch<'_>) {
         shift(&mut bytes[HEAD + (at + patch.added()) * ENTRY..new_data], by);
     }
     if patch.new.is_some() {
-        bytes[HEAD + at * ENTRY..][..ENTRY].copy_from_slice(&(end as u16 | if patch.long { LONG } else { 0 }).to_le_bytes());
+        bytes[HEAD + at * ENTRY..][..ENTRY]
+            .copy_from_slice(&(end as u16 | if patch.long { LONG } else { 0 }).to_le_bytes());
         fill(&mut bytes[new_data + head..], patch);
     }
     bytes[..HEAD].copy_from_slice(&(new_count as u16).to_le_bytes());
@@ -363,7 +374,8 @@ pub fn patch_in_place(bytes: &mut [u8], patch: &Patch<'_>) {
 pub fn lengthen_in_place(bytes: &mut [u8], head: &[u8], tail: &[&[u8]]) -> bool {
     let Ok(run) = Run::read(bytes, &[]) else { return false };
     let Some(last) = run.count().checked_sub(1) else { return false };
-    let (start, end, is_long, data) = (run.start(last), run.start(last + 1), run.is_long(last), HEAD + run.count() * ENTRY);
+    let (start, end, is_long, data) =
+        (run.start(last), run.start(last + 1), run.is_long(last), HEAD + run.count() * ENTRY);
     let length = tail.iter().map(|part| part.len()).sum::<usize>();
     if is_long || start + head.len() > end || data + end + length > bytes.len() {
         return false;

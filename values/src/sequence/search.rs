@@ -11,12 +11,21 @@ use crate::Nodes;
 type Compare<'c> = &'c mut dyn FnMut(&[u8]) -> Ordering;
 
 /// See [`Sequence::seek`].
-pub fn seek<'a>(nodes: &'a dyn Nodes, sequence: &Sequence<'a>, rule: &Rule, word: u64, compare: Compare<'_>) -> Result<Place<'a>, Fault> {
+pub fn seek<'a>(
+    nodes: &'a dyn Nodes,
+    sequence: &Sequence<'a>,
+    rule: &Rule,
+    word: u64,
+    compare: Compare<'_>,
+) -> Result<Place<'a>, Fault> {
     match sequence {
         Sequence::Packed(bytes) => {
             let run = Run::read(bytes, &[])?;
-            let (index, equal) =
-                if rule.packed_sorted { halve(nodes, rule, &run, word, (0, 0), compare)? } else { look_through(&run, compare)? };
+            let (index, equal) = if rule.packed_sorted {
+                halve(nodes, rule, &run, word, (0, 0), compare)?
+            } else {
+                look_through(&run, compare)?
+            };
             Ok(Place { rank: index as u64, found: if equal { Some(run.at(index)?) } else { None } })
         }
         Sequence::Tree(tree) => seek_tree::<true>(nodes, rule, tree, word, compare),
@@ -179,7 +188,13 @@ fn ordering(
 }
 
 #[cold]
-fn ordering_of_long(nodes: &dyn Nodes, run: &Run<'_>, index: usize, word: u64, compare: Compare<'_>) -> Result<(Ordering, u64), Fault> {
+fn ordering_of_long(
+    nodes: &dyn Nodes,
+    run: &Run<'_>,
+    index: usize,
+    word: u64,
+    compare: Compare<'_>,
+) -> Result<(Ordering, u64), Fault> {
     let own = run.stub_word(index)?;
     Ok((if own == word { compare(&run.at(index)?.bytes(nodes)?) } else { own.cmp(&word) }, own))
 }

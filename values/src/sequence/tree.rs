@@ -185,7 +185,10 @@ impl<'a> Inner<'a> {
         let (count, word) = (new.count.to_le_bytes(), new.word.to_le_bytes());
         let (counts, words) = (self.counts.as_flattened(), self.words.as_flattened());
         let place = at * 8;
-        nodes.make(&refs, &[&counts[..place], &count, &counts[place + 8..], &words[..place], &word, &words[place + 8..]])
+        nodes.make(
+            &refs,
+            &[&counts[..place], &count, &counts[place + 8..], &words[..place], &word, &words[place + 8..]],
+        )
     }
 
     /// Elements below the first `index` children.
@@ -217,7 +220,11 @@ pub fn leaf(nodes: &dyn Nodes, node: Ref) -> Result<Run<'_>, Fault> {
 
 /// A tree's height, if it can be true.
 pub fn checked_height(tree: &Tree) -> Result<u8, Fault> {
-    if tree.height > HEIGHT_MAX || tree.root.is_none() != (tree.count == 0) { Err(DAMAGED) } else { Ok(tree.height) }
+    if tree.height > HEIGHT_MAX || tree.root.is_none() != (tree.count == 0) {
+        Err(DAMAGED)
+    } else {
+        Ok(tree.height)
+    }
 }
 
 /// The word of the first element, as the root tells it.
@@ -305,8 +312,15 @@ pub struct Leaves {
 
 impl Leaves {
     /// Adds an element, or a stub with its tree.
-    pub fn push(&mut self, nodes: &dyn Nodes, bytes: &[u8], tree: Option<Ref>, word: u64) -> Result<(), Fault> {
-        let size = self.run.len() + run::ENTRY + bytes.len() + refs_size(self.refs.len() + tree.is_some() as usize);
+    pub fn push(
+        &mut self,
+        nodes: &dyn Nodes,
+        bytes: &[u8],
+        tree: Option<Ref>,
+        word: u64,
+    ) -> Result<(), Fault> {
+        let size =
+            self.run.len() + run::ENTRY + bytes.len() + refs_size(self.refs.len() + tree.is_some() as usize);
         if self.run.count() > 0 && size > LEAF_MAX {
             self.flush(nodes)?;
         }
@@ -319,7 +333,14 @@ impl Leaves {
     }
 
     /// Adds the elements of a leaf from `from` up to `upto`, with the references of its long ones. They must fit.
-    pub fn push_run(&mut self, nodes: &dyn Nodes, rule: &Rule, run: &Run<'_>, from: usize, upto: usize) -> Result<(), Fault> {
+    pub fn push_run(
+        &mut self,
+        nodes: &dyn Nodes,
+        rule: &Rule,
+        run: &Run<'_>,
+        from: usize,
+        upto: usize,
+    ) -> Result<(), Fault> {
         if from < upto {
             if self.run.count() == 0 {
                 self.word = word_of(nodes, rule, run, from)?;
@@ -356,7 +377,13 @@ impl Leaves {
 ///
 /// # Errors
 /// [`Fault::Damaged`] with the first thing that is wrong.
-pub fn check(nodes: &dyn Nodes, tree: &Tree, rule: &Rule, sorted: bool, visit: &mut dyn FnMut(Ref)) -> Result<(), Fault> {
+pub fn check(
+    nodes: &dyn Nodes,
+    tree: &Tree,
+    rule: &Rule,
+    sorted: bool,
+    visit: &mut dyn FnMut(Ref),
+) -> Result<(), Fault> {
     check_all(nodes, tree, Some((rule, sorted)), visit)
 }
 
@@ -368,7 +395,12 @@ pub fn check_shape(nodes: &dyn Nodes, tree: &Tree, visit: &mut dyn FnMut(Ref)) -
     check_all(nodes, tree, None, visit)
 }
 
-fn check_all(nodes: &dyn Nodes, tree: &Tree, rule: Option<(&Rule, bool)>, visit: &mut dyn FnMut(Ref)) -> Result<(), Fault> {
+fn check_all(
+    nodes: &dyn Nodes,
+    tree: &Tree,
+    rule: Option<(&Rule, bool)>,
+    visit: &mut dyn FnMut(Ref),
+) -> Result<(), Fault> {
     let height = checked_height(tree)?;
     if tree.count == 0 {
         return Ok(());
@@ -392,7 +424,13 @@ struct Check<'c> {
 impl<'c> Check<'c> {
     /// Checks a node whose first element is told to have `word`. Returns how many elements are
     /// below it.
-    fn node(&mut self, node: Ref, level: u8, word: Option<u64>, (left, right): (bool, bool)) -> Result<u64, Fault> {
+    fn node(
+        &mut self,
+        node: Ref,
+        level: u8,
+        word: Option<u64>,
+        (left, right): (bool, bool),
+    ) -> Result<u64, Fault> {
         (self.visit)(node);
         if level == 0 {
             return self.leaf(node, word, left || right);
@@ -407,7 +445,13 @@ impl<'c> Check<'c> {
         let (last, mut sum) = (inner.len() - 1, 0u64);
         for index in 0..inner.len() {
             let told = inner.child(index);
-            if self.node(told.node, level - 1, Some(told.word), (left && index == 0, right && index == last))? != told.count {
+            if self.node(
+                told.node,
+                level - 1,
+                Some(told.word),
+                (left && index == 0, right && index == last),
+            )? != told.count
+            {
                 return Err(Fault::Damaged { what: "the counts of a tree of elements" });
             }
             sum = sum.checked_add(told.count).ok_or(DAMAGED)?;

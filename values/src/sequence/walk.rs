@@ -60,7 +60,10 @@ impl<'a> Walk<'a> {
     /// Goes to the next leaf, or the one before.
     fn step(&mut self, back: bool) -> Result<(), Fault> {
         let depth = self.path.len();
-        let turn = self.path.iter().rposition(|(inner, index)| if back { *index > 0 } else { *index + 1 < inner.len() });
+        let turn = self
+            .path
+            .iter()
+            .rposition(|(inner, index)| if back { *index > 0 } else { *index + 1 < inner.len() });
         let turn = turn.ok_or(Fault::Damaged { what: "the count of a tree of elements" })?;
         let (inner, index) = &mut self.path[turn];
         *index = if back { *index - 1 } else { *index + 1 };
@@ -122,7 +125,8 @@ impl<'a> Stretch<'a> {
         ends.clear();
         self.run.ends(self.from, self.upto, ends);
         // S5: the code that takes them apart may rely on it.
-        (ends.is_sorted() && ends.last().is_none_or(|last| usize::from(*last) == bytes.len())).then_some(bytes)
+        (ends.is_sorted() && ends.last().is_none_or(|last| usize::from(*last) == bytes.len()))
+            .then_some(bytes)
     }
 }
 

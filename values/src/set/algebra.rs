@@ -57,7 +57,11 @@ enum Sought<'a> {
 
 impl<'a> Sought<'a> {
     /// `candidates` is how many will be looked for; none if they do not come in order.
-    fn new(nodes: &'a dyn Nodes, members: &Sequence<'a>, candidates: Option<u64>) -> Result<Sought<'a>, Fault> {
+    fn new(
+        nodes: &'a dyn Nodes,
+        members: &Sequence<'a>,
+        candidates: Option<u64>,
+    ) -> Result<Sought<'a>, Fault> {
         let mut walk = Walk::new(nodes, members);
         if let Sequence::Packed(_) = members {
             let mut few = Vec::new();
@@ -78,7 +82,9 @@ impl<'a> Sought<'a> {
     fn holds(&mut self, nodes: &'a dyn Nodes, item: &Item<'a>) -> Result<bool, Fault> {
         let sought = (item.word, &*item.bytes);
         match self {
-            Sought::Few(few) => Ok(few.binary_search_by(|(word, bytes)| (*word, &**bytes).cmp(&sought)).is_ok()),
+            Sought::Few(few) => {
+                Ok(few.binary_search_by(|(word, bytes)| (*word, &**bytes).cmp(&sought)).is_ok())
+            }
             Sought::Beside(walk, next) => loop {
                 let Some(other) = next else { return Ok(false) };
                 match (other.word, &*other.bytes).cmp(&sought) {
@@ -104,13 +110,21 @@ fn in_order(members: &Sequence<'_>) -> Result<Option<u64>, Fault> {
 ///
 /// # Errors
 /// [`Fault::Damaged`].
-pub fn intersection<'a>(nodes: &'a dyn Nodes, sets: &[Sequence<'a>], visit: &mut dyn FnMut(Element<'a>) -> bool) -> Result<bool, Fault> {
-    let mut sizes = sets.iter().map(|members| Ok((members.count()?, *members))).collect::<Result<Vec<_>, Fault>>()?;
+pub fn intersection<'a>(
+    nodes: &'a dyn Nodes,
+    sets: &[Sequence<'a>],
+    visit: &mut dyn FnMut(Element<'a>) -> bool,
+) -> Result<bool, Fault> {
+    let mut sizes =
+        sets.iter().map(|members| Ok((members.count()?, *members))).collect::<Result<Vec<_>, Fault>>()?;
     // The smallest first: it has the fewest candidates.
     sizes.sort_by_key(|(count, _)| *count);
     let Some(((_, smallest), others)) = sizes.split_first() else { return Ok(true) };
     let order = in_order(smallest)?;
-    let mut others = others.iter().map(|(_, members)| Sought::new(nodes, members, order)).collect::<Result<Vec<_>, _>>()?;
+    let mut others = others
+        .iter()
+        .map(|(_, members)| Sought::new(nodes, members, order))
+        .collect::<Result<Vec<_>, _>>()?;
     let mut walk = Walk::new(nodes, smallest);
     'candidates: while let Some(item) = walk.next()? {
         for other in &mut others {
@@ -129,9 +143,14 @@ pub fn intersection<'a>(nodes: &'a dyn Nodes, sets: &[Sequence<'a>], visit: &mut
 ///
 /// # Errors
 /// [`Fault::Damaged`].
-pub fn difference<'a>(nodes: &'a dyn Nodes, first: &Sequence<'a>, others: &[Sequence<'a>]) -> Result<Members<'a>, Fault> {
+pub fn difference<'a>(
+    nodes: &'a dyn Nodes,
+    first: &Sequence<'a>,
+    others: &[Sequence<'a>],
+) -> Result<Members<'a>, Fault> {
     let order = in_order(first)?;
-    let mut others = others.iter().map(|members| Sought::new(nodes, members, order)).collect::<Result<Vec<_>, _>>()?;
+    let mut others =
+        others.iter().map(|members| Sought::new(nodes, members, order)).collect::<Result<Vec<_>, _>>()?;
     let mut left = Members { elements: Vec::new(), sorted: order.is_some() };
     let mut walk = Walk::new(nodes, first);
     'candidates: while let Some(item) = walk.next()? {

@@ -18,7 +18,8 @@ enum Change {
     Commit,
 }
 
-const SCORES: [&str; 12] = ["0", "-0", "1", "1.0", "1.10", "1.1", "-300", "70000", "1e300", "inf", "-inf", "9007199254740993"];
+const SCORES: [&str; 12] =
+    ["0", "-0", "1", "1.0", "1.10", "1.1", "-300", "70000", "1e300", "inf", "-inf", "9007199254740993"];
 
 fn member() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
@@ -46,7 +47,8 @@ struct Model {
 
 impl Model {
     fn sorted(&self) -> Vec<(f64, Vec<u8>)> {
-        let mut all: Vec<_> = self.scores.iter().map(|(member, score)| (score.value() + 0.0, member.clone())).collect();
+        let mut all: Vec<_> =
+            self.scores.iter().map(|(member, score)| (score.value() + 0.0, member.clone())).collect();
         all.sort_by(|one, two| one.0.total_cmp(&two.0).then_with(|| one.1.cmp(&two.1)));
         all
     }
@@ -80,8 +82,9 @@ fn apply(nodes: &Memory<'_>, draft: &mut Draft, model: &mut Model, change: &Chan
         }
         Change::Extend { count } => {
             // Members of the greatest score of all come last, in the order of their names.
-            let added: Vec<_> =
-                (0..*count as u64).map(|at| (Score::of(f64::INFINITY), format!("~{:09}", *next + at).into_bytes())).collect();
+            let added: Vec<_> = (0..*count as u64)
+                .map(|at| (Score::of(f64::INFINITY), format!("~{:09}", *next + at).into_bytes()))
+                .collect();
             *next += *count as u64;
             draft.extend(nodes, added.iter().map(|(score, member)| (score, &member[..]))).unwrap();
             model.scores.extend(added.into_iter().map(|(score, member)| (member, score)));
@@ -99,17 +102,25 @@ fn compare_all(nodes: &Memory<'_>, set: &SortedSet<'_>, model: &Model) {
     for (rank, entry) in forwards.iter().enumerate() {
         let found = set.rank(nodes, entry.member()).unwrap().unwrap();
         let score = &model.scores[entry.member()];
-        assert_eq!((found.0, found.1.text(), found.1.value().to_bits()), (rank as u64, score.text(), (score.value() + 0.0).to_bits()));
+        assert_eq!(
+            (found.0, found.1.text(), found.1.value().to_bits()),
+            (rank as u64, score.text(), (score.value() + 0.0).to_bits())
+        );
         assert_eq!(set.at(nodes, rank as u64).unwrap().unwrap().into_member(), entry.member());
     }
     if let Some(last) = sorted.len().checked_sub(1) {
-        let back: Vec<_> = set.iter_back(nodes, last as u64).map(|entry| entry.unwrap().into_member().into_owned()).collect();
+        let back: Vec<_> = set
+            .iter_back(nodes, last as u64)
+            .map(|entry| entry.unwrap().into_member().into_owned())
+            .collect();
         assert!(back.iter().rev().eq(sorted.iter().map(|(_, member)| member)));
     }
     for count in [1, 10, 1000] {
         let (mut cursor, mut scanned) = (0, Vec::new());
         loop {
-            cursor = set.scan(nodes, cursor, count, &mut |entry| scanned.push(entry.into_member().into_owned())).unwrap();
+            cursor = set
+                .scan(nodes, cursor, count, &mut |entry| scanned.push(entry.into_member().into_owned()))
+                .unwrap();
             if cursor == 0 {
                 break;
             }
@@ -121,7 +132,10 @@ fn compare_all(nodes: &Memory<'_>, set: &SortedSet<'_>, model: &Model) {
         for open in [false, true] {
             let bound = ScoreBound { value, open };
             let all = ScoreBound { value: f64::INFINITY, open: false };
-            let from = sorted.iter().filter(|(score, _)| if open { *score <= value } else { *score < value }).count() as u64;
+            let from = sorted
+                .iter()
+                .filter(|(score, _)| if open { *score <= value } else { *score < value })
+                .count() as u64;
             assert_eq!(set.ranks_by_score(nodes, bound, all).unwrap(), (from, sorted.len() as u64));
         }
     }
@@ -201,9 +215,17 @@ proptest! {
 
 #[test]
 fn whole_scores_take_few_bytes_and_come_back() {
-    for (value, len) in
-        [(0.0, 2), (-128.0, 2), (128.0, 3), (-32_768.0, 3), (32_768.0, 5), (2_147_483_647.0, 5), (2_147_483_648.0, 9), (-0.0, 2), (0.5, 9)]
-    {
+    for (value, len) in [
+        (0.0, 2),
+        (-128.0, 2),
+        (128.0, 3),
+        (-32_768.0, 3),
+        (32_768.0, 5),
+        (2_147_483_647.0, 5),
+        (2_147_483_648.0, 9),
+        (-0.0, 2),
+        (0.5, 9),
+    ] {
         let prefix = Prefix::of(&Score::of(value));
         assert_eq!(prefix.bytes().len(), len, "{value}");
         assert_eq!(split(prefix.bytes()).unwrap().value, value);
@@ -230,8 +252,9 @@ fn many_members_of_a_few_scores_move_together() {
     const MEMBERS: u64 = 30_000;
     let arena = Bump::new();
     let nodes = Memory::new(&arena);
-    let mut model: BTreeMap<Vec<u8>, Score> =
-        (0..MEMBERS).map(|number| (format!("member:{number}").into_bytes(), Score::of((number % 3) as f64))).collect();
+    let mut model: BTreeMap<Vec<u8>, Score> = (0..MEMBERS)
+        .map(|number| (format!("member:{number}").into_bytes(), Score::of((number % 3) as f64)))
+        .collect();
     let mut sorted: Vec<(&Vec<u8>, &Score)> = model.iter().collect();
     sorted.sort_by(|one, two| one.1.value().total_cmp(&two.1.value()).then_with(|| one.0.cmp(two.0)));
     let mut draft = Draft::empty();
@@ -247,7 +270,8 @@ fn many_members_of_a_few_scores_move_together() {
                 format!("member:{}", (next >> 33) % if few(at) { 5 } else { MEMBERS + 500 }).into_bytes()
             })
             .collect();
-        let pairs: Vec<(Score, &[u8])> = names.iter().enumerate().map(|(at, name)| (Score::of((at % 3) as f64), &name[..])).collect();
+        let pairs: Vec<(Score, &[u8])> =
+            names.iter().enumerate().map(|(at, name)| (Score::of((at % 3) as f64), &name[..])).collect();
         let became = draft.put_all(&nodes, &pairs).unwrap().expect("a large set");
         for ((score, member), became) in pairs.iter().zip(became) {
             assert_eq!(became, Became::of(model.insert(member.to_vec(), score.clone()).as_ref(), score));
@@ -259,7 +283,9 @@ fn many_members_of_a_few_scores_move_together() {
     }
     let value = draft.value();
     check(&nodes, &value, &mut |_| {}).unwrap();
-    let found = SortedSet::of(&value).iter(&nodes, 0).map(|entry| entry.map(|entry| (entry.member().to_vec(), entry.value())));
+    let found = SortedSet::of(&value)
+        .iter(&nodes, 0)
+        .map(|entry| entry.map(|entry| (entry.member().to_vec(), entry.value())));
     let found: BTreeMap<Vec<u8>, f64> = found.collect::<Result<_, _>>().unwrap();
     assert_eq!(found, model.into_iter().map(|(member, score)| (member, score.value())).collect());
 }

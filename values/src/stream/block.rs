@@ -227,7 +227,8 @@ impl<'b> Iterator for Pairs<'b> {
 
 /// The first id of a block, by the bytes that it begins with.
 pub fn first_id(block: &[u8]) -> Id {
-    let word = |at| block.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
+    let word =
+        |at| block.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
     Id { ms: word(0), seq: word(8) }
 }
 
@@ -279,7 +280,10 @@ impl<'b> Entries<'b> {
         }
         let (schema, all) = (head & 15, self.reader.0);
         let (count, fields, strings) = if schema == OWN {
-            let count = usize::try_from(self.reader.number()?).ok().filter(|count| *count <= all.len()).ok_or(DAMAGED)?;
+            let count = usize::try_from(self.reader.number()?)
+                .ok()
+                .filter(|count| *count <= all.len())
+                .ok_or(DAMAGED)?;
             (count, &[][..], 2 * count)
         } else {
             let schema = self.schemas.get(schema)?;
@@ -299,7 +303,8 @@ impl<'b> Iterator for Entries<'b> {
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
         let entry = self.read();
-        let damaged = entry.is_err() || self.left == 0 && (!self.reader.0.is_empty() || self.last != self.end);
+        let damaged =
+            entry.is_err() || self.left == 0 && (!self.reader.0.is_empty() || self.last != self.end);
         if damaged {
             self.left = 0;
             return Some(Err(DAMAGED));
@@ -354,7 +359,13 @@ impl Step {
 
 /// What one more entry makes of a block of `len` bytes: its new beginning, and what stands between its last entry and the new one's
 /// body. None where it would be too long.
-pub fn lengthened(beginning: &Beginning, len: usize, id: Id, schema: u8, body: &[u8]) -> Option<(Beginning, Step)> {
+pub fn lengthened(
+    beginning: &Beginning,
+    len: usize,
+    id: Id,
+    schema: u8,
+    body: &[u8],
+) -> Option<(Beginning, Step)> {
     if usize::from(beginning[HEAD - 1]) >= ENTRIES_MAX || len + 1 + body.len() > BLOCK_MAX {
         return None;
     }
@@ -387,7 +398,10 @@ impl Writer {
         match self.bytes.first_chunk::<HEAD>() {
             None => self.bytes.extend_from_slice(&begun(id, schema)),
             Some(beginning) => {
-                let Some((beginning, step)) = lengthened(beginning, self.bytes.len(), id, schema, body) else { return false };
+                let Some((beginning, step)) = lengthened(beginning, self.bytes.len(), id, schema, body)
+                else {
+                    return false;
+                };
                 self.bytes[..HEAD].copy_from_slice(&beginning);
                 self.bytes.extend_from_slice(step.bytes());
             }
@@ -408,17 +422,30 @@ mod tests {
 
     #[test]
     fn entries_are_read_as_they_were_written() {
-        let ids = [(5, 0), (5, 1), (5, 9), (6, 0), (19, 0), (19, 1), (19, u64::MAX), (20, 5), (1 << 60, 7), (u64::MAX, u64::MAX)];
+        let ids = [
+            (5, 0),
+            (5, 1),
+            (5, 9),
+            (6, 0),
+            (19, 0),
+            (19, 1),
+            (19, u64::MAX),
+            (20, 5),
+            (1 << 60, 7),
+            (u64::MAX, u64::MAX),
+        ];
         let (mut schemas, mut writer) = (Cow::default(), Writer::default());
-        let pairs: Vec<Vec<&[u8]>> =
-            (0..ids.len()).map(|at| if at % 3 == 2 { vec![&b"x"[..], b"", b"y", b"2"] } else { vec![&b"f"[..], b"value"] }).collect();
+        let pairs: Vec<Vec<&[u8]>> = (0..ids.len())
+            .map(|at| if at % 3 == 2 { vec![&b"x"[..], b"", b"y", b"2"] } else { vec![&b"f"[..], b"value"] })
+            .collect();
         for (id, pairs) in ids.iter().zip(&pairs) {
             let (schema, body) = body(&mut schemas, pairs).unwrap();
             assert!(writer.push(Id { ms: id.0, seq: id.1 }, schema, &body));
         }
         let schemas = Schemas::read(&schemas).unwrap();
         assert_eq!(schemas.count, 2);
-        for (entry, (id, pairs)) in Entries::of(&writer.bytes, &schemas).unwrap().zip(ids.iter().zip(&pairs)) {
+        for (entry, (id, pairs)) in Entries::of(&writer.bytes, &schemas).unwrap().zip(ids.iter().zip(&pairs))
+        {
             let entry = entry.unwrap();
             assert_eq!((entry.id.ms, entry.id.seq), *id);
             assert_eq!(entry.pairs().flat_map(|(field, value)| [field, value]).collect::<Vec<_>>(), *pairs);
@@ -445,7 +472,8 @@ mod tests {
             (state >> 33) as u8
         };
         for round in 0..20_000 {
-            let bytes: Vec<u8> = (0..round % 60).map(|_| next() & if round % 2 == 0 { 0xff } else { 0x1f }).collect();
+            let bytes: Vec<u8> =
+                (0..round % 60).map(|_| next() & if round % 2 == 0 { 0xff } else { 0x1f }).collect();
             let (first, second) = bytes.split_at(bytes.len() / 3);
             let Ok(schemas) = Schemas::read(first) else { continue };
             if let Ok(entries) = Entries::of(second, &schemas) {

@@ -54,12 +54,17 @@ fn check_groups(stream: &Stream<'_>) -> Result<(), Fault> {
         }
         for consumer in stream.consumers(group.number)? {
             let consumer = consumer?;
-            if stream.consumer_name(group.number, consumer.number)? != consumer.name || consumer.number >= stream.head.next_consumer {
+            if stream.consumer_name(group.number, consumer.number)? != consumer.name
+                || consumer.number >= stream.head.next_consumer
+            {
                 return damaged("the name of a consumer");
             }
             consumers += 1;
             for id in stream.owned(consumer.number, Id::MIN)? {
-                if stream.find_pending(group.number, id?)?.is_none_or(|pending| pending.consumer != consumer.number) {
+                if stream
+                    .find_pending(group.number, id?)?
+                    .is_none_or(|pending| pending.consumer != consumer.number)
+                {
                     return damaged("what a consumer has pending");
                 }
                 pending += 1;
@@ -67,5 +72,9 @@ fn check_groups(stream: &Stream<'_>) -> Result<(), Fault> {
         }
     }
     let told = [trees[CONSUMERS].count, trees[NAMES].count, trees[PENDING].count, trees[OWNED].count];
-    if told != [consumers, consumers, pending, pending] { damaged("what the groups of a stream have") } else { Ok(()) }
+    if told != [consumers, consumers, pending, pending] {
+        damaged("what the groups of a stream have")
+    } else {
+        Ok(())
+    }
 }

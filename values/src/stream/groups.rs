@@ -82,7 +82,11 @@ fn id_word<const NUMBER: u32>(bytes: &[u8]) -> u64 {
     const MS: u32 = 42;
     let seq_bits = u64::BITS - NUMBER - MS;
     let (number, ms, seq) = (u64::from(half(bytes, 0)), word(bytes, 4), word(bytes, 12));
-    let id = if ms >> MS == 0 { ms << seq_bits | seq.min((1 << seq_bits) - 1) } else { (1 << (MS + seq_bits)) - 1 };
+    let id = if ms >> MS == 0 {
+        ms << seq_bits | seq.min((1 << seq_bits) - 1)
+    } else {
+        (1 << (MS + seq_bits)) - 1
+    };
     if number >> NUMBER == 0 { number << (MS + seq_bits) | id } else { u64::MAX }
 }
 
@@ -158,14 +162,23 @@ fn read_group(bytes: Cow<'_, [u8]>) -> Group<'_> {
 
 fn read_consumer(bytes: Cow<'_, [u8]>) -> Consumer<'_> {
     let active_ms = Some(word(&bytes, 16)).filter(|active| *active != UNKNOWN);
-    Consumer { group: half(&bytes, 0), number: half(&bytes, 4), seen_ms: word(&bytes, 8), active_ms, name: tail(bytes, CONSUMER_NAME) }
+    Consumer {
+        group: half(&bytes, 0),
+        number: half(&bytes, 4),
+        seen_ms: word(&bytes, 8),
+        active_ms,
+        name: tail(bytes, CONSUMER_NAME),
+    }
 }
 
 fn read_pending(bytes: &[u8]) -> Result<Pending, Fault> {
     match bytes.len() {
-        PENDING_LEN => {
-            Ok(Pending { id: id(bytes, 4), consumer: half(bytes, 20), delivered_ms: word(bytes, 24), deliveries: word(bytes, 32) })
-        }
+        PENDING_LEN => Ok(Pending {
+            id: id(bytes, 4),
+            consumer: half(bytes, 20),
+            delivered_ms: word(bytes, 24),
+            deliveries: word(bytes, 32),
+        }),
         _ => Err(DAMAGED),
     }
 }
@@ -202,7 +215,8 @@ fn names_key(group: u32, number: u32) -> [u8; NAMES_KEY] {
 /// Where the element with this key is in tree number `tree`.
 fn seek_key<'a>(nodes: &'a dyn Nodes, trees: &[Tree], tree: usize, key: &[u8]) -> Result<Place<'a>, Fault> {
     let rule = &RULES[tree];
-    Sequence::Tree(trees[tree]).seek(nodes, rule, (rule.word)(key), &mut |bytes| bytes[..bytes.len().min(key.len())].cmp(key))
+    Sequence::Tree(trees[tree])
+        .seek(nodes, rule, (rule.word)(key), &mut |bytes| bytes[..bytes.len().min(key.len())].cmp(key))
 }
 
 /// What is done with an element that was found: the number of its key, its rank, its bytes.
@@ -239,12 +253,19 @@ fn seek_keys<'k, const N: usize>(
 }
 
 fn seek_group<'a>(nodes: &'a dyn Nodes, trees: &[Tree], name: &[u8]) -> Result<Place<'a>, Fault> {
-    Sequence::Tree(trees[GROUPS]).seek(nodes, &RULES[GROUPS], name_word(name), &mut |bytes| rest(bytes, GROUP_NAME).cmp(name))
+    Sequence::Tree(trees[GROUPS])
+        .seek(nodes, &RULES[GROUPS], name_word(name), &mut |bytes| rest(bytes, GROUP_NAME).cmp(name))
 }
 
-fn seek_consumer<'a>(nodes: &'a dyn Nodes, trees: &[Tree], group: u32, name: &[u8]) -> Result<Place<'a>, Fault> {
+fn seek_consumer<'a>(
+    nodes: &'a dyn Nodes,
+    trees: &[Tree],
+    group: u32,
+    name: &[u8],
+) -> Result<Place<'a>, Fault> {
     let word = consumer_word(group, name);
-    Sequence::Tree(trees[CONSUMERS]).seek(nodes, &RULES[CONSUMERS], word, &mut |bytes| consumer_key(bytes).cmp(&(group, name)))
+    Sequence::Tree(trees[CONSUMERS])
+        .seek(nodes, &RULES[CONSUMERS], word, &mut |bytes| consumer_key(bytes).cmp(&(group, name)))
 }
 
 /// The ranks, from the first up to (not including) the last, of what belongs to a group in tree number `tree`.
@@ -272,7 +293,11 @@ impl<'a> Stream<'a> {
     }
 
     /// The elements of a tree in a range of ranks.
-    fn elements(&self, tree: usize, ranks: (u64, u64)) -> impl Iterator<Item = Result<Cow<'a, [u8]>, Fault>> + use<'a> {
+    fn elements(
+        &self,
+        tree: usize,
+        ranks: (u64, u64),
+    ) -> impl Iterator<Item = Result<Cow<'a, [u8]>, Fault>> + use<'a> {
         let nodes = self.nodes;
         let elements = Sequence::Tree(self.head.trees[tree]).iter(nodes, ranks.0);
         elements.take(ranks.1.saturating_sub(ranks.0) as usize).map(move |element| element?.bytes(nodes))
@@ -310,7 +335,10 @@ impl<'a> Stream<'a> {
     ///
     /// # Errors
     /// [`Fault::Damaged`].
-    pub fn consumers(&self, group: u32) -> Result<impl Iterator<Item = Result<Consumer<'a>, Fault>> + use<'a>, Fault> {
+    pub fn consumers(
+        &self,
+        group: u32,
+    ) -> Result<impl Iterator<Item = Result<Consumer<'a>, Fault>> + use<'a>, Fault> {
         let ranks = ranks_of_group(self.nodes, &self.head.trees, CONSUMERS, group)?;
         Ok(self.elements(CONSUMERS, ranks).map(|bytes| Ok(read_consumer(bytes?))))
     }
@@ -346,7 +374,11 @@ impl<'a> Stream<'a> {
     ///
     /// # Errors
     /// [`Fault::Damaged`].
-    pub fn pending(&self, group: u32, from: Id) -> Result<impl Iterator<Item = Result<Pending, Fault>> + use<'a>, Fault> {
+    pub fn pending(
+        &self,
+        group: u32,
+        from: Id,
+    ) -> Result<impl Iterator<Item = Result<Pending, Fault>> + use<'a>, Fault> {
         let first = seek_key(self.nodes, &self.head.trees, PENDING, &id_key(group, from))?.rank;
         let (_, end) = ranks_of_group(self.nodes, &self.head.trees, PENDING, group)?;
         Ok(self.elements(PENDING, (first, end)).map(|bytes| read_pending(&bytes?)))
@@ -383,7 +415,9 @@ impl<'a> Stream<'a> {
 
     /// The ranks of what a consumer owns, from an id on.
     fn ranks_owned(&self, consumer: u32, from: Id) -> Result<(u64, u64), Fault> {
-        let at = |key: [u8; OWNED_KEY]| seek_key(self.nodes, &self.head.trees, OWNED, &key).map(|place| place.rank);
+        let at = |key: [u8; OWNED_KEY]| {
+            seek_key(self.nodes, &self.head.trees, OWNED, &key).map(|place| place.rank)
+        };
         let (first, end) = (at(id_key(consumer, from))?, at(id_key(consumer.saturating_add(1), Id::MIN))?);
         Ok((first, end.max(first)))
     }
@@ -401,7 +435,11 @@ impl<'a> Stream<'a> {
     ///
     /// # Errors
     /// [`Fault::Damaged`].
-    pub fn owned(&self, consumer: u32, from: Id) -> Result<impl Iterator<Item = Result<Id, Fault>> + use<'a>, Fault> {
+    pub fn owned(
+        &self,
+        consumer: u32,
+        from: Id,
+    ) -> Result<impl Iterator<Item = Result<Id, Fault>> + use<'a>, Fault> {
         let ranks = self.ranks_owned(consumer, from)?;
         Ok(self.elements(OWNED, ranks).map(|bytes| Ok(id(&bytes?, 4))))
     }
@@ -409,7 +447,11 @@ impl<'a> Stream<'a> {
 
 impl Draft<'_> {
     /// Changes tree number `tree`.
-    fn edit(&mut self, tree: usize, change: impl FnOnce(&mut sequence::Draft) -> Result<(), Fault>) -> Result<(), Fault> {
+    fn edit(
+        &mut self,
+        tree: usize,
+        change: impl FnOnce(&mut sequence::Draft) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         let trees = &mut self.head_mut().trees;
         let mut draft = sequence::Draft::index(trees[tree]);
         change(&mut draft)?;
@@ -418,7 +460,14 @@ impl Draft<'_> {
     }
 
     /// Puts an element at a place: instead of what was found there, or before it.
-    fn put(&mut self, nodes: &dyn Nodes, tree: usize, rank: u64, replaces: bool, parts: &[&[u8]]) -> Result<(), Fault> {
+    fn put(
+        &mut self,
+        nodes: &dyn Nodes,
+        tree: usize,
+        rank: u64,
+        replaces: bool,
+        parts: &[&[u8]],
+    ) -> Result<(), Fault> {
         self.edit(tree, |draft| match replaces {
             true => draft.replace(nodes, &RULES[tree], rank, parts),
             false => draft.insert(nodes, &RULES[tree], rank, parts),
@@ -436,7 +485,13 @@ impl Draft<'_> {
     ///
     /// # Errors
     /// [`Fault::Full`], [`Fault::Damaged`].
-    pub fn create_group(&mut self, nodes: &dyn Nodes, name: &[u8], last: Id, read: Option<u64>) -> Result<Group<'static>, Fault> {
+    pub fn create_group(
+        &mut self,
+        nodes: &dyn Nodes,
+        name: &[u8],
+        last: Id,
+        read: Option<u64>,
+    ) -> Result<Group<'static>, Fault> {
         let number = self.head.next_group;
         self.head_mut().next_group = successor(number)?;
         let group = Group { number, last, read, name: Cow::Owned(name.to_vec()) };
@@ -452,7 +507,13 @@ impl Draft<'_> {
         let place = seek_group(nodes, &self.head.trees, &group.name)?;
         let (rank, replaces) = (place.rank, place.found.is_some());
         let read = group.read.unwrap_or(UNKNOWN).to_be_bytes();
-        self.put(nodes, GROUPS, rank, replaces, &[&group.last.bytes(), &read, &group.number.to_be_bytes(), &group.name])
+        self.put(
+            nodes,
+            GROUPS,
+            rank,
+            replaces,
+            &[&group.last.bytes(), &read, &group.number.to_be_bytes(), &group.name],
+        )
     }
 
     /// Takes a group away, with its consumers and all that it has pending.
@@ -460,8 +521,11 @@ impl Draft<'_> {
     /// # Errors
     /// As [`Draft::create_group`].
     pub fn destroy_group(&mut self, nodes: &dyn Nodes, group: &Group<'_>) -> Result<(), Fault> {
-        let consumers =
-            self.view(nodes).consumers(group.number)?.map(|consumer| Ok(consumer?.number)).collect::<Result<Vec<_>, Fault>>()?;
+        let consumers = self
+            .view(nodes)
+            .consumers(group.number)?
+            .map(|consumer| Ok(consumer?.number))
+            .collect::<Result<Vec<_>, Fault>>()?;
         for consumer in consumers {
             let ranks = self.view(nodes).ranks_owned(consumer, Id::MIN)?;
             self.cut(nodes, OWNED, ranks)?;
@@ -478,7 +542,13 @@ impl Draft<'_> {
     ///
     /// # Errors
     /// As [`Draft::create_group`].
-    pub fn create_consumer(&mut self, nodes: &dyn Nodes, group: u32, name: &[u8], seen_ms: u64) -> Result<Consumer<'static>, Fault> {
+    pub fn create_consumer(
+        &mut self,
+        nodes: &dyn Nodes,
+        group: u32,
+        name: &[u8],
+        seen_ms: u64,
+    ) -> Result<Consumer<'static>, Fault> {
         let number = self.head.next_consumer;
         self.head_mut().next_consumer = successor(number)?;
         let consumer = Consumer { group, number, seen_ms, active_ms: None, name: Cow::Owned(name.to_vec()) };
@@ -496,8 +566,10 @@ impl Draft<'_> {
     pub fn put_consumer(&mut self, nodes: &dyn Nodes, consumer: &Consumer<'_>) -> Result<(), Fault> {
         let place = seek_consumer(nodes, &self.head.trees, consumer.group, &consumer.name)?;
         let (rank, replaces) = (place.rank, place.found.is_some());
-        let (key, active) = (names_key(consumer.group, consumer.number), consumer.active_ms.unwrap_or(UNKNOWN));
-        let parts: [&[u8]; 4] = [&key, &consumer.seen_ms.to_be_bytes(), &active.to_be_bytes(), &consumer.name];
+        let (key, active) =
+            (names_key(consumer.group, consumer.number), consumer.active_ms.unwrap_or(UNKNOWN));
+        let parts: [&[u8]; 4] =
+            [&key, &consumer.seen_ms.to_be_bytes(), &active.to_be_bytes(), &consumer.name];
         self.put(nodes, CONSUMERS, rank, replaces, &parts)
     }
 
@@ -546,29 +618,47 @@ impl Draft<'_> {
     ///
     /// # Errors
     /// As [`Draft::create_group`].
-    pub fn put_delivered(&mut self, nodes: &dyn Nodes, group: u32, delivered: &[Pending]) -> Result<(), Fault> {
+    pub fn put_delivered(
+        &mut self,
+        nodes: &dyn Nodes,
+        group: u32,
+        delivered: &[Pending],
+    ) -> Result<(), Fault> {
         let [first, .., last] = delivered else {
             return delivered.iter().try_for_each(|pending| self.put_pending(nodes, group, pending));
         };
         let rank = seek_key(nodes, &self.head.trees, PENDING, &id_key(group, first.id))?.rank;
-        let next = Sequence::Tree(self.head.trees[PENDING]).at(nodes, rank)?.map(|element| element.bytes(nodes)).transpose()?;
+        let next = Sequence::Tree(self.head.trees[PENDING])
+            .at(nodes, rank)?
+            .map(|element| element.bytes(nodes))
+            .transpose()?;
         if next.is_some_and(|next| next[..next.len().min(PENDING_KEY)] <= id_key(group, last.id)[..]) {
             // Some of them are pending already: XGROUP SETID has put the group back.
             return delivered.iter().try_for_each(|pending| self.put_pending(nodes, group, pending));
         }
-        let elements: Vec<[u8; PENDING_LEN]> = delivered.iter().map(|pending| pending_bytes(group, pending)).collect();
+        let elements: Vec<[u8; PENDING_LEN]> =
+            delivered.iter().map(|pending| pending_bytes(group, pending)).collect();
         self.put_row(nodes, PENDING, rank, &mut elements.iter().map(|bytes| &bytes[..]))?;
-        let keys: Vec<[u8; OWNED_KEY]> = delivered.iter().map(|pending| id_key(pending.consumer, pending.id)).collect();
+        let keys: Vec<[u8; OWNED_KEY]> =
+            delivered.iter().map(|pending| id_key(pending.consumer, pending.id)).collect();
         let rank = seek_key(nodes, &self.head.trees, OWNED, &keys[0])?.rank;
         self.put_row(nodes, OWNED, rank, &mut keys.iter().map(|bytes| &bytes[..]))
     }
 
     /// Puts elements that follow each other before the one at `rank`.
-    fn put_row(&mut self, nodes: &dyn Nodes, tree: usize, rank: u64, elements: &mut dyn Iterator<Item = &[u8]>) -> Result<(), Fault> {
+    fn put_row(
+        &mut self,
+        nodes: &dyn Nodes,
+        tree: usize,
+        rank: u64,
+        elements: &mut dyn Iterator<Item = &[u8]>,
+    ) -> Result<(), Fault> {
         let at_end = rank == self.head.trees[tree].count;
         self.edit(tree, |draft| match at_end {
             true => draft.extend(nodes, &RULES[tree], elements),
-            false => elements.zip(rank..).try_for_each(|(bytes, rank)| draft.insert(nodes, &RULES[tree], rank, &[bytes])),
+            false => elements
+                .zip(rank..)
+                .try_for_each(|(bytes, rank)| draft.insert(nodes, &RULES[tree], rank, &[bytes])),
         })
     }
 
@@ -577,18 +667,30 @@ impl Draft<'_> {
     ///
     /// # Errors
     /// As [`Draft::create_group`].
-    pub fn remove_all_pending(&mut self, nodes: &dyn Nodes, group: u32, ids: &[Id]) -> Result<Vec<bool>, Fault> {
-        let mut keys: Vec<([u8; PENDING_KEY], usize)> = ids.iter().enumerate().map(|(at, id)| (id_key(group, *id), at)).collect();
+    pub fn remove_all_pending(
+        &mut self,
+        nodes: &dyn Nodes,
+        group: u32,
+        ids: &[Id],
+    ) -> Result<Vec<bool>, Fault> {
+        let mut keys: Vec<([u8; PENDING_KEY], usize)> =
+            ids.iter().enumerate().map(|(at, id)| (id_key(group, *id), at)).collect();
         keys.sort_unstable();
         keys.dedup_by_key(|(key, _)| *key);
         let (mut gone, mut ranks, mut owned) = (vec![false; ids.len()], Vec::new(), Vec::new());
-        seek_keys(nodes, &self.head.trees, PENDING, keys.iter().map(|(key, _)| key), &mut |at, rank, bytes| {
-            let pending = read_pending(bytes)?;
-            gone[keys[at].1] = true;
-            ranks.push(rank);
-            owned.push(id_key(pending.consumer, pending.id));
-            Ok(())
-        })?;
+        seek_keys(
+            nodes,
+            &self.head.trees,
+            PENDING,
+            keys.iter().map(|(key, _)| key),
+            &mut |at, rank, bytes| {
+                let pending = read_pending(bytes)?;
+                gone[keys[at].1] = true;
+                ranks.push(rank);
+                owned.push(id_key(pending.consumer, pending.id));
+                Ok(())
+            },
+        )?;
         self.cut_ranks(nodes, PENDING, &ranks)?;
         owned.sort_unstable();
         ranks.clear();
@@ -605,7 +707,10 @@ impl Draft<'_> {
 
     /// Takes out the elements at these ranks, which rise; those side by side at once.
     fn cut_ranks(&mut self, nodes: &dyn Nodes, tree: usize, ranks: &[u64]) -> Result<(), Fault> {
-        ranks.chunk_by(|one, two| one + 1 == *two).rev().try_for_each(|row| self.cut(nodes, tree, (row[0], row[0] + row.len() as u64)))
+        ranks
+            .chunk_by(|one, two| one + 1 == *two)
+            .rev()
+            .try_for_each(|row| self.cut(nodes, tree, (row[0], row[0] + row.len() as u64)))
     }
 
     /// Notes that an entry is no longer pending. Returns whether it was.

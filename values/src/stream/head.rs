@@ -85,7 +85,8 @@ impl<'a> Head<'a> {
         if old.is_none() {
             return nodes.make(roots, &[fixed, &self.schemas]);
         }
-        let fits = nodes.refs(old)?.len() == roots.len() && nodes.data(old)?.len() == fixed.len() + self.schemas.len();
+        let fits = nodes.refs(old)?.len() == roots.len()
+            && nodes.data(old)?.len() == fixed.len() + self.schemas.len();
         let edited = fits
             && nodes.edit(old, &mut |refs, data| {
                 refs.copy_from_slice(roots);

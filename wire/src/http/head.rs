@@ -79,10 +79,18 @@ impl<'b> Head<'b> {
         let mut headers = [const { MaybeUninit::uninit() }; FIELDS_MAX];
         let mut request = httparse::Request::new(&mut []);
         let parsed = request.parse_with_uninit_headers(bytes, &mut headers).map_err(|error| match error {
-            httparse::Error::TooManyHeaders => Refused { status: 431, text: "the request has more than 100 fields" },
-            httparse::Error::Version => Refused { status: 505, text: "the server speaks HTTP/1.1 and HTTP/1.0" },
-            httparse::Error::HeaderName => Refused { status: 400, text: "a field has a name that HTTP does not allow" },
-            httparse::Error::HeaderValue => Refused { status: 400, text: "a field has a value that HTTP does not allow" },
+            httparse::Error::TooManyHeaders => {
+                Refused { status: 431, text: "the request has more than 100 fields" }
+            }
+            httparse::Error::Version => {
+                Refused { status: 505, text: "the server speaks HTTP/1.1 and HTTP/1.0" }
+            }
+            httparse::Error::HeaderName => {
+                Refused { status: 400, text: "a field has a name that HTTP does not allow" }
+            }
+            httparse::Error::HeaderValue => {
+                Refused { status: 400, text: "a field has a value that HTTP does not allow" }
+            }
             _ => Refused { status: 400, text: "the request line is not of HTTP" },
         })?;
         let (Ok(true), Some(method), Some(target), Some(version)) =
@@ -206,7 +214,8 @@ impl<'b> Fields<'b> {
             (Some(_), Some(_)) => refused(400, "a body has either a Content-Length or a Transfer-Encoding"),
             (None, None) => Ok((None, false)),
             (Some(length), None) => {
-                let is_number = !length.is_empty() && length.len() <= 18 && length.iter().all(u8::is_ascii_digit);
+                let is_number =
+                    !length.is_empty() && length.len() <= 18 && length.iter().all(u8::is_ascii_digit);
                 let number = || std::str::from_utf8(length).ok()?.parse().ok();
                 match is_number.then(number).flatten() {
                     Some(number) => Ok((Some(number), false)),

@@ -100,7 +100,8 @@ pub fn append_resp(out: &mut Vec<u8>, reply: &[u8]) -> usize {
             None => false,
         };
         at += after;
-        let length = || std::str::from_utf8(line).ok().and_then(|text| text.parse::<usize>().ok()).unwrap_or(0);
+        let length =
+            || std::str::from_utf8(line).ok().and_then(|text| text.parse::<usize>().ok()).unwrap_or(0);
         match mark {
             b'$' | b'=' => {
                 let whole = reply.get(at..at + length()).unwrap_or_default();
@@ -118,7 +119,11 @@ pub fn append_resp(out: &mut Vec<u8>, reply: &[u8]) -> usize {
             b'*' | b'~' | b'>' | b'%' => {
                 let is_map = mark == b'%';
                 out.push(if is_map { b'{' } else { b'[' });
-                open.push(Open { left: if is_map { length() * 2 } else { length() }, is_map, is_first: true });
+                open.push(Open {
+                    left: if is_map { length() * 2 } else { length() },
+                    is_map,
+                    is_first: true,
+                });
             }
             b'_' => out.extend_from_slice(b"null"),
             b'#' => out.extend_from_slice(if line == b"t" { b"true" } else { b"false" }),
@@ -132,7 +137,8 @@ pub fn append_resp(out: &mut Vec<u8>, reply: &[u8]) -> usize {
 
 /// Whether JSON takes the text of a number as it stands.
 fn is_number(text: &[u8]) -> bool {
-    text.last().is_some_and(u8::is_ascii_digit) && text.iter().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(byte))
+    text.last().is_some_and(u8::is_ascii_digit)
+        && text.iter().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(byte))
 }
 
 /// The mark of the line at the beginning, its text, and where the next line begins.
@@ -166,7 +172,10 @@ mod tests {
             (b"%0\r\n", "{}"),
             (b"*3\r\n:1\r\n*1\r\n~0\r\n$1\r\nx\r\n", r#"[1,[[]],"x"]"#),
             (b"%2\r\n$1\r\na\r\n:1\r\n$1\r\nb\r\n*2\r\n_\r\n#f\r\n", r#"{"a":1,"b":[null,false]}"#),
-            (b"%2\r\n$1\r\n\xff\r\n:1\r\n$8\r\nbase64:x\r\n:2\r\n", r#"{"base64:/w==":1,"base64:YmFzZTY0Ong=":2}"#),
+            (
+                b"%2\r\n$1\r\n\xff\r\n:1\r\n$8\r\nbase64:x\r\n:2\r\n",
+                r#"{"base64:/w==":1,"base64:YmFzZTY0Ong=":2}"#,
+            ),
             (b"%1\r\n:7\r\n:1\r\n", r#"{"7":1}"#),
         ];
         for (reply, json) in cases {

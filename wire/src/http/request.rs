@@ -132,9 +132,12 @@ impl Partial {
     fn find_last_chunk(&mut self, input: &[u8], limits: Limits) -> Result<End, Refused> {
         self.chunk = self.chunk.max(self.head_end);
         loop {
-            let Some((size, line_bytes)) = chunk_line(&input[self.chunk.min(input.len())..])? else { return Ok(None) };
+            let Some((size, line_bytes)) = chunk_line(&input[self.chunk.min(input.len())..])? else {
+                return Ok(None);
+            };
             if size == 0 {
-                return Ok(trailer_bytes(&input[self.chunk + line_bytes..])?.map(|bytes| self.chunk + line_bytes + bytes));
+                return Ok(trailer_bytes(&input[self.chunk + line_bytes..])?
+                    .map(|bytes| self.chunk + line_bytes + bytes));
             }
             if size > limits.body_bytes_max.saturating_sub(self.body_bytes) {
                 return refused(413, "the body is longer than proto-max-bulk-len allows");
@@ -159,11 +162,14 @@ fn chunk_line(input: &[u8]) -> Result<Option<(usize, usize)>, Refused> {
         }
         return Ok(None);
     };
-    let Some(line) = input[..at].strip_suffix(b"\r") else { return refused(400, "each line of a request ends with CR and LF") };
+    let Some(line) = input[..at].strip_suffix(b"\r") else {
+        return refused(400, "each line of a request ends with CR and LF");
+    };
     // What follows a semicolon is an extension, which a server may ignore.
     let digits = &line[..memchr::memchr(b';', line).unwrap_or(line.len())];
     let number = || usize::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok();
-    let is_number = (1..=8).contains(&digits.len()) && digits.iter().all(u8::is_ascii_hexdigit) && !line.contains(&b'\r');
+    let is_number =
+        (1..=8).contains(&digits.len()) && digits.iter().all(u8::is_ascii_hexdigit) && !line.contains(&b'\r');
     match is_number.then(number).flatten() {
         Some(size) => Ok(Some((size, at + 1))),
         None => refused(400, "the size of a chunk is one hexadecimal number"),

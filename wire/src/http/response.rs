@@ -100,11 +100,16 @@ fn dated(now_seconds: u64, write: impl FnOnce(&[u8])) {
 /// A time as HTTP writes it: `Sun, 06 Nov 1994 08:49:37 GMT`.
 fn date(seconds: u64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = civil(days);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{}, {day:02} {} {year} {hour:02}:{minute:02}:{second:02} GMT", DAYS[(days % 7) as usize], MONTHS[month - 1])
+    format!(
+        "{}, {day:02} {} {year} {hour:02}:{minute:02}:{second:02} GMT",
+        DAYS[(days % 7) as usize],
+        MONTHS[month - 1]
+    )
 }
 
 /// The date of a day since the Unix epoch: its year, month and day, counted from 1. The year is taken to begin with March,

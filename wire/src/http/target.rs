@@ -44,9 +44,11 @@ fn digit(byte: u8) -> Option<u8> {
 
 /// The parameters of a query, `name=value` each, with their escapes. A name without `=` has an empty value.
 pub fn parameters(query: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    query.split(|byte| *byte == b'&').filter(|part| !part.is_empty()).map(|part| match memchr::memchr(b'=', part) {
-        Some(at) => (&part[..at], &part[at + 1..]),
-        None => (part, &[][..]),
+    query.split(|byte| *byte == b'&').filter(|part| !part.is_empty()).map(|part| {
+        match memchr::memchr(b'=', part) {
+            Some(at) => (&part[..at], &part[at + 1..]),
+            None => (part, &[][..]),
+        }
     })
 }
 

@@ -63,7 +63,10 @@ impl Reader<'_> {
     }
 
     /// The elements of an array whose bracket has been taken.
-    fn elements<T>(&mut self, element: fn(&mut Self) -> Result<T, &'static str>) -> Result<Vec<T>, &'static str> {
+    fn elements<T>(
+        &mut self,
+        element: fn(&mut Self) -> Result<T, &'static str>,
+    ) -> Result<Vec<T>, &'static str> {
         let mut elements = Vec::new();
         if self.take(b']').is_some() {
             return Ok(elements);
@@ -100,7 +103,10 @@ impl Reader<'_> {
                 base64::decode(&text).ok_or(NO_WORD)
             }
             Some(b'-' | b'0'..=b'9') => {
-                let length = self.rest.iter().position(|byte| !matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9'));
+                let length = self
+                    .rest
+                    .iter()
+                    .position(|byte| !matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9'));
                 let (number, rest) = self.rest.split_at(length.unwrap_or(self.rest.len()));
                 self.rest = rest;
                 let is_number = std::str::from_utf8(number).is_ok_and(|number| number.parse::<f64>().is_ok());
@@ -114,7 +120,8 @@ impl Reader<'_> {
         self.rest = self.rest.strip_prefix(b"\"").ok_or(NO_WORD)?;
         let mut bytes = Vec::new();
         loop {
-            let plain = self.rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f)).ok_or(NO_STRING)?;
+            let plain =
+                self.rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f)).ok_or(NO_STRING)?;
             bytes.extend_from_slice(&self.rest[..plain]);
             let mark = self.rest[plain];
             self.rest = &self.rest[plain + 1..];
@@ -142,7 +149,8 @@ impl Reader<'_> {
                 // A character beyond 16 bits is two units.
                 let code = if (0xd800..0xdc00).contains(&first) {
                     self.rest = self.rest.strip_prefix(b"\\u").ok_or(NO_STRING)?;
-                    let second = self.unit()?.checked_sub(0xdc00).filter(|low| *low < 0x400).ok_or(NO_STRING)?;
+                    let second =
+                        self.unit()?.checked_sub(0xdc00).filter(|low| *low < 0x400).ok_or(NO_STRING)?;
                     0x10000 + ((first - 0xd800) << 10) + second
                 } else {
                     first
@@ -160,7 +168,9 @@ impl Reader<'_> {
     fn unit(&mut self) -> Result<u32, &'static str> {
         let (digits, rest) = self.rest.split_first_chunk::<4>().ok_or(NO_STRING)?;
         self.rest = rest;
-        digits.iter().try_fold(0, |unit, digit| Ok(unit << 4 | char::from(*digit).to_digit(16).ok_or(NO_STRING)?))
+        digits
+            .iter()
+            .try_fold(0, |unit, digit| Ok(unit << 4 | char::from(*digit).to_digit(16).ok_or(NO_STRING)?))
     }
 }
 

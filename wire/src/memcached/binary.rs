@@ -137,7 +137,13 @@ impl Header {
 }
 
 /// The header of a reply.
-pub fn reply(opcode: u8, status: Status, opaque: [u8; 4], cas: u64, (extras, key, value): (usize, usize, u64)) -> [u8; HEADER_BYTES] {
+pub fn reply(
+    opcode: u8,
+    status: Status,
+    opaque: [u8; 4],
+    cas: u64,
+    (extras, key, value): (usize, usize, u64),
+) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[0] = REPLY;
     header[1] = opcode;
@@ -170,12 +176,26 @@ mod tests {
 
     #[test]
     fn quiet_opcodes_have_loud_ones() {
-        for (quiet, is) in [(0x09, 0x00), (0x0d, 0x0c), (0x11, 0x01), (0x12, 0x02), (0x13, 0x03), (0x14, 0x04), (0x15, 0x05), (0x16, 0x06)]
-        {
+        for (quiet, is) in [
+            (0x09, 0x00),
+            (0x0d, 0x0c),
+            (0x11, 0x01),
+            (0x12, 0x02),
+            (0x13, 0x03),
+            (0x14, 0x04),
+            (0x15, 0x05),
+            (0x16, 0x06),
+        ] {
             assert_eq!(loud(quiet), (is, true));
         }
-        assert_eq!((loud(0x17), loud(0x18), loud(0x19), loud(0x1a)), ((7, true), (8, true), (0x0e, true), (0x0f, true)));
-        assert_eq!((loud(0x0a), loud(0x1b), loud(0x1e), loud(0x24)), ((0x0a, false), (0x1b, false), (0x1d, true), (0x23, true)));
+        assert_eq!(
+            (loud(0x17), loud(0x18), loud(0x19), loud(0x1a)),
+            ((7, true), (8, true), (0x0e, true), (0x0f, true))
+        );
+        assert_eq!(
+            (loud(0x0a), loud(0x1b), loud(0x1e), loud(0x24)),
+            ((0x0a, false), (0x1b, false), (0x1d, true), (0x23, true))
+        );
     }
 
     #[test]
@@ -185,7 +205,8 @@ mod tests {
         for cut in 0..HEADER_BYTES {
             assert_eq!(Header::read(&bytes[..cut]), Begin::Incomplete);
         }
-        let header = Header { opcode: op::SET, key_bytes: 3, extras_bytes: 8, body_bytes: 20, opaque: [0; 4], cas: 9 };
+        let header =
+            Header { opcode: op::SET, key_bytes: 3, extras_bytes: 8, body_bytes: 20, opaque: [0; 4], cas: 9 };
         assert_eq!(Header::read(&bytes), Begin::Whole(header));
         assert!(header.is_sound() && !Header { body_bytes: 10, ..header }.is_sound());
         assert_eq!(Header::read(b"get"), Begin::Malformed);

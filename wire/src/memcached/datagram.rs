@@ -22,8 +22,10 @@ pub const PIECE_BYTES: usize = 1400 - HEADER_BYTES;
 /// The request in a datagram: its id, and the bytes behind the header. `None` for a datagram that is no whole request, or that may be
 /// a reply.
 pub fn request(datagram: &[u8]) -> Option<(u16, &[u8])> {
-    let (&[id_high, id_low, _, _, count_high, count_low, _, _], request) = datagram.split_first_chunk::<HEADER_BYTES>()?;
-    ([count_high, count_low] == [0, 1] && begins_request(request)).then(|| (u16::from_be_bytes([id_high, id_low]), request))
+    let (&[id_high, id_low, _, _, count_high, count_low, _, _], request) =
+        datagram.split_first_chunk::<HEADER_BYTES>()?;
+    ([count_high, count_low] == [0, 1] && begins_request(request))
+        .then(|| (u16::from_be_bytes([id_high, id_low]), request))
 }
 
 fn begins_request(bytes: &[u8]) -> bool {
@@ -91,7 +93,12 @@ mod tests {
         ] {
             assert!(!is_request(format!("{reply}\r\n").as_bytes()), "{reply}");
         }
-        assert!(!is_request(b"\x81\0\0\0") && !is_request(b"\r\n") && !is_request(b"  ") && !is_request(b" ERROR\r\n"));
+        assert!(
+            !is_request(b"\x81\0\0\0")
+                && !is_request(b"\r\n")
+                && !is_request(b"  ")
+                && !is_request(b" ERROR\r\n")
+        );
         for right in [&b"get a\r\n"[..], b" get a\r\n", b"mn\r\n", b"nonsense\r\n", b"\x80\0"] {
             assert!(is_request(right), "{right:?}");
         }

@@ -89,7 +89,10 @@ impl<'b> Meta<'b> {
         }
         let mut meta = Meta { key, ..Meta::default() };
         if letter == b's' {
-            let bytes = flags.first().and_then(|word| signed(word)).and_then(|bytes| usize::try_from(bytes.value).ok());
+            let bytes = flags
+                .first()
+                .and_then(|word| signed(word))
+                .and_then(|bytes| usize::try_from(bytes.value).ok());
             meta.bytes = bytes.filter(|bytes| *bytes <= i32::MAX as usize - 2).ok_or(BAD_FORMAT)?;
             flags = &flags[1..];
         }
@@ -113,7 +116,8 @@ impl<'b> Meta<'b> {
         }
         let bytes = meta.bytes;
         for word in flags {
-            meta.take(letter, word).map_err(|reply| Wrong { reply, skips: (letter == b's').then_some(bytes) })?;
+            meta.take(letter, word)
+                .map_err(|reply| Wrong { reply, skips: (letter == b's').then_some(bytes) })?;
         }
         Ok(meta)
     }
@@ -127,7 +131,9 @@ impl<'b> Meta<'b> {
                 let key = decode(self.key).filter(|key| !key.is_empty() && key.len() <= KEY_BYTES_MAX);
                 self.decoded = Some(key.ok_or(BAD_KEY)?);
             }
-            b'O' if word.len() > OPAQUE_BYTES_MAX => return Err(if is_old { WRONG_FLAG } else { LONG_OPAQUE }),
+            b'O' if word.len() > OPAQUE_BYTES_MAX => {
+                return Err(if is_old { WRONG_FLAG } else { LONG_OPAQUE });
+            }
             b'q' => self.quiet = true,
             b'v' => self.value = true,
             b'u' => self.peek = true,
@@ -210,7 +216,9 @@ mod tests {
     use super::*;
 
     fn read(line: &str) -> Result<(u8, String), Wrong> {
-        let Line::Meta(letter, words) = Line::read(line.as_bytes()) else { panic!("{line} is no meta command") };
+        let Line::Meta(letter, words) = Line::read(line.as_bytes()) else {
+            panic!("{line} is no meta command")
+        };
         Meta::read(letter, &words).map(|meta| (letter, String::from_utf8_lossy(meta.meant()).into_owned()))
     }
 
@@ -243,9 +251,14 @@ mod tests {
     #[test]
     fn base64_keys_are_decoded() {
         assert_eq!(read("mg YWJj b v"), Ok((b'g', "abc".into())));
-        for (text, bytes) in
-            [("", Some(&b""[..])), ("YQ==", Some(b"a")), ("YWI=", Some(b"ab")), ("YQ=", None), ("Y===", None), ("YQ==YQ==", None)]
-        {
+        for (text, bytes) in [
+            ("", Some(&b""[..])),
+            ("YQ==", Some(b"a")),
+            ("YWI=", Some(b"ab")),
+            ("YQ=", None),
+            ("Y===", None),
+            ("YQ==YQ==", None),
+        ] {
             assert_eq!(decode(text.as_bytes()).as_deref(), bytes, "{text}");
         }
     }

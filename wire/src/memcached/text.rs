@@ -192,12 +192,19 @@ fn get_and_touch<'b>(line: &'b [u8], verb: &[u8], rest: &[&'b [u8]]) -> Line<'b>
 }
 
 fn store<'b>(store: Store, words: &[&'b [u8]]) -> Line<'b> {
-    let (&[key, flags, exptime, bytes] | &[key, flags, exptime, bytes, _]) = words else { return wrong(ERROR) };
+    let (&[key, flags, exptime, bytes] | &[key, flags, exptime, bytes, _]) = words else {
+        return wrong(ERROR);
+    };
     let quiet = words.len() > 4 && is_quiet(words);
     let bad = Line::Wrong { reply: BAD_FORMAT, quiet };
-    let (Some(flags), Some(exptime), Some(bytes)) = (short_unsigned(flags), signed(exptime), signed(bytes)) else { return bad };
+    let (Some(flags), Some(exptime), Some(bytes)) = (short_unsigned(flags), signed(exptime), signed(bytes))
+    else {
+        return bad;
+    };
     match usize::try_from(bytes.value) {
-        Ok(bytes) if is_key(key) && bytes <= i32::MAX as usize - 2 => Line::Store { store, key, flags, exptime, bytes, quiet },
+        Ok(bytes) if is_key(key) && bytes <= i32::MAX as usize - 2 => {
+            Line::Store { store, key, flags, exptime, bytes, quiet }
+        }
         _ => bad,
     }
 }
@@ -209,7 +216,9 @@ fn cas<'b>(words: &[&'b [u8]]) -> Line<'b> {
     let quiet = words.len() == 6 && is_quiet(words);
     let Some(token) = unsigned(words[4]) else { return Line::Wrong { reply: BAD_FORMAT, quiet } };
     match store(Store::Cas(token.value), &words[..4]) {
-        Line::Store { store, key, flags, exptime, bytes, .. } => Line::Store { store, key, flags, exptime, bytes, quiet },
+        Line::Store { store, key, flags, exptime, bytes, .. } => {
+            Line::Store { store, key, flags, exptime, bytes, quiet }
+        }
         Line::Wrong { reply, .. } => Line::Wrong { reply, quiet },
         other => other,
     }
@@ -275,7 +284,9 @@ fn verbosity<'b>(words: &[&'b [u8]]) -> Line<'b> {
     let quiet = is_quiet(words);
     match words {
         [] | [_, _, _, ..] => wrong(ERROR),
-        [level, ..] if short_unsigned(level).is_none() && !(quiet && words.len() == 1) => Line::Wrong { reply: BAD_FORMAT, quiet },
+        [level, ..] if short_unsigned(level).is_none() && !(quiet && words.len() == 1) => {
+            Line::Wrong { reply: BAD_FORMAT, quiet }
+        }
         _ => Line::Verbosity { quiet },
     }
 }
@@ -300,7 +311,9 @@ fn digits(text: &[u8]) -> Option<(bool, u128)> {
     }
     let mut value: u128 = 0;
     for digit in digits {
-        value = digit.is_ascii_digit().then(|| value.saturating_mul(10).saturating_add(u128::from(digit - b'0')))?;
+        value = digit
+            .is_ascii_digit()
+            .then(|| value.saturating_mul(10).saturating_add(u128::from(digit - b'0')))?;
     }
     Some((negative, value))
 }
@@ -379,7 +392,10 @@ mod tests {
         assert_eq!(Line::read(b" gets  a b"), Line::Get { keys: b"  a b", cas: true, touch: None });
         let touch = Some(Number { value: 10, text: &b"10"[..] });
         assert_eq!(Line::read(b"gat 10 a"), Line::Get { keys: b" a", cas: false, touch });
-        assert_eq!((getter(b"gat 10 a"), getter(b" gets a"), getter(b"get s")), ((false, touch), (true, None), (false, None)));
+        assert_eq!(
+            (getter(b"gat 10 a"), getter(b" gets a"), getter(b"get s")),
+            ((false, touch), (true, None), (false, None))
+        );
         let (flags, exptime) = (Number { value: 7, text: &b"7"[..] }, Number { value: -1, text: &b"-1"[..] });
         let key = &b"k"[..];
         let stored = |store, quiet| Line::Store { store, key, flags, exptime, bytes: 5, quiet };

@@ -143,7 +143,9 @@ mod tests {
     #[test]
     fn nonsense_is_refused() {
         let mut out = Vec::new();
-        for (input, len) in [(&b"\x05ab"[..], 6), (b"\x20\x00", 3), (b"\x00a\xe0", 9), (b"\x00a", 2), (b"\x01ab", 1)] {
+        for (input, len) in
+            [(&b"\x05ab"[..], 6), (b"\x20\x00", 3), (b"\x00a\xe0", 9), (b"\x00a", 2), (b"\x01ab", 1)]
+        {
             assert!(decompress(input, len, &mut out).is_err(), "{input:?}");
         }
         // A length of its own says nothing about the memory that is taken.

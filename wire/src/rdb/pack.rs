@@ -54,7 +54,8 @@ impl Held {
 
     /// Takes these elements, unless one of them is too long.
     pub fn take(&mut self, elements: &[&[u8]]) -> bool {
-        let fits = elements.iter().all(|element| element.len() as u64 <= self.value_max) && self.pack.entries.len() < PACK_MAX;
+        let fits = elements.iter().all(|element| element.len() as u64 <= self.value_max)
+            && self.pack.entries.len() < PACK_MAX;
         if fits {
             elements.iter().for_each(|element| self.pack.push(element));
         }
@@ -82,7 +83,8 @@ impl Held {
     pub fn intset(&mut self, out: &mut Vec<u8>) {
         self.integers.sort_unstable();
         self.integers.dedup();
-        let fits = |bits: u32| self.integers.iter().all(|number| number << (64 - bits) >> (64 - bits) == *number);
+        let fits =
+            |bits: u32| self.integers.iter().all(|number| number << (64 - bits) >> (64 - bits) == *number);
         let width: usize = if fits(16) {
             2
         } else if fits(32) {
@@ -104,7 +106,8 @@ impl Held {
         self.integers.iter().for_each(|number| show(text.format(*number).as_bytes()));
         let mut blob = Vec::new();
         self.pack.finish(None, &mut blob);
-        let (mut walk, mut text) = (Walk::new(Form::Listpack, &blob).expect("a listpack of our own"), Vec::new());
+        let (mut walk, mut text) =
+            (Walk::new(Form::Listpack, &blob).expect("a listpack of our own"), Vec::new());
         while let Some(entry) = walk.next(&blob).expect("a listpack of our own") {
             match piece(entry, &mut text, 0) {
                 Piece::Blob(range) => show(&blob[range]),

@@ -57,9 +57,15 @@ impl Walk {
         let known = |count: u64, many: u64| Some(count).filter(|count| *count < many);
         let end = blob.last() == Some(&0xff);
         let (at, count, width) = match form {
-            Form::Listpack if blob.len() >= 7 && word(0) == blob.len() && end => (6, known(short(4), 65535), 0),
-            Form::Ziplist if blob.len() >= 11 && word(0) == blob.len() && end => (10, known(short(8), 65535), 0),
-            Form::Zipmap if blob.len() >= 2 && end => (1, known(u64::from(blob[0]), 254).map(|pairs| pairs * 2), 0),
+            Form::Listpack if blob.len() >= 7 && word(0) == blob.len() && end => {
+                (6, known(short(4), 65535), 0)
+            }
+            Form::Ziplist if blob.len() >= 11 && word(0) == blob.len() && end => {
+                (10, known(short(8), 65535), 0)
+            }
+            Form::Zipmap if blob.len() >= 2 && end => {
+                (1, known(u64::from(blob[0]), 254).map(|pairs| pairs * 2), 0)
+            }
             Form::Intset if blob.len() >= 8 => {
                 let (width, count) = (word(0), word(4) as u64);
                 if !matches!(width, 2 | 4 | 8) || (blob.len() - 8) as u64 != count * width as u64 {
@@ -151,7 +157,9 @@ impl Walk {
         }
         let start = self.at;
         let (before, mut at) = match first {
-            0xfe => (u32::from_le_bytes(blob.get(start + 1..start + 5)?.try_into().ok()?) as usize, start + 5),
+            0xfe => {
+                (u32::from_le_bytes(blob.get(start + 1..start + 5)?.try_into().ok()?) as usize, start + 5)
+            }
             _ => (usize::from(first), start + 1),
         };
         if before != self.width {
@@ -338,7 +346,9 @@ impl Listpack {
         let bytes = number.to_le_bytes();
         match number {
             0..=127 => self.entries.push(number as u8),
-            -4096..=4095 => self.entries.extend_from_slice(&[0xc0 | (number >> 8) as u8 & 0x1f, number as u8]),
+            -4096..=4095 => {
+                self.entries.extend_from_slice(&[0xc0 | (number >> 8) as u8 & 0x1f, number as u8])
+            }
             _ => {
                 let (first, width) = match integer_bytes(number) {
                     4 => (0xf1, 2),
@@ -402,10 +412,11 @@ mod tests {
 
     #[test]
     fn every_width_of_a_listpack_comes_back() {
-        let mut entries: Vec<Vec<u8>> = [0i64, 127, 128, -1, 4095, -4096, 4096, 32767, -32768, 8_388_607, -8_388_608, 1 << 31, i64::MIN]
-            .iter()
-            .map(|number| number.to_string().into_bytes())
-            .collect();
+        let mut entries: Vec<Vec<u8>> =
+            [0i64, 127, 128, -1, 4095, -4096, 4096, 32767, -32768, 8_388_607, -8_388_608, 1 << 31, i64::MIN]
+                .iter()
+                .map(|number| number.to_string().into_bytes())
+                .collect();
         entries.extend([0, 1, 63, 64, 126, 127, 4095, 4096, 20_000, 3_000_000].map(|len| vec![b'x'; len]));
         entries.extend(["", "-0", "007", "9223372036854775808"].map(|text| text.as_bytes().to_vec()));
         assert_eq!(walk(Form::Listpack, &listpack(&entries)).unwrap(), entries);
@@ -419,12 +430,20 @@ mod tests {
         whole[0] = whole.len() as u8;
         let found = walk(Form::Ziplist, &whole).unwrap();
         assert_eq!(
-            found.iter().map(|entry| String::from_utf8_lossy(entry).into_owned()).collect::<Vec<_>>().join(" "),
+            found
+                .iter()
+                .map(|entry| String::from_utf8_lossy(entry).into_owned())
+                .collect::<Vec<_>>()
+                .join(" "),
             "hi 0 12 -1 -32768 8388607 "
         );
         let zipmap = b"\x02\x03foo\x03\x00bar\x05hello\x05\x02world..\xff";
         assert_eq!(walk(Form::Zipmap, zipmap).unwrap(), [&b"foo"[..], b"bar", b"hello", b"world"]);
-        for long_length in [&b"\x01\xfe\x03\0\0\0foo\x03\0bar\xff"[..], b"\x01\x03foo\xfe\x03\0\0\0\0bar\xff", b"\x01\xfe\xfd\0\0\0"] {
+        for long_length in [
+            &b"\x01\xfe\x03\0\0\0foo\x03\0bar\xff"[..],
+            b"\x01\x03foo\xfe\x03\0\0\0\0bar\xff",
+            b"\x01\xfe\xfd\0\0\0",
+        ] {
             assert!(walk(Form::Zipmap, long_length).is_err(), "{long_length:?}");
         }
         let long = [b"\x01\xfe\xfe\0\0\0", &[b'f'; 254][..], b"\x03\0bar\xff"].concat();

@@ -32,12 +32,14 @@ pub fn open(payload: &[u8], relaxed: bool) -> Result<Payload<'_>, Malformed> {
 /// # Errors
 /// [`Malformed`] when they are wrong.
 pub fn open_as(payload: &[u8], relaxed: bool, checks: bool) -> Result<Payload<'_>, Malformed> {
-    const WRONG: Malformed = Malformed(std::borrow::Cow::Borrowed("DUMP payload version or checksum are wrong"));
+    const WRONG: Malformed =
+        Malformed(std::borrow::Cow::Borrowed("DUMP payload version or checksum are wrong"));
     let at = payload.len().checked_sub(FOOTER).ok_or(WRONG)?;
     let (body, footer) = payload.split_at(at);
     let version = u32::from(u16::from_le_bytes([footer[0], footer[1]]));
     let said = u64::from_le_bytes(footer[2..].try_into().expect("eight bytes"));
-    if (version > VERSION_MAX && version != VALKEY && !relaxed) || checks && crc64(&payload[..at + 2]) != said {
+    if (version > VERSION_MAX && version != VALKEY && !relaxed) || checks && crc64(&payload[..at + 2]) != said
+    {
         return Err(WRONG);
     }
     Ok(Payload { version, body })

@@ -169,7 +169,11 @@ impl Mark {
 impl Reader {
     /// For a file. `checks`: its checksum is computed and compared. `relaxed`: so are newer versions read, as far as that goes.
     pub fn file(checks: bool, relaxed: bool) -> Reader {
-        Reader { checksum: checks.then(Checksum::default), relaxed, ..Reader::in_state(State::Magic, 0, true) }
+        Reader {
+            checksum: checks.then(Checksum::default),
+            relaxed,
+            ..Reader::in_state(State::Magic, 0, true)
+        }
     }
 
     /// For the type and value of a payload of this version.
@@ -217,7 +221,8 @@ impl Reader {
 
     /// Goes back to a mark: what is offered next is what came after it.
     pub fn rewind(&mut self, mark: &Mark) {
-        (self.before, self.checksum, self.taken, self.state) = (mark.before, mark.checksum.clone(), mark.taken, State::Code);
+        (self.before, self.checksum, self.taken, self.state) =
+            (mark.before, mark.checksum.clone(), mark.taken, State::Code);
     }
 
     /// Whether all is read.
@@ -268,11 +273,17 @@ impl Reader {
             Found::Text(text) => Item::Text(bytes(text)),
             Found::Element(element) => Item::Element(bytes(element)),
             Found::Member(member) => Item::Member(bytes(member)),
-            Found::Scored(member, score, text) => Item::Scored { member: bytes(member), score, text: text.map(bytes) },
-            Found::Field(field, value, expiry_ms) => Item::Field { field: bytes(field), value: bytes(value), expiry_ms },
+            Found::Scored(member, score, text) => {
+                Item::Scored { member: bytes(member), score, text: text.map(bytes) }
+            }
+            Found::Field(field, value, expiry_ms) => {
+                Item::Field { field: bytes(field), value: bytes(value), expiry_ms }
+            }
             Found::Pair(field, value) => Item::Pair { field: bytes(field), value: bytes(value) },
             Found::Group(name, last, read) => Item::Group { name: bytes(name), last, read },
-            Found::Consumer(name, seen_ms, active_ms) => Item::Consumer { name: bytes(name), seen_ms, active_ms },
+            Found::Consumer(name, seen_ms, active_ms) => {
+                Item::Consumer { name: bytes(name), seen_ms, active_ms }
+            }
             Found::Foreign(key, module) => Item::Foreign { key: bytes(key), module },
             Found::Plain(item) => item,
             Found::Nothing => unreachable!("nothing is no item"),
@@ -345,7 +356,8 @@ impl Reader {
         let digits = digits.ok_or("this is no RDB file: it begins with neither REDIS nor VALKEY")?;
         let version = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
         let version: u32 = version.ok_or("the version of this RDB file is no number")?;
-        let is_known = if line.starts_with(b"V") { version == VALKEY } else { (1..=VERSION_MAX).contains(&version) };
+        let is_known =
+            if line.starts_with(b"V") { version == VALKEY } else { (1..=VERSION_MAX).contains(&version) };
         let is_newer = self.relaxed && version > VERSION_MAX;
         if !(is_known || is_newer) {
             return Err(Malformed(format!("can't handle RDB format version {version}").into()).into());
@@ -359,17 +371,23 @@ impl Reader {
     fn code(&mut self, cursor: &mut Cursor<'_>) -> Step<Found> {
         match cursor.byte()? {
             code::EXPIRY_MS => self.before.expiry_ms = Some(cursor.time_ms()?),
-            code::EXPIRY_SECONDS => self.before.expiry_ms = Some(i32::from_le_bytes(cursor.array()?).max(0) as u64 * 1000),
+            code::EXPIRY_SECONDS => {
+                self.before.expiry_ms = Some(i32::from_le_bytes(cursor.array()?).max(0) as u64 * 1000)
+            }
             code::IDLE => self.before.idle_seconds = Some(cursor.count()?),
             code::FREQUENCY => self.before.frequency = Some(cursor.byte()?),
             code::AUX => {
                 let [name, value] = &mut self.texts;
                 return Ok(Found::Aux(cursor.string(name, 0)?, cursor.string(value, 1)?));
             }
-            code::SIZES => return Ok(Found::Plain(Item::Sizes { keys: cursor.count()?, expiries: cursor.count()? })),
+            code::SIZES => {
+                return Ok(Found::Plain(Item::Sizes { keys: cursor.count()?, expiries: cursor.count()? }));
+            }
             code::DATABASE => return Ok(Found::Plain(Item::Database(cursor.count()?))),
             code::FUNCTIONS => return Ok(Found::Functions(cursor.string(&mut self.texts[0], 0)?)),
-            code::FUNCTIONS_EARLY => return Err("functions in the form of a release candidate of Redis 7.0".into()),
+            code::FUNCTIONS_EARLY => {
+                return Err("functions in the form of a release candidate of Redis 7.0".into());
+            }
             code::SLOT => {
                 cursor.count()?;
                 cursor.count()?;
@@ -470,7 +488,9 @@ impl Reader {
 
     /// A list as a chain of packed nodes.
     fn nodes(&mut self, cursor: &mut Cursor<'_>) -> Step<Found> {
-        let State::Nodes { left, plain, node } = &mut self.state else { unreachable!("the caller has looked") };
+        let State::Nodes { left, plain, node } = &mut self.state else {
+            unreachable!("the caller has looked")
+        };
         if let Some(walk) = node {
             match walk.next(&self.blob)? {
                 Some(entry) => return Ok(Found::Element(piece(entry, &mut self.texts[0], 0))),
@@ -509,7 +529,9 @@ fn counted(of: Of, cursor: &mut Cursor<'_>, texts: &mut [Vec<u8>; 2]) -> Step<Fo
         Of::Hash | Of::HashExpiries => Found::Field(cursor.string(one, 0)?, cursor.string(two, 1)?, None),
         Of::HashAfter(least) => {
             let after = cursor.count()?;
-            let expiry = (after != 0).then(|| after.checked_add(least).map(|sum| sum - 1).ok_or("a field's expiry is out of range"));
+            let expiry = (after != 0).then(|| {
+                after.checked_add(least).map(|sum| sum - 1).ok_or("a field's expiry is out of range")
+            });
             Found::Field(cursor.string(one, 0)?, cursor.string(two, 1)?, expiry.transpose()?)
         }
         Of::HashValkey => {
@@ -548,12 +570,16 @@ fn packed(of: Of, walk: &mut Walk, blob: &[u8], texts: &mut [Vec<u8>; 2]) -> Ste
     Ok(Some(match of {
         Of::Scores | Of::ScoresText => match second {
             Entry::Integer(integer) => Found::Scored(first, integer as f64, None),
-            Entry::Bytes(range) => Found::Scored(first, score_of(&blob[range.clone()])?, Some(Piece::Blob(range))),
+            Entry::Bytes(range) => {
+                Found::Scored(first, score_of(&blob[range.clone()])?, Some(Piece::Blob(range)))
+            }
         },
         Of::HashExpiries => {
             let second = piece(second, two, 1);
             let expiry = match walk.next(blob)? {
-                Some(Entry::Integer(expiry)) => u64::try_from(expiry).map_err(|_| "a field's expiry is out of range")?,
+                Some(Entry::Integer(expiry)) => {
+                    u64::try_from(expiry).map_err(|_| "a field's expiry is out of range")?
+                }
                 _ => return Err("a field's expiry is no number".into()),
             };
             Found::Field(first, second, (expiry != 0).then_some(expiry))

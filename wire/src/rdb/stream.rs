@@ -65,11 +65,26 @@ struct Node {
 
 impl StreamWalk {
     pub fn new(version: u8, nodes: u64) -> StreamWalk {
-        StreamWalk { version, place: Place::Nodes, nodes, node: None, last: None, groups: 0, pending: 0, consumers: 0, owned: 0 }
+        StreamWalk {
+            version,
+            place: Place::Nodes,
+            nodes,
+            node: None,
+            last: None,
+            groups: 0,
+            pending: 0,
+            consumers: 0,
+            owned: 0,
+        }
     }
 
     /// The next thing that the stream says, or none at its end.
-    pub fn step(&mut self, cursor: &mut Cursor<'_>, blob: &mut Vec<u8>, texts: &mut [Vec<u8>; 2]) -> Step<Option<Found>> {
+    pub fn step(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        blob: &mut Vec<u8>,
+        texts: &mut [Vec<u8>; 2],
+    ) -> Step<Option<Found>> {
         match self.place {
             Place::Nodes => self.entries(cursor, blob, texts).map(Some),
             Place::Facts => self.facts(cursor).map(Some),
@@ -100,7 +115,11 @@ impl StreamWalk {
                 let active = if self.version >= 3 { Some(i64::from_le_bytes(cursor.array()?)) } else { None };
                 let owned = cursor.count()?;
                 (self.consumers, self.owned, self.place) = (self.consumers - 1, owned, Place::Owned);
-                let active_ms = if self.version >= 3 { active.and_then(|active| u64::try_from(active).ok()) } else { Some(seen_ms) };
+                let active_ms = if self.version >= 3 {
+                    active.and_then(|active| u64::try_from(active).ok())
+                } else {
+                    Some(seen_ms)
+                };
                 Ok(Some(Found::Consumer(name, seen_ms, active_ms)))
             }
             Place::Owned if self.owned == 0 => {
@@ -119,13 +138,23 @@ impl StreamWalk {
         let (length, last) = (cursor.count()?, cursor.id()?);
         let mut facts = StreamFacts { length, last, first: None, deleted: Id::default(), added: length };
         if self.version >= 2 {
-            facts = StreamFacts { first: Some(cursor.id()?), deleted: cursor.id()?, added: cursor.count()?, ..facts };
+            facts = StreamFacts {
+                first: Some(cursor.id()?),
+                deleted: cursor.id()?,
+                added: cursor.count()?,
+                ..facts
+            };
         }
         (self.groups, self.place) = (cursor.count()?, Place::Groups);
         Ok(Found::Plain(Item::Stream(facts)))
     }
 
-    fn entries(&mut self, cursor: &mut Cursor<'_>, blob: &mut Vec<u8>, texts: &mut [Vec<u8>; 2]) -> Step<Found> {
+    fn entries(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        blob: &mut Vec<u8>,
+        texts: &mut [Vec<u8>; 2],
+    ) -> Step<Found> {
         if let Some(node) = &mut self.node {
             let found = if node.in_entry { node.pair(blob, texts)? } else { node.entry(blob)? };
             return Ok(match found {
@@ -186,7 +215,8 @@ fn entry(walk: &mut Walk, blob: &[u8]) -> Result<Entry, Malformed> {
 impl Node {
     fn open(first: Id, blob: &[u8]) -> Result<Node, Malformed> {
         let mut walk = Walk::new(Form::Listpack, blob)?;
-        let (live, deleted, fields) = (many(&mut walk, blob)?, many(&mut walk, blob)?, many(&mut walk, blob)?);
+        let (live, deleted, fields) =
+            (many(&mut walk, blob)?, many(&mut walk, blob)?, many(&mut walk, blob)?);
         let master = walk.clone();
         for _ in 0..fields {
             entry(&mut walk, blob)?;
@@ -208,7 +238,10 @@ impl Node {
                 None => return Err(BAD_NODE.into()),
             };
             let (ms, sequence) = (integer(&mut self.walk, blob)?, integer(&mut self.walk, blob)?);
-            let id = Id { ms: self.first.ms.wrapping_add(ms as u64), sequence: self.first.sequence.wrapping_add(sequence as u64) };
+            let id = Id {
+                ms: self.first.ms.wrapping_add(ms as u64),
+                sequence: self.first.sequence.wrapping_add(sequence as u64),
+            };
             self.same = flags & SAME_FIELDS != 0;
             self.pairs = match self.same {
                 true => self.fields,

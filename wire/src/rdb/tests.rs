@@ -72,13 +72,17 @@ fn write_stream(writer: &mut Writer, stream: &Stream) {
     }
     writer.begin_stream(plan.nodes());
     for (id, pairs) in &stream.entries {
-        let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|(field, value)| (&field[..], &value[..])).collect();
+        let pairs: Vec<(&[u8], &[u8])> =
+            pairs.iter().map(|(field, value)| (&field[..], &value[..])).collect();
         writer.entry(*id, &pairs);
     }
     writer.facts(&stream.facts, stream.groups.len() as u64);
     for group in &stream.groups {
         writer.group(&group.name, group.last, group.read, group.pending.len() as u64);
-        group.pending.iter().for_each(|(id, delivered_ms, deliveries)| writer.pending(*id, *delivered_ms, *deliveries));
+        group
+            .pending
+            .iter()
+            .for_each(|(id, delivered_ms, deliveries)| writer.pending(*id, *delivered_ms, *deliveries));
         writer.consumers(group.consumers.len() as u64);
         for (name, seen_ms, active_ms, owned) in &group.consumers {
             writer.consumer(name, *seen_ms, *active_ms, owned.len() as u64);
@@ -126,12 +130,20 @@ impl Collected {
             (Item::Text(text), Some(Value::Text(own))) => own.extend_from_slice(text),
             (Item::Element(element), Some(Value::List(own))) => own.push(element.to_vec()),
             (Item::Member(member), Some(Value::Set(own))) => own.push(member.to_vec()),
-            (Item::Field { field, value, expiry_ms }, Some(Value::Hash(own))) => own.push((field.to_vec(), value.to_vec(), expiry_ms)),
-            (Item::Scored { member, score, .. }, Some(Value::Scores(own))) => own.push((member.to_vec(), score)),
+            (Item::Field { field, value, expiry_ms }, Some(Value::Hash(own))) => {
+                own.push((field.to_vec(), value.to_vec(), expiry_ms))
+            }
+            (Item::Scored { member, score, .. }, Some(Value::Scores(own))) => {
+                own.push((member.to_vec(), score))
+            }
             (Item::End, _) => self.ended += 1,
-            (Item::Aux { name, value }, _) => self.rest.push(format!("{}={}", name.escape_ascii(), value.escape_ascii())),
+            (Item::Aux { name, value }, _) => {
+                self.rest.push(format!("{}={}", name.escape_ascii(), value.escape_ascii()))
+            }
             (Item::Functions(source), _) => self.rest.push(format!("functions {}", source.escape_ascii())),
-            (Item::Foreign { key, module }, _) => self.rest.push(format!("foreign {} {}", key.escape_ascii(), module.escape_ascii())),
+            (Item::Foreign { key, module }, _) => {
+                self.rest.push(format!("foreign {} {}", key.escape_ascii(), module.escape_ascii()))
+            }
             (other, _) => self.rest.push(format!("{other:?}")),
         }
     }
@@ -141,14 +153,23 @@ impl Stream {
     fn add(&mut self, item: &Item<'_>) -> bool {
         match *item {
             Item::Entry { id, .. } => self.entries.push((id, Vec::new())),
-            Item::Pair { field, value } => self.entries.last_mut().unwrap().1.push((field.to_vec(), value.to_vec())),
+            Item::Pair { field, value } => {
+                self.entries.last_mut().unwrap().1.push((field.to_vec(), value.to_vec()))
+            }
             Item::Stream(facts) => self.facts = facts,
-            Item::Group { name, last, read } => self.groups.push(Group { name: name.to_vec(), last, read, ..Group::default() }),
+            Item::Group { name, last, read } => {
+                self.groups.push(Group { name: name.to_vec(), last, read, ..Group::default() })
+            }
             Item::Pending { id, delivered_ms, deliveries } => {
                 self.groups.last_mut().unwrap().pending.push((id, delivered_ms, deliveries));
             }
             Item::Consumer { name, seen_ms, active_ms } => {
-                self.groups.last_mut().unwrap().consumers.push((name.to_vec(), seen_ms, active_ms, Vec::new()));
+                self.groups.last_mut().unwrap().consumers.push((
+                    name.to_vec(),
+                    seen_ms,
+                    active_ms,
+                    Vec::new(),
+                ));
             }
             Item::Owned(id) => self.groups.last_mut().unwrap().consumers.last_mut().unwrap().3.push(id),
             _ => return false,
@@ -166,7 +187,11 @@ fn read(mut reader: Reader, bytes: &[u8], step: usize) -> Result<Collected, Malf
         }
         if reader.is_done() {
             assert_eq!(taken as u64, reader.taken());
-            return if taken == bytes.len() { Ok(found) } else { Err("something stands behind the end".into()) };
+            return if taken == bytes.len() {
+                Ok(found)
+            } else {
+                Err("something stands behind the end".into())
+            };
         }
         if end == bytes.len() {
             return Err("it ends too early".into());
@@ -195,7 +220,8 @@ fn check(value: &Value, form: Form, compresses: bool) -> Vec<u8> {
     match (&mut expected, &mut back) {
         (Value::Set(one), Value::Set(two)) => (one.sort(), two.sort()).0,
         (Value::Stream(stream), _) if !matches!(form, Form::Fixed(11..)) => {
-            for (_, seen_ms, active_ms, _) in stream.groups.iter_mut().flat_map(|group| &mut group.consumers) {
+            for (_, seen_ms, active_ms, _) in stream.groups.iter_mut().flat_map(|group| &mut group.consumers)
+            {
                 *active_ms = Some(*seen_ms);
             }
         }
@@ -229,29 +255,34 @@ fn group() -> impl Strategy<Value = Group> {
     let consumer = (text(), 0..1u64 << 62, proptest::option::of(0..1u64 << 62), vec(id(), 0..5));
     let pending = vec((id(), 0..1u64 << 62, any::<u64>()), 0..5);
     let read = proptest::option::of(0..1u64 << 62);
-    (text(), id(), read, pending, vec(consumer, 0..4)).prop_map(|(name, last, read, pending, consumers)| Group {
-        name,
-        last,
-        read,
-        pending,
-        consumers,
-    })
+    (text(), id(), read, pending, vec(consumer, 0..4))
+        .prop_map(|(name, last, read, pending, consumers)| Group { name, last, read, pending, consumers })
 }
 
 fn stream() -> impl Strategy<Value = Stream> {
     let shapes = vec(vec(text(), 1..4), 1..4);
     let entry = (0..9u64, 0..5u64, 0..4usize, text());
-    (shapes, vec(entry, 0..300), vec(group(), 0..3), any::<u32>(), id()).prop_map(|(shapes, steps, groups, added, deleted)| {
-        let (mut id, mut entries) = (Id::default(), Vec::new());
-        for (ms, sequence, shape, value) in steps {
-            id = if ms > 0 { Id { ms: id.ms + ms, sequence } } else { Id { ms: id.ms, sequence: id.sequence + sequence + 1 } };
-            let fields = &shapes[shape % shapes.len()];
-            entries.push((id, fields.iter().map(|field| (field.clone(), value.clone())).collect()));
-        }
-        let length = entries.len() as u64;
-        let first = Some(entries.first().map_or(Id::default(), |(id, _)| *id));
-        Stream { entries, facts: StreamFacts { length, last: id, first, deleted, added: added.into() }, groups }
-    })
+    (shapes, vec(entry, 0..300), vec(group(), 0..3), any::<u32>(), id()).prop_map(
+        |(shapes, steps, groups, added, deleted)| {
+            let (mut id, mut entries) = (Id::default(), Vec::new());
+            for (ms, sequence, shape, value) in steps {
+                id = if ms > 0 {
+                    Id { ms: id.ms + ms, sequence }
+                } else {
+                    Id { ms: id.ms, sequence: id.sequence + sequence + 1 }
+                };
+                let fields = &shapes[shape % shapes.len()];
+                entries.push((id, fields.iter().map(|field| (field.clone(), value.clone())).collect()));
+            }
+            let length = entries.len() as u64;
+            let first = Some(entries.first().map_or(Id::default(), |(id, _)| *id));
+            Stream {
+                entries,
+                facts: StreamFacts { length, last: id, first, deleted, added: added.into() },
+                groups,
+            }
+        },
+    )
 }
 
 fn value() -> impl Strategy<Value = Value> {
@@ -259,20 +290,35 @@ fn value() -> impl Strategy<Value = Value> {
         text().prop_map(Value::Text),
         vec(text(), 0..200).prop_map(Value::List),
         vec(text(), 0..200).prop_map(|texts| Value::Set(unique(texts))),
-        vec(any::<i32>(), 0..40).prop_map(|all| Value::Set(unique(all.iter().map(|one| one.to_string().into_bytes()).collect()))),
-        (vec(text(), 0..200), text(), vec(proptest::option::weighted(0.2, 1..1u64 << 40), 1..9), any::<bool>()).prop_map(
-            |(fields, value, expiries, expires)| {
+        vec(any::<i32>(), 0..40)
+            .prop_map(|all| Value::Set(unique(all.iter().map(|one| one.to_string().into_bytes()).collect()))),
+        (
+            vec(text(), 0..200),
+            text(),
+            vec(proptest::option::weighted(0.2, 1..1u64 << 40), 1..9),
+            any::<bool>()
+        )
+            .prop_map(|(fields, value, expiries, expires)| {
                 let expiry = |at: usize| if expires { expiries[at % expiries.len()] } else { None };
-                Value::Hash(unique(fields).into_iter().enumerate().map(|(at, field)| (field, value.clone(), expiry(at))).collect())
-            }
-        ),
-        (vec(text(), 0..200), vec(prop_oneof![any::<i16>().prop_map(f64::from), proptest::num::f64::ANY], 1..9)).prop_map(
-            |(members, scores)| {
+                Value::Hash(
+                    unique(fields)
+                        .into_iter()
+                        .enumerate()
+                        .map(|(at, field)| (field, value.clone(), expiry(at)))
+                        .collect(),
+                )
+            }),
+        (
+            vec(text(), 0..200),
+            vec(prop_oneof![any::<i16>().prop_map(f64::from), proptest::num::f64::ANY], 1..9)
+        )
+            .prop_map(|(members, scores)| {
                 let score = |at: usize| scores[at % scores.len()];
                 let score = |at: usize| if score(at).is_nan() { f64::INFINITY } else { score(at) };
-                Value::Scores(unique(members).into_iter().enumerate().map(|(at, member)| (member, score(at))).collect())
-            }
-        ),
+                Value::Scores(
+                    unique(members).into_iter().enumerate().map(|(at, member)| (member, score(at))).collect(),
+                )
+            }),
         stream().prop_map(Value::Stream),
     ]
 }
@@ -354,9 +400,15 @@ fn forms_that_no_version_writes_any_more_are_read() {
     assert_eq!(by_hand(6, &blob(13, ziplist)), Ok(Value::Hash(vec![(b("a"), b("2"), None)])));
     let two = [&[14, 2, 16][..], ziplist, &[16], ziplist].concat();
     assert_eq!(by_hand(7, &two), Ok(Value::List(vec![b("a"), b("2"), b("a"), b("2")])));
-    assert_eq!(by_hand(2, &blob(9, b"\x01\x01f\x01\x00v\xff")), Ok(Value::Hash(vec![(b("f"), b("v"), None)])));
+    assert_eq!(
+        by_hand(2, &blob(9, b"\x01\x01f\x01\x00v\xff")),
+        Ok(Value::Hash(vec![(b("f"), b("v"), None)]))
+    );
     let scores = b"\x03\x03\x01a\x031.5\x01b\xfe\x01c\xff";
-    assert_eq!(by_hand(6, scores), Ok(Value::Scores(vec![(b("a"), 1.5), (b("b"), f64::INFINITY), (b("c"), f64::NEG_INFINITY)])));
+    assert_eq!(
+        by_hand(6, scores),
+        Ok(Value::Scores(vec![(b("a"), 1.5), (b("b"), f64::INFINITY), (b("c"), f64::NEG_INFINITY)]))
+    );
     assert!(by_hand(6, b"\x03\x01\x01a\xfd").is_err());
     assert_eq!(by_hand(6, b"\x01\x02\x01a\xc0\xff"), Ok(Value::List(vec![b("a"), b("-1")])));
     assert_eq!(by_hand(6, b"\x02\x01\xc1\x00\x01"), Ok(Value::Set(vec![b("256")])));
@@ -365,7 +417,8 @@ fn forms_that_no_version_writes_any_more_are_read() {
 
 #[test]
 fn hashes_with_expiries_of_fields_are_read_in_all_their_forms() {
-    let expected = Value::Hash(vec![(b("a"), b("1"), Some(1000)), (b("b"), b("2"), None), (b("c"), b("3"), Some(1004))]);
+    let expected =
+        Value::Hash(vec![(b("a"), b("1"), Some(1000)), (b("b"), b("2"), None), (b("c"), b("3"), Some(1004))]);
     let least = 1000u64.to_le_bytes();
     let fields = b"\x03\x01\x01a\xc0\x01\x00\x01b\xc0\x02\x05\x01c\xc0\x03";
     assert_eq!(by_hand(12, &[&[24][..], &least, fields].concat()).as_ref(), Ok(&expected));
@@ -377,9 +430,20 @@ fn hashes_with_expiries_of_fields_are_read_in_all_their_forms() {
     }
     pack.finish(None, &mut blob);
     assert_eq!(by_hand(12, &[&[23, blob.len() as u8][..], &blob].concat()).as_ref(), Ok(&expected));
-    assert_eq!(by_hand(12, &[&[25][..], &least, &[blob.len() as u8], &blob].concat()).as_ref(), Ok(&expected));
+    assert_eq!(
+        by_hand(12, &[&[25][..], &least, &[blob.len() as u8], &blob].concat()).as_ref(),
+        Ok(&expected)
+    );
     let expiry = |ms: i64| ms.to_le_bytes();
-    let valkey = [b"\x16\x03\x01a\xc0\x01", &expiry(1000)[..], b"\x01b\xc0\x02", &expiry(-1), b"\x01c\xc0\x03", &expiry(1004)].concat();
+    let valkey = [
+        b"\x16\x03\x01a\xc0\x01",
+        &expiry(1000)[..],
+        b"\x01b\xc0\x02",
+        &expiry(-1),
+        b"\x01c\xc0\x03",
+        &expiry(1004),
+    ]
+    .concat();
     assert_eq!(by_hand(80, &valkey).as_ref(), Ok(&expected));
 }
 
@@ -445,9 +509,16 @@ fn a_stream_that_says_it_has_less_than_nothing_is_refused() {
     // Live or deleted entries: -2^63. The other one is 1, or 0.
     let counts: [&[u8]; 2] = [b"\xf4\0\0\0\0\0\0\0\x80\x09\x00\x01", b"\x01\x01\xf4\0\0\0\0\0\0\0\x80\x09"];
     for (counts, flags) in counts.into_iter().zip([2, 3]) {
-        let entries = [counts, b"\x01\x01\x81f\x02\0\x01", &[flags], b"\x01\0\x01\0\x01\x81v\x02\x04\x01\xff"].concat();
+        let entries =
+            [counts, b"\x01\x01\x81f\x02\0\x01", &[flags], b"\x01\0\x01\0\x01\x81v\x02\x04\x01\xff"].concat();
         let pack = [&(entries.len() as u32 + 6).to_le_bytes()[..], &[10, 0], &entries].concat();
-        let body = [b"\x0f\x01\x10\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0", &[pack.len() as u8][..], &pack, b"\x01\x01\0\0"].concat();
+        let body = [
+            b"\x0f\x01\x10\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0",
+            &[pack.len() as u8][..],
+            &pack,
+            b"\x01\x01\0\0",
+        ]
+        .concat();
         assert!(read(Reader::value(10), &body, usize::MAX).is_err());
     }
 }

@@ -240,7 +240,13 @@ impl Writer {
     }
 
     /// The key whose value comes next. A payload has none.
-    pub fn key(&mut self, key: &[u8], expiry_ms: Option<u64>, idle_seconds: Option<u64>, frequency: Option<u8>) {
+    pub fn key(
+        &mut self,
+        key: &[u8],
+        expiry_ms: Option<u64>,
+        idle_seconds: Option<u64>,
+        frequency: Option<u8>,
+    ) {
         if let Some(expiry_ms) = expiry_ms {
             self.out.push(code::EXPIRY_MS);
             self.out.extend_from_slice(&expiry_ms.to_le_bytes());
@@ -444,7 +450,10 @@ impl Writer {
                 self.let_go(plain, count);
             }
             Shape::Expiries { least } if self.version() < VALKEY => {
-                length(&mut self.out, expiry_ms.map_or(0, |expiry_ms| expiry_ms.saturating_sub(least).saturating_add(1)));
+                length(
+                    &mut self.out,
+                    expiry_ms.map_or(0, |expiry_ms| expiry_ms.saturating_sub(least).saturating_add(1)),
+                );
             }
             _ => {}
         }
@@ -494,7 +503,8 @@ impl Writer {
         let (first, fields, count) = &mut self.master;
         *count += 1;
         let pack = &mut self.held.pack;
-        let is_same = fields.len() == pairs.len() && fields.iter().zip(pairs).all(|(own, (field, _))| own == field);
+        let is_same =
+            fields.len() == pairs.len() && fields.iter().zip(pairs).all(|(own, (field, _))| own == field);
         pack.push_integer(if is_same { 2 } else { 0 });
         pack.push_integer(id.ms.wrapping_sub(first.ms) as i64);
         pack.push_integer(id.sequence.wrapping_sub(first.sequence) as i64);

@@ -17,7 +17,13 @@ impl Output {
         self.room(NUMBER_BYTES);
         match length {
             0..=9 => self.tail().extend_from_slice(&[mark, b'0' + length as u8, b'\r', b'\n']),
-            10..=99 => self.tail().extend_from_slice(&[mark, b'0' + (length / 10) as u8, b'0' + (length % 10) as u8, b'\r', b'\n']),
+            10..=99 => self.tail().extend_from_slice(&[
+                mark,
+                b'0' + (length / 10) as u8,
+                b'0' + (length % 10) as u8,
+                b'\r',
+                b'\n',
+            ]),
             _ => self.line(mark, itoa::Buffer::new().format(length).as_bytes()),
         }
     }
@@ -111,7 +117,13 @@ impl Reply for Output {
                     4
                 }
                 10..=99 => {
-                    head[..5].copy_from_slice(&[b'$', b'0' + (length / 10) as u8, b'0' + (length % 10) as u8, b'\r', b'\n']);
+                    head[..5].copy_from_slice(&[
+                        b'$',
+                        b'0' + (length / 10) as u8,
+                        b'0' + (length % 10) as u8,
+                        b'\r',
+                        b'\n',
+                    ]);
                     5
                 }
                 _ => {
@@ -262,7 +274,11 @@ mod tests {
             (|o| o.integer(i64::MIN), ":-9223372036854775808\r\n", ":-9223372036854775808\r\n"),
             (|o| o.integer(i64::MAX), ":9223372036854775807\r\n", ":9223372036854775807\r\n"),
             (|o| o.bulk(b""), "$0\r\n\r\n", "$0\r\n\r\n"),
-            (|o| o.bulk(&[b'x'; 100]), &format!("$100\r\n{}\r\n", "x".repeat(100)), &format!("$100\r\n{}\r\n", "x".repeat(100))),
+            (
+                |o| o.bulk(&[b'x'; 100]),
+                &format!("$100\r\n{}\r\n", "x".repeat(100)),
+                &format!("$100\r\n{}\r\n", "x".repeat(100)),
+            ),
             (|o| o.null(), "$-1\r\n", "_\r\n"),
             (|o| o.null_array(), "*-1\r\n", "_\r\n"),
             (|o| o.bulks(b"", &[0, 0]), "$0\r\n\r\n$0\r\n\r\n", "$0\r\n\r\n$0\r\n\r\n"),

@@ -85,7 +85,12 @@ impl Requests {
     ///
     /// # Errors
     /// Redis's error before it closes the connection.
-    pub fn read<'b>(&mut self, input: &mut &'b [u8], limits: &Limits, args: &mut Vec<&'b [u8]>) -> Result<Option<Request>, Malformed> {
+    pub fn read<'b>(
+        &mut self,
+        input: &mut &'b [u8],
+        limits: &Limits,
+        args: &mut Vec<&'b [u8]>,
+    ) -> Result<Option<Request>, Malformed> {
         if self.partial.is_some() {
             return self.resume(input, limits, args);
         }
@@ -112,7 +117,10 @@ impl Requests {
 
     /// How many bytes must come, at least, before a request can be whole; `have` is how many the caller holds.
     pub fn missing(&self, have: usize) -> usize {
-        let needed = self.partial.as_ref().and_then(|partial| partial.progress.bulk.map(|bulk| partial.progress.at + bulk + 2));
+        let needed = self
+            .partial
+            .as_ref()
+            .and_then(|partial| partial.progress.bulk.map(|bulk| partial.progress.at + bulk + 2));
         needed.unwrap_or(0).saturating_sub(have)
     }
 
@@ -136,7 +144,12 @@ impl Requests {
         Ok(None)
     }
 
-    fn resume<'b>(&mut self, input: &mut &'b [u8], limits: &Limits, args: &mut Vec<&'b [u8]>) -> Result<Option<Request>, Malformed> {
+    fn resume<'b>(
+        &mut self,
+        input: &mut &'b [u8],
+        limits: &Limits,
+        args: &mut Vec<&'b [u8]>,
+    ) -> Result<Option<Request>, Malformed> {
         let bytes = *input;
         let Some(partial) = &mut self.partial else { return Ok(None) };
         if !partial.advance(bytes, limits)? {
@@ -160,7 +173,12 @@ impl Partial {
 impl Progress {
     /// Reads arguments until the request is whole (true) or the input ends (false).
     #[inline(always)]
-    fn advance(&mut self, bytes: &[u8], limits: &Limits, mut found: impl FnMut(usize, usize)) -> Result<bool, Malformed> {
+    fn advance(
+        &mut self,
+        bytes: &[u8],
+        limits: &Limits,
+        mut found: impl FnMut(usize, usize),
+    ) -> Result<bool, Malformed> {
         while self.left > 0 {
             let length = match self.bulk {
                 Some(length) => length,
@@ -216,10 +234,14 @@ fn long_bulk_header(bytes: &[u8], at: usize, limits: &Limits) -> Result<Header, 
     let invalid = "ERR Protocol error: invalid bulk length";
     let Some(sign) = bytes.get(at) else { return Ok(Header::Incomplete) };
     if *sign != b'$' && memchr::memchr(b'\r', &bytes[at..]).is_some() {
-        return Err(Malformed(format!("ERR Protocol error: expected '$', got '{}'", char::from(*sign)).into()));
+        return Err(Malformed(
+            format!("ERR Protocol error: expected '$', got '{}'", char::from(*sign)).into(),
+        ));
     }
     match long_number(bytes, at, "ERR Protocol error: too big bulk count string", invalid)? {
-        Header::Whole(length, _) if length < 0 || length as usize > limits.bulk_bytes_max => Err(invalid.into()),
+        Header::Whole(length, _) if length < 0 || length as usize > limits.bulk_bytes_max => {
+            Err(invalid.into())
+        }
         Header::Whole(length, _) if length > STRANGER_BULK_BYTES_MAX && limits.stranger => {
             Err("ERR Protocol error: unauthenticated bulk length".into())
         }
@@ -242,7 +264,12 @@ fn short_number(bytes: &[u8], at: usize) -> Option<(i64, usize)> {
 }
 
 /// The number of any header.
-fn long_number(bytes: &[u8], at: usize, too_long: &'static str, invalid: &'static str) -> Result<Header, Malformed> {
+fn long_number(
+    bytes: &[u8],
+    at: usize,
+    too_long: &'static str,
+    invalid: &'static str,
+) -> Result<Header, Malformed> {
     let line = &bytes[at..];
     let Some(end) = memchr::memchr(b'\r', line) else {
         return if line.len() > LINE_BYTES_MAX { Err(too_long.into()) } else { Ok(Header::Incomplete) };
@@ -259,7 +286,11 @@ fn long_number(bytes: &[u8], at: usize, too_long: &'static str, invalid: &'stati
 fn read_inline(input: &mut &[u8]) -> Result<Option<Vec<Vec<u8>>>, Malformed> {
     let bytes = *input;
     let Some(end) = memchr::memchr(b'\n', bytes) else {
-        return if bytes.len() > LINE_BYTES_MAX { Err("ERR Protocol error: too big inline request".into()) } else { Ok(None) };
+        return if bytes.len() > LINE_BYTES_MAX {
+            Err("ERR Protocol error: too big inline request".into())
+        } else {
+            Ok(None)
+        };
     };
     let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
     let words = split(line).ok_or("ERR Protocol error: unbalanced quotes in request")?;

@@ -124,15 +124,29 @@ pub fn is_report(args: &[Vec<u8>]) -> bool {
 /// For people. Every reply ends in a newline; lines after the first begin with `prefix`.
 fn indented(value: &Value, prefix: &str, out: &mut Vec<u8>) {
     match value {
-        Value::Array(items) => numbered(items.iter().map(|item| (item, None)), b')', "(empty array)", prefix, out),
-        Value::Push(items) => numbered(items.iter().map(|item| (item, None)), b')', "(empty push)", prefix, out),
+        Value::Array(items) => {
+            numbered(items.iter().map(|item| (item, None)), b')', "(empty array)", prefix, out)
+        }
+        Value::Push(items) => {
+            numbered(items.iter().map(|item| (item, None)), b')', "(empty push)", prefix, out)
+        }
         Value::Attributed { attributes, value } => {
-            numbered(attributes.iter().map(|(key, value)| (key, Some(value))), b'|', "(empty attributes)", prefix, out);
+            numbered(
+                attributes.iter().map(|(key, value)| (key, Some(value))),
+                b'|',
+                "(empty attributes)",
+                prefix,
+                out,
+            );
             out.extend_from_slice(prefix.as_bytes());
             indented(value, prefix, out);
         }
-        Value::Set(items) => numbered(items.iter().map(|item| (item, None)), b'~', "(empty set)", prefix, out),
-        Value::Map(pairs) => numbered(pairs.iter().map(|(key, value)| (key, Some(value))), b'#', "(empty hash)", prefix, out),
+        Value::Set(items) => {
+            numbered(items.iter().map(|item| (item, None)), b'~', "(empty set)", prefix, out)
+        }
+        Value::Map(pairs) => {
+            numbered(pairs.iter().map(|(key, value)| (key, Some(value))), b'#', "(empty hash)", prefix, out)
+        }
         scalar => {
             line(scalar, out);
             out.push(b'\n');
@@ -200,7 +214,9 @@ fn csv(value: &Value, out: &mut Vec<u8>) {
         csv(item, out);
     };
     match value {
-        Value::Array(items) | Value::Set(items) | Value::Push(items) => items.iter().for_each(|item| each(item, out)),
+        Value::Array(items) | Value::Set(items) | Value::Push(items) => {
+            items.iter().for_each(|item| each(item, out))
+        }
         Value::Map(pairs) => {
             for (key, value) in pairs {
                 each(key, out);
@@ -256,7 +272,9 @@ fn json(value: &Value, quoted: bool, out: &mut Vec<u8>) {
 /// JSON knows only strings as keys: what is none is written as JSON, and that text becomes the string.
 fn json_key(key: &Value, quoted: bool, out: &mut Vec<u8>) {
     match key {
-        Value::Error(_) | Value::Status(_) | Value::Bulk(_) | Value::Verbatim { .. } => json(key, quoted, out),
+        Value::Error(_) | Value::Status(_) | Value::Bulk(_) | Value::Verbatim { .. } => {
+            json(key, quoted, out)
+        }
         other => {
             let mut text = Vec::new();
             json(other, quoted, &mut text);

@@ -136,7 +136,9 @@ impl Replies {
         let value = match mark {
             b'+' => Value::Status(owned()),
             b'-' => Value::Error(owned()),
-            b':' => Value::Integer(integer(text.strip_prefix(b"+").unwrap_or(text)).ok_or("ERR Protocol error: bad integer")?),
+            b':' => Value::Integer(
+                integer(text.strip_prefix(b"+").unwrap_or(text)).ok_or("ERR Protocol error: bad integer")?,
+            ),
             b',' => Value::Double(owned()),
             b'(' => Value::BigNumber(owned()),
             b'#' => Value::Boolean(match text {
@@ -146,7 +148,11 @@ impl Replies {
             }),
             b'_' => Value::Null,
             b'$' | b'!' | b'=' | b'*' | b'%' | b'~' | b'>' | b'|' => return self.sized(input, mark, text),
-            _ => return Err(Malformed(format!("ERR Protocol error: unknown reply type '{}'", mark.escape_ascii()).into())),
+            _ => {
+                return Err(Malformed(
+                    format!("ERR Protocol error: unknown reply type '{}'", mark.escape_ascii()).into(),
+                ));
+            }
         };
         Ok(Step::Value(value))
     }
@@ -163,7 +169,10 @@ impl Replies {
             b'$' | b'!' | b'=' => self.take_bulk(input, mark, length),
             b'%' => Ok(Step::Begin(mark, length.checked_mul(2).ok_or(invalid)?)),
             // Attributes are followed by the reply that they are about.
-            b'|' => Ok(Step::Begin(mark, length.checked_mul(2).and_then(|count| count.checked_add(1)).ok_or(invalid)?)),
+            b'|' => Ok(Step::Begin(
+                mark,
+                length.checked_mul(2).and_then(|count| count.checked_add(1)).ok_or(invalid)?,
+            )),
             _ => Ok(Step::Begin(mark, length)),
         }
     }
@@ -242,13 +251,19 @@ mod tests {
                     Value::Map(vec![(Value::Status("k".into()), Value::Set(vec![Value::Boolean(true)]))]),
                 ]),
             ),
-            (b">2\r\n+message\r\n$1\r\nx\r\n".into(), Value::Push(vec![Value::Status("message".into()), bulk("x")])),
+            (
+                b">2\r\n+message\r\n$1\r\nx\r\n".into(),
+                Value::Push(vec![Value::Status("message".into()), bulk("x")]),
+            ),
             (b",1.5\r\n".into(), Value::Double("1.5".into())),
             (b"(123456789012345678901\r\n".into(), Value::BigNumber("123456789012345678901".into())),
             (b"=6\r\ntxt:hi\r\n".into(), Value::Verbatim { format: *b"txt", text: "hi".into() }),
             (
                 b"|1\r\n+ttl\r\n:9\r\n$1\r\nv\r\n".into(),
-                Value::Attributed { attributes: vec![(Value::Status("ttl".into()), Value::Integer(9))], value: Box::new(bulk("v")) },
+                Value::Attributed {
+                    attributes: vec![(Value::Status("ttl".into()), Value::Integer(9))],
+                    value: Box::new(bulk("v")),
+                },
             ),
         ]
     }
@@ -280,8 +295,17 @@ mod tests {
 
     #[test]
     fn nonsense_is_an_error() {
-        let cases: &[&[u8]] =
-            &[b"?\r\n", b":x\r\n", b"$-2\r\n", b"$x\r\n", b"#x\r\n", b"\n", b"%-1\r\n", b"=2\r\nab\r\n", b"*9223372036854775808\r\n"];
+        let cases: &[&[u8]] = &[
+            b"?\r\n",
+            b":x\r\n",
+            b"$-2\r\n",
+            b"$x\r\n",
+            b"#x\r\n",
+            b"\n",
+            b"%-1\r\n",
+            b"=2\r\nab\r\n",
+            b"*9223372036854775808\r\n",
+        ];
         for bytes in cases {
             assert!(read(bytes).is_err(), "{:?}", String::from_utf8_lossy(bytes));
         }

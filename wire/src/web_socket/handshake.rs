@@ -23,13 +23,21 @@ impl Handshake {
     /// A request that opens no WebSocket, or one of another version.
     pub fn read(head: &Head<'_>, known: &[&'static str]) -> Result<Handshake, Refused> {
         let fields = &head.fields;
-        if head.method != Method::Get || head.is_old || head.length.is_some_and(|length| length > 0) || head.is_chunked {
+        if head.method != Method::Get
+            || head.is_old
+            || head.length.is_some_and(|length| length > 0)
+            || head.is_chunked
+        {
             return refused(400, "a WebSocket is opened by GET of HTTP/1.1 without a body");
         }
-        if !words(fields.upgrade.unwrap_or_default(), b',').any(|word| word.eq_ignore_ascii_case(b"websocket"))
+        if !words(fields.upgrade.unwrap_or_default(), b',')
+            .any(|word| word.eq_ignore_ascii_case(b"websocket"))
             || !fields.connection_upgrades
         {
-            return refused(426, "this opens a WebSocket: it takes Upgrade: websocket and Connection: Upgrade");
+            return refused(
+                426,
+                "this opens a WebSocket: it takes Upgrade: websocket and Connection: Upgrade",
+            );
         }
         if fields.web_socket_version != Some(b"13") {
             return refused(426, "the server speaks version 13 of WebSocket");
@@ -39,7 +47,8 @@ impl Handshake {
             return refused(400, "Sec-WebSocket-Key is 16 bytes in base64");
         }
         let offered = fields.web_socket_protocol.unwrap_or_default();
-        let chosen = words(offered, b',').find_map(|word| known.iter().find(|known| known.as_bytes() == word));
+        let chosen =
+            words(offered, b',').find_map(|word| known.iter().find(|known| known.as_bytes() == word));
         let Some(protocol) = chosen else {
             return refused(400, "Sec-WebSocket-Protocol names none of resp, json and term");
         };
@@ -108,7 +117,8 @@ mod tests {
 
     #[test]
     fn the_key_of_rfc_6455_is_accepted() {
-        let taken = read(&format!("{USUAL}Sec-WebSocket-Protocol: mqtt, json, resp\r\n")).expect("a handshake");
+        let taken =
+            read(&format!("{USUAL}Sec-WebSocket-Protocol: mqtt, json, resp\r\n")).expect("a handshake");
         assert_eq!((taken.protocol, taken.deflates), ("json", false));
         assert!(taken.response().contains("Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"));
     }
@@ -128,7 +138,10 @@ mod tests {
             assert_eq!(answer.err().map_or(0, |refused| refused.status), status, "{to}");
         }
         assert_eq!(read(USUAL).err().map(|refused| refused.status), Some(400));
-        assert_eq!(read(&format!("{USUAL}Sec-WebSocket-Protocol: chat\r\n")).err().map(|refused| refused.status), Some(400));
+        assert_eq!(
+            read(&format!("{USUAL}Sec-WebSocket-Protocol: chat\r\n")).err().map(|refused| refused.status),
+            Some(400)
+        );
     }
 
     #[test]
@@ -136,7 +149,10 @@ mod tests {
         for (offer, taken) in [
             ("permessage-deflate", true),
             ("permessage-deflate; client_max_window_bits", true),
-            ("permessage-deflate; server_max_window_bits=10; client_max_window_bits, permessage-deflate", true),
+            (
+                "permessage-deflate; server_max_window_bits=10; client_max_window_bits, permessage-deflate",
+                true,
+            ),
             ("permessage-deflate; server_max_window_bits=10", false),
             ("permessage-deflate; server_max_window_bits=15", false),
             ("permessage-deflate; client_max_window_bits=16", false),
@@ -144,7 +160,8 @@ mod tests {
             ("permessage-deflate; what", false),
             ("x-webkit-deflate-frame", false),
         ] {
-            let fields = format!("{USUAL}Sec-WebSocket-Protocol: resp\r\nSec-WebSocket-Extensions: {offer}\r\n");
+            let fields =
+                format!("{USUAL}Sec-WebSocket-Protocol: resp\r\nSec-WebSocket-Extensions: {offer}\r\n");
             assert_eq!(read(&fields).expect("a handshake").deflates, taken, "{offer}");
         }
     }

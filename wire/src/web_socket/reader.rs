@@ -1,6 +1,9 @@
 //! Frames of a client to the bytes of its messages.
 use super::deflate::Inflater;
-use super::{CONTROL_BYTES_MAX, END, Failure, INFLATED_BYTES_MAX, INVALID_TEXT, PROTOCOL_ERROR, Shape, TOO_BIG, UNSUPPORTED, failed};
+use super::{
+    CONTROL_BYTES_MAX, END, Failure, INFLATED_BYTES_MAX, INVALID_TEXT, PROTOCOL_ERROR, Shape, TOO_BIG,
+    UNSUPPORTED, failed,
+};
 
 /// A control frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +51,15 @@ struct Message {
 impl Reader {
     /// A reader after the handshake.
     pub fn new(shape: Shape, deflates: bool) -> Reader {
-        Reader { shape, deflates, header: [0; 14], header_bytes: 0, frame: None, message: None, control: Vec::new() }
+        Reader {
+            shape,
+            deflates,
+            header: [0; 14],
+            header_bytes: 0,
+            frame: None,
+            message: None,
+            control: Vec::new(),
+        }
     }
 
     /// Takes bytes in: appends those of messages to `plain`, and control frames to `controls`. No message may have more
@@ -56,7 +67,13 @@ impl Reader {
     ///
     /// # Errors
     /// Frames that RFC 6455 does not allow, or that ask for too much. The connection is to be closed with the code.
-    pub fn read(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>, controls: &mut Vec<Control>, most: usize) -> Result<(), Failure> {
+    pub fn read(
+        &mut self,
+        mut bytes: &[u8],
+        plain: &mut Vec<u8>,
+        controls: &mut Vec<Control>,
+        most: usize,
+    ) -> Result<(), Failure> {
         loop {
             let Some(mut frame) = self.frame else {
                 let (Some(frame), rest) = self.read_header(bytes, most)? else { return Ok(()) };
@@ -94,7 +111,11 @@ impl Reader {
     }
 
     /// The next header, once it is whole, and what follows it.
-    fn read_header<'b>(&mut self, mut bytes: &'b [u8], most: usize) -> Result<(Option<Frame>, &'b [u8]), Failure> {
+    fn read_header<'b>(
+        &mut self,
+        mut bytes: &'b [u8],
+        most: usize,
+    ) -> Result<(Option<Frame>, &'b [u8]), Failure> {
         loop {
             let wanted = match self.header_bytes {
                 0 | 1 => 2,
@@ -133,9 +154,13 @@ impl Reader {
         match (opcode, &self.message) {
             (0, None) => failed(PROTOCOL_ERROR, "a frame continues no message"),
             (1 | 2, Some(_)) => failed(PROTOCOL_ERROR, "a message begins inside another one"),
-            (2, _) if self.shape == Shape::Messages => failed(UNSUPPORTED, "this sub-protocol takes texts only"),
+            (2, _) if self.shape == Shape::Messages => {
+                failed(UNSUPPORTED, "this sub-protocol takes texts only")
+            }
             (0..=2, _) => Ok(()),
-            (8..=10, _) if !is_last || second & 0x7f > 125 => failed(PROTOCOL_ERROR, "a control frame is too long, or in parts"),
+            (8..=10, _) if !is_last || second & 0x7f > 125 => {
+                failed(PROTOCOL_ERROR, "a control frame is too long, or in parts")
+            }
             (8..=10, _) => Ok(()),
             _ => failed(PROTOCOL_ERROR, "a frame has an unknown opcode"),
         }
@@ -153,8 +178,13 @@ impl Reader {
         if left >> 63 != 0 || !numbers.is_empty() && !is_long_form {
             return failed(PROTOCOL_ERROR, "a frame has a length in the wrong form");
         }
-        let frame =
-            Frame { opcode: header[0] & 0xf, is_last: header[0] & 0x80 != 0, left, mask: [mask[0], mask[1], mask[2], mask[3]], phase: 0 };
+        let frame = Frame {
+            opcode: header[0] & 0xf,
+            is_last: header[0] & 0x80 != 0,
+            left,
+            mask: [mask[0], mask[1], mask[2], mask[3]],
+            phase: 0,
+        };
         if frame.opcode < 8 {
             let is_deflated = header[0] & 0x40 != 0;
             let message = self.message.get_or_insert_with(|| Message {
@@ -175,7 +205,13 @@ impl Reader {
     }
 
     /// Hands out the next bytes of a message (W1, W2).
-    fn take_data(&mut self, frame: Frame, payload: &[u8], plain: &mut Vec<u8>, most: usize) -> Result<(), Failure> {
+    fn take_data(
+        &mut self,
+        frame: Frame,
+        payload: &[u8],
+        plain: &mut Vec<u8>,
+        most: usize,
+    ) -> Result<(), Failure> {
         let Some(message) = &mut self.message else { return Ok(()) };
         let start = plain.len();
         let taken = match &mut message.inflater {
@@ -199,7 +235,10 @@ impl Reader {
         if let Some(mut inflater) = message.inflater.take() {
             let start = plain.len();
             let most = most.min(INFLATED_BYTES_MAX).saturating_sub(message.bytes);
-            inflater.finish(plain, most).and_then(|()| message.note(&plain[start..])).inspect_err(|_| plain.truncate(start))?;
+            inflater
+                .finish(plain, most)
+                .and_then(|()| message.note(&plain[start..]))
+                .inspect_err(|_| plain.truncate(start))?;
         }
         if message.is_text && !message.text.is_whole() {
             return failed(INVALID_TEXT, "a text is not UTF-8");
@@ -218,7 +257,11 @@ impl Reader {
             _ => {}
         }
         let [high, low, text @ ..] = &payload[..] else {
-            return if payload.is_empty() { Ok(Control::Close(None)) } else { failed(PROTOCOL_ERROR, "a close frame has half a code") };
+            return if payload.is_empty() {
+                Ok(Control::Close(None))
+            } else {
+                failed(PROTOCOL_ERROR, "a close frame has half a code")
+            };
         };
         let code = u16::from_be_bytes([*high, *low]);
         if !matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999) {
@@ -235,7 +278,11 @@ impl Message {
     /// Notes bytes that were handed out.
     fn note(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.bytes += bytes.len();
-        if self.is_text && !self.text.takes(bytes) { failed(INVALID_TEXT, "a text is not UTF-8") } else { Ok(()) }
+        if self.is_text && !self.text.takes(bytes) {
+            failed(INVALID_TEXT, "a text is not UTF-8")
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -14,7 +14,8 @@ fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
 type Said = (Vec<u8>, Vec<Control>, Option<u16>);
 
 fn read(shape: Shape, input: &[u8], cuts: impl Iterator<Item = usize>) -> Said {
-    let (mut reader, mut plain, mut controls, mut from) = (Reader::new(shape, true), Vec::new(), Vec::new(), 0);
+    let (mut reader, mut plain, mut controls, mut from) =
+        (Reader::new(shape, true), Vec::new(), Vec::new(), 0);
     for to in cuts {
         if let Err(failure) = reader.read(&input[from..to], &mut plain, &mut controls, 1 << 17) {
             return (plain, controls, Some(failure.code));
@@ -49,11 +50,20 @@ fn messages_come_out_however_they_are_framed_and_cut() {
     let long = vec![b'x'; 70_000];
     let cases: [(Vec<Vec<u8>>, Vec<u8>); 8] = [
         (vec![frame(0x81, b"hi"), frame(0x81, b"")], b"hi\xff\xff".to_vec()),
-        (vec![frame(0x01, &euro[..2]), frame(0x00, &euro[2..3]), frame(0x80, &euro[3..])], [euro, b"\xff"].concat()),
+        (
+            vec![frame(0x01, &euro[..2]), frame(0x00, &euro[2..3]), frame(0x80, &euro[3..])],
+            [euro, b"\xff"].concat(),
+        ),
         (vec![frame(0x01, b"a"), frame(0x89, b"p"), frame(0x80, b"b")], b"ab\xff".to_vec()),
-        (vec![frame(0x81, &[b'x'; 125]), frame(0x81, &[b'x'; 126])], [&[b'x'; 125][..], b"\xff", &[b'x'; 126], b"\xff"].concat()),
+        (
+            vec![frame(0x81, &[b'x'; 125]), frame(0x81, &[b'x'; 126])],
+            [&[b'x'; 125][..], b"\xff", &[b'x'; 126], b"\xff"].concat(),
+        ),
         (vec![frame(0x81, &long)], [&long[..], b"\xff"].concat()),
-        (vec![frame(0xc1, &deflated(&long[..5000])), frame(0x81, b"y")], [&long[..5000], b"\xffy\xff"].concat()),
+        (
+            vec![frame(0xc1, &deflated(&long[..5000])), frame(0x81, b"y")],
+            [&long[..5000], b"\xffy\xff"].concat(),
+        ),
         (
             {
                 let short = deflated(&[euro.repeat(50)].concat());
@@ -74,10 +84,23 @@ fn messages_come_out_however_they_are_framed_and_cut() {
 
 #[test]
 fn control_frames_are_seen_between_the_parts_of_a_message() {
-    let input =
-        [frame(0x01, b"a"), frame(0x89, b"ping"), frame(0x8a, b""), frame(0x80, b"b"), frame(0x88, b"\x03\xe8bye"), frame(0x81, b"no")];
+    let input = [
+        frame(0x01, b"a"),
+        frame(0x89, b"ping"),
+        frame(0x8a, b""),
+        frame(0x80, b"b"),
+        frame(0x88, b"\x03\xe8bye"),
+        frame(0x81, b"no"),
+    ];
     let said = both(Shape::Messages, &input.concat()[..input.concat().len() - input[5].len()]);
-    assert_eq!(said, (b"ab\xff".to_vec(), vec![Control::Ping(b"ping".to_vec()), Control::Pong, Control::Close(Some(1000))], None));
+    assert_eq!(
+        said,
+        (
+            b"ab\xff".to_vec(),
+            vec![Control::Ping(b"ping".to_vec()), Control::Pong, Control::Close(Some(1000))],
+            None
+        )
+    );
     assert_eq!(both(Shape::Messages, &frame(0x88, b"")).1, [Control::Close(None)]);
 }
 

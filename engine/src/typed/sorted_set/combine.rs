@@ -27,15 +27,26 @@ impl<S: Scope> Database<'_, S> {
     /// # Errors
     /// Not one weight for each key; those of [every call](Database#errors).
     pub fn zunion(&self, keys: &[impl AsRef<[u8]>], options: &ZcombineOptions) -> Result<Vec<Scored>, Stop> {
-        self.several(const { row_named("ZUNION") }, Words::new().counted(keys).options(options).bytes("WITHSCORES"))
+        self.several(
+            const { row_named("ZUNION") },
+            Words::new().counted(keys).options(options).bytes("WITHSCORES"),
+        )
     }
 
     /// `ZUNIONSTORE`: as [`Database::zunion`], into a key. Returns the number of members.
     ///
     /// # Errors
     /// As [`Database::zunion`].
-    pub fn zunionstore(&self, destination: impl AsRef<[u8]>, keys: &[impl AsRef<[u8]>], options: &ZcombineOptions) -> Result<u64, Stop> {
-        self.one(const { row_named("ZUNIONSTORE") }, Words::new().bytes(&destination).counted(keys).options(options))
+    pub fn zunionstore(
+        &self,
+        destination: impl AsRef<[u8]>,
+        keys: &[impl AsRef<[u8]>],
+        options: &ZcombineOptions,
+    ) -> Result<u64, Stop> {
+        self.one(
+            const { row_named("ZUNIONSTORE") },
+            Words::new().bytes(&destination).counted(keys).options(options),
+        )
     }
 
     /// `ZINTER ... WITHSCORES`: the members that are in all of the sorted sets, with their scores.
@@ -43,15 +54,26 @@ impl<S: Scope> Database<'_, S> {
     /// # Errors
     /// Not one weight for each key; those of [every call](Database#errors).
     pub fn zinter(&self, keys: &[impl AsRef<[u8]>], options: &ZcombineOptions) -> Result<Vec<Scored>, Stop> {
-        self.several(const { row_named("ZINTER") }, Words::new().counted(keys).options(options).bytes("WITHSCORES"))
+        self.several(
+            const { row_named("ZINTER") },
+            Words::new().counted(keys).options(options).bytes("WITHSCORES"),
+        )
     }
 
     /// `ZINTERSTORE`: as [`Database::zinter`], into a key. Returns the number of members.
     ///
     /// # Errors
     /// As [`Database::zinter`].
-    pub fn zinterstore(&self, destination: impl AsRef<[u8]>, keys: &[impl AsRef<[u8]>], options: &ZcombineOptions) -> Result<u64, Stop> {
-        self.one(const { row_named("ZINTERSTORE") }, Words::new().bytes(&destination).counted(keys).options(options))
+    pub fn zinterstore(
+        &self,
+        destination: impl AsRef<[u8]>,
+        keys: &[impl AsRef<[u8]>],
+        options: &ZcombineOptions,
+    ) -> Result<u64, Stop> {
+        self.one(
+            const { row_named("ZINTERSTORE") },
+            Words::new().bytes(&destination).counted(keys).options(options),
+        )
     }
 
     /// `ZINTERCARD`: how many members are in all of the sorted sets. It counts no further than `limit`; 0 means no limit.

@@ -6,7 +6,10 @@ use polder_base::options::in_ms;
 use polder_runtime::row_named;
 use polder_table::Stop;
 
-use super::{Claimed, Database, Keyed, Pairs, PendingEntry, PendingSummary, Scope, StreamEntry, StreamId, Words, id_ends, id_texts};
+use super::{
+    Claimed, Database, Keyed, Pairs, PendingEntry, PendingSummary, Scope, StreamEntry, StreamId, Words,
+    id_ends, id_texts,
+};
 
 /// # Groups of consumers
 ///
@@ -46,9 +49,17 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// `NOGROUP`: there is no such stream or group; those of [every call](Database#errors).
-    pub fn xgroup_setid(&self, key: impl AsRef<[u8]>, group: impl AsRef<[u8]>, after: Option<StreamId>) -> Result<(), Stop> {
+    pub fn xgroup_setid(
+        &self,
+        key: impl AsRef<[u8]>,
+        group: impl AsRef<[u8]>,
+        after: Option<StreamId>,
+    ) -> Result<(), Stop> {
         let id = after.map_or("$".into(), |id| id.to_string());
-        self.one(const { row_named("XGROUP|SETID") }, Words::new().bytes("SETID").bytes(&key).bytes(&group).bytes(&id))
+        self.one(
+            const { row_named("XGROUP|SETID") },
+            Words::new().bytes("SETID").bytes(&key).bytes(&group).bytes(&id),
+        )
     }
 
     /// `XGROUP DESTROY`: removes a group. Returns whether it was there.
@@ -56,14 +67,22 @@ impl<S: Scope> Database<'_, S> {
     /// # Errors
     /// There is no such stream; those of [every call](Database#errors).
     pub fn xgroup_destroy(&self, key: impl AsRef<[u8]>, group: impl AsRef<[u8]>) -> Result<bool, Stop> {
-        self.one(const { row_named("XGROUP|DESTROY") }, Words::new().bytes("DESTROY").bytes(&key).bytes(&group))
+        self.one(
+            const { row_named("XGROUP|DESTROY") },
+            Words::new().bytes("DESTROY").bytes(&key).bytes(&group),
+        )
     }
 
     /// `XGROUP CREATECONSUMER`: makes a consumer. Returns whether it is new.
     ///
     /// # Errors
     /// `NOGROUP`: there is no such stream or group; those of [every call](Database#errors).
-    pub fn xgroup_createconsumer(&self, key: impl AsRef<[u8]>, group: impl AsRef<[u8]>, consumer: impl AsRef<[u8]>) -> Result<bool, Stop> {
+    pub fn xgroup_createconsumer(
+        &self,
+        key: impl AsRef<[u8]>,
+        group: impl AsRef<[u8]>,
+        consumer: impl AsRef<[u8]>,
+    ) -> Result<bool, Stop> {
         self.one(
             const { row_named("XGROUP|CREATECONSUMER") },
             Words::new().bytes("CREATECONSUMER").bytes(&key).bytes(&group).bytes(&consumer),
@@ -74,8 +93,16 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// `NOGROUP`: there is no such stream or group; those of [every call](Database#errors).
-    pub fn xgroup_delconsumer(&self, key: impl AsRef<[u8]>, group: impl AsRef<[u8]>, consumer: impl AsRef<[u8]>) -> Result<u64, Stop> {
-        self.one(const { row_named("XGROUP|DELCONSUMER") }, Words::new().bytes("DELCONSUMER").bytes(&key).bytes(&group).bytes(&consumer))
+    pub fn xgroup_delconsumer(
+        &self,
+        key: impl AsRef<[u8]>,
+        group: impl AsRef<[u8]>,
+        consumer: impl AsRef<[u8]>,
+    ) -> Result<u64, Stop> {
+        self.one(
+            const { row_named("XGROUP|DELCONSUMER") },
+            Words::new().bytes("DELCONSUMER").bytes(&key).bytes(&group).bytes(&consumer),
+        )
     }
 
     /// `XREADGROUP ... >`: receives up to `count` entries of each stream that no consumer of the group has received.
@@ -90,7 +117,14 @@ impl<S: Scope> Database<'_, S> {
         count: u64,
     ) -> Result<Vec<Keyed<StreamEntry>>, Stop> {
         let mut words = Words::new();
-        words.bytes("GROUP").bytes(&group).bytes(&consumer).bytes("COUNT").count(count).bytes("STREAMS").all(keys);
+        words
+            .bytes("GROUP")
+            .bytes(&group)
+            .bytes(&consumer)
+            .bytes("COUNT")
+            .count(count)
+            .bytes("STREAMS")
+            .all(keys);
         keys.iter().for_each(|_| _ = words.bytes(">"));
         self.several::<Pairs<_, _>>(const { row_named("XREADGROUP") }, &words).map(|read| read.0)
     }
@@ -109,8 +143,17 @@ impl<S: Scope> Database<'_, S> {
     ) -> Result<Vec<StreamEntry>, Stop> {
         let id = after.to_string();
         let mut words = Words::new();
-        words.bytes("GROUP").bytes(&group).bytes(&consumer).bytes("COUNT").count(count).bytes("STREAMS").bytes(&key).bytes(&id);
-        let read: Pairs<Vec<u8>, Vec<StreamEntry>> = self.several(const { row_named("XREADGROUP") }, &words)?;
+        words
+            .bytes("GROUP")
+            .bytes(&group)
+            .bytes(&consumer)
+            .bytes("COUNT")
+            .count(count)
+            .bytes("STREAMS")
+            .bytes(&key)
+            .bytes(&id);
+        let read: Pairs<Vec<u8>, Vec<StreamEntry>> =
+            self.several(const { row_named("XREADGROUP") }, &words)?;
         Ok(read.0.into_iter().next().map_or(Vec::new(), |(_, entries)| entries))
     }
 
@@ -118,7 +161,12 @@ impl<S: Scope> Database<'_, S> {
     ///
     /// # Errors
     /// Those of [every call](Database#errors).
-    pub fn xack(&self, key: impl AsRef<[u8]>, group: impl AsRef<[u8]>, ids: &[StreamId]) -> Result<u64, Stop> {
+    pub fn xack(
+        &self,
+        key: impl AsRef<[u8]>,
+        group: impl AsRef<[u8]>,
+        ids: &[StreamId],
+    ) -> Result<u64, Stop> {
         let ids = id_texts(ids);
         self.one(const { row_named("XACK") }, Words::new().bytes(&key).bytes(&group).all(&ids))
     }
@@ -146,7 +194,14 @@ impl<S: Scope> Database<'_, S> {
         let [first, last] = id_ends(&range);
         self.several(
             const { row_named("XPENDING") },
-            Words::new().bytes(&key).bytes(&group).bytes("IDLE").count(in_ms(idle)).bytes(&first).bytes(&last).count(count),
+            Words::new()
+                .bytes(&key)
+                .bytes(&group)
+                .bytes("IDLE")
+                .count(in_ms(idle))
+                .bytes(&first)
+                .bytes(&last)
+                .count(count),
         )
     }
 
@@ -163,7 +218,10 @@ impl<S: Scope> Database<'_, S> {
         ids: &[StreamId],
     ) -> Result<Vec<StreamEntry>, Stop> {
         let ids = id_texts(ids);
-        self.several(const { row_named("XCLAIM") }, Words::new().bytes(&key).bytes(&group).bytes(&consumer).count(in_ms(idle)).all(&ids))
+        self.several(
+            const { row_named("XCLAIM") },
+            Words::new().bytes(&key).bytes(&group).bytes(&consumer).count(in_ms(idle)).all(&ids),
+        )
     }
 
     /// `XAUTOCLAIM`: takes over up to `count` entries from an id on that other consumers have received at least `idle` ago.
@@ -182,7 +240,14 @@ impl<S: Scope> Database<'_, S> {
         let start = start.to_string();
         self.several(
             const { row_named("XAUTOCLAIM") },
-            Words::new().bytes(&key).bytes(&group).bytes(&consumer).count(in_ms(idle)).bytes(&start).bytes("COUNT").count(count),
+            Words::new()
+                .bytes(&key)
+                .bytes(&group)
+                .bytes(&consumer)
+                .count(in_ms(idle))
+                .bytes(&start)
+                .bytes("COUNT")
+                .count(count),
         )
     }
 }

@@ -82,7 +82,8 @@ impl Answer {
 
 /// Appends the head of a response.
 pub fn begin(output: &mut Output, status: u16, content_type: &str, length: Option<u64>, style: Style<'_>) {
-    let head = ResponseHead { status, content_type, length, connection: style.connection, fields: style.fields };
+    let head =
+        ResponseHead { status, content_type, length, connection: style.connection, fields: style.fields };
     head.write(output, coarse_ms() / 1000);
 }
 

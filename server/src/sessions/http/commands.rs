@@ -110,7 +110,9 @@ pub fn check(words: &[Vec<u8>], reads: bool) -> Result<(), Answer> {
         ));
     }
     if reads && !command.has(READONLY) && !HARMLESS.contains(&command.name) {
-        return Err(Answer::error(405, "GET runs commands that only read; use POST").with("Allow: POST, OPTIONS\r\n"));
+        return Err(
+            Answer::error(405, "GET runs commands that only read; use POST").with("Allow: POST, OPTIONS\r\n")
+        );
     }
     Ok(())
 }
@@ -119,7 +121,9 @@ impl Bodies {
     /// The calls that a body asks for.
     pub fn read(&self, body: &[u8]) -> Result<Commands, Answer> {
         let (calls, is_atomic, form) = match self {
-            Bodies::Publish(subject) => return Ok(Commands::one(vec![b"PUBLISH".to_vec(), subject.clone(), body.to_vec()])),
+            Bodies::Publish(subject) => {
+                return Ok(Commands::one(vec![b"PUBLISH".to_vec(), subject.clone(), body.to_vec()]));
+            }
             Bodies::Resp(version) => (requests(body)?, false, Form::Resp(*version)),
             Bodies::Json { is_atomic } => match words::read(body).map_err(|why| Answer::error(400, why))? {
                 words::Commands::One(command) => (vec![command], *is_atomic, Form::One),
@@ -161,7 +165,16 @@ fn requests(body: &[u8]) -> Result<Vec<Vec<Vec<u8>>>, Answer> {
 
 impl Commands {
     fn new(calls: Vec<Vec<Vec<u8>>>, form: Form) -> Commands {
-        Commands { calls, is_atomic: false, form, done: 0, out: Vec::new(), error: None, is_too_long: false, wish: Wish::default() }
+        Commands {
+            calls,
+            is_atomic: false,
+            form,
+            done: 0,
+            out: Vec::new(),
+            error: None,
+            is_too_long: false,
+            wish: Wish::default(),
+        }
     }
 
     /// One call, whose reply becomes JSON.
@@ -171,7 +184,8 @@ impl Commands {
 
     /// What /metrics runs.
     pub fn metrics(accept: Option<&[u8]>) -> Commands {
-        let is_open = accept.is_some_and(|accept| memchr::memmem::find(accept, b"application/openmetrics-text").is_some());
+        let is_open = accept
+            .is_some_and(|accept| memchr::memmem::find(accept, b"application/openmetrics-text").is_some());
         let mut words = vec![b"METRICS".to_vec()];
         words.extend(is_open.then(|| b"OPENMETRICS".to_vec()));
         Commands::new(vec![words], Form::Text(if is_open { OPENMETRICS } else { PROMETHEUS }))
@@ -223,7 +237,10 @@ impl Commands {
         if output.is_empty() {
             return result;
         }
-        if output.is_overfull() || bytes_max != 0 && self.out.len() + output.waiting() > bytes_max || self.is_too_long {
+        if output.is_overfull()
+            || bytes_max != 0 && self.out.len() + output.waiting() > bytes_max
+            || self.is_too_long
+        {
             (self.out, self.is_too_long) = (Vec::new(), true);
             self.done += 1;
             return result;
@@ -269,13 +286,22 @@ impl Commands {
     pub fn answer(&mut self) -> Answer {
         let mut out = std::mem::take(&mut self.out);
         if self.is_too_long {
-            let made = if self.is_atomic { "all calls have".into() } else { format!("{} of the calls have", self.done) };
-            return Answer::error(507, &format!("the replies are longer than client-output-buffer-limit allows; {made} been made"));
+            let made = if self.is_atomic {
+                "all calls have".into()
+            } else {
+                format!("{} of the calls have", self.done)
+            };
+            return Answer::error(
+                507,
+                &format!("the replies are longer than client-output-buffer-limit allows; {made} been made"),
+            );
         }
         if let Some(error) = self.error.take().filter(|_| self.form != Form::List || self.is_atomic) {
             match self.form {
                 Form::Resp(_) => {}
-                Form::Ready if !error.starts_with("NO") => return Answer::text(503, TEXT, format!("{error}\n")),
+                Form::Ready if !error.starts_with("NO") => {
+                    return Answer::text(503, TEXT, format!("{error}\n"));
+                }
                 _ => return Answer::of_call(&error),
             }
         }

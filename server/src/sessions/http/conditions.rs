@@ -43,7 +43,8 @@ pub enum Shown {
 
 impl Conditions {
     /// Those of plain requests.
-    pub const NONE: Conditions = Conditions { if_match: None, if_none_match: None, range: None, if_range: None };
+    pub const NONE: Conditions =
+        Conditions { if_match: None, if_none_match: None, range: None, if_range: None };
 
     /// What the fields of a request say.
     pub fn of(fields: &Fields<'_>, verb: Verb) -> Result<Conditions, Answer> {
@@ -65,7 +66,9 @@ impl Conditions {
         };
         match is_clear {
             true => Ok(conditions),
-            false => Err(Answer::error(400, "a change takes If-Match with one tag or *, or If-None-Match: *")),
+            false => {
+                Err(Answer::error(400, "a change takes If-Match with one tag or *, or If-None-Match: *"))
+            }
         }
     }
 
@@ -103,7 +106,10 @@ impl Conditions {
 
     /// Which part of a value of this length is shown.
     pub fn shown(&self, length: u64, tag: Option<u64>) -> Shown {
-        let Some(part) = self.range.filter(|_| self.if_range.as_ref().is_none_or(|tags| tag.is_some_and(|tag| tags.have(tag)))) else {
+        let Some(part) = self
+            .range
+            .filter(|_| self.if_range.as_ref().is_none_or(|tags| tag.is_some_and(|tag| tags.have(tag))))
+        else {
             return Shown::Whole;
         };
         let range = match part {
@@ -141,14 +147,16 @@ fn tags(text: &[u8], takes_weak: bool) -> Tags {
 fn part(text: &[u8]) -> Option<Part> {
     let text = std::str::from_utf8(text).ok()?;
     let (begin, last) = text.strip_prefix("bytes=")?.split_once('-')?;
-    let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u64>().ok()).flatten();
+    let number = |text: &str| {
+        text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u64>().ok()).flatten()
+    };
     match (begin, last) {
         ("", last) if !last.is_empty() => Some(Part::Last(number(last)?)),
         (_, "") if begin.is_empty() => None,
         (begin, "") => Some(Part::From(number(begin)?)),
-        (begin, last) => {
-            Some((number(begin)?, number(last)?)).filter(|(begin, last)| begin <= last).map(|(begin, last)| Part::Between(begin, last))
-        }
+        (begin, last) => Some((number(begin)?, number(last)?))
+            .filter(|(begin, last)| begin <= last)
+            .map(|(begin, last)| Part::Between(begin, last)),
     }
 }
 
@@ -158,7 +166,9 @@ mod tests {
 
     #[test]
     fn a_range_is_cut_to_the_value() {
-        let shown = |text: &str, length| Conditions { range: part(text.as_bytes()), ..Conditions::NONE }.shown(length, None);
+        let shown = |text: &str, length| {
+            Conditions { range: part(text.as_bytes()), ..Conditions::NONE }.shown(length, None)
+        };
         assert_eq!(shown("bytes=0-3", 10), Shown::Part(0..4));
         assert_eq!(shown("bytes=5-", 10), Shown::Part(5..10));
         assert_eq!(shown("bytes=-3", 10), Shown::Part(7..10));
@@ -167,7 +177,9 @@ mod tests {
         for outside in ["bytes=10-", "bytes=10-20", "bytes=-0"] {
             assert_eq!(shown(outside, 10), Shown::Outside, "{outside}");
         }
-        for ignored in ["bytes=3-2", "bytes=0-1,3-4", "lines=0-1", "bytes=a-b", "bytes=+1-2", "bytes", "bytes=-"] {
+        for ignored in
+            ["bytes=3-2", "bytes=0-1,3-4", "lines=0-1", "bytes=a-b", "bytes=+1-2", "bytes", "bytes=-"]
+        {
             assert_eq!(shown(ignored, 10), Shown::Whole, "{ignored}");
         }
     }

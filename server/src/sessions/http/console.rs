@@ -46,8 +46,16 @@ mod tests {
         for (name, _, content) in FILES {
             let paths = content.split(['"', '\'']).filter_map(|text| text.strip_prefix("/console"));
             paths.for_each(|path| assert_eq!(file(path.as_bytes()).status, 200, "{path}"));
-            assert!(!content.contains("http://") || content.contains("http://www.w3.org/2000/svg"), "{name:?}");
-            assert!(!content.contains("innerHTML") && !content.contains("style=") && !content.contains("onclick=\""), "{name:?}");
+            assert!(
+                !content.contains("http://") || content.contains("http://www.w3.org/2000/svg"),
+                "{name:?}"
+            );
+            assert!(
+                !content.contains("innerHTML")
+                    && !content.contains("style=")
+                    && !content.contains("onclick=\""),
+                "{name:?}"
+            );
         }
         assert_eq!(file(b"/../Cargo.toml").status, 404);
     }

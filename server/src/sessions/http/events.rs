@@ -40,7 +40,10 @@ impl Wish {
         let call = |name: &[u8], words: &[Vec<u8>]| {
             (!words.is_empty()).then(|| std::iter::once(name.to_vec()).chain(words.iter().cloned()).collect())
         };
-        [call(b"SUBSCRIBE", &self.subjects), call(b"PSUBSCRIBE", &self.patterns)].into_iter().flatten().collect()
+        [call(b"SUBSCRIBE", &self.subjects), call(b"PSUBSCRIBE", &self.patterns)]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     /// Appends the first events to a response.

@@ -69,16 +69,19 @@ pub fn of_key(key: &[u8], takes_gzip: bool) -> (u8, bool) {
 /// suffix, and that of forms, which `curl -d` gives to whatever it sends.
 pub fn to_store<'b>(key: &[u8], content_type: &'b [u8]) -> Option<&'b [u8]> {
     let usual = MEDIA[usize::from(of_key(key, false).0)].content_type.as_bytes();
-    let says_something = !content_type.is_empty() && essence(content_type) != b"application/x-www-form-urlencoded";
+    let says_something =
+        !content_type.is_empty() && essence(content_type) != b"application/x-www-form-urlencoded";
     (says_something && !content_type.eq_ignore_ascii_case(usual)).then_some(content_type)
 }
 
 /// A stored content type as it is sent, and whether a browser may run what is in it: any type that is not known to be
 /// harmless may. Another client may have stored a text that is no field of HTTP, which is not sent.
 pub fn stored(content_type: &[u8]) -> Option<(&str, bool)> {
-    let text =
-        std::str::from_utf8(content_type).ok().filter(|text| !text.is_empty() && text.bytes().all(|byte| matches!(byte, b' '..=b'~')))?;
-    let is_known = |media: &&Media| essence(media.content_type.as_bytes()).eq_ignore_ascii_case(essence(content_type));
+    let text = std::str::from_utf8(content_type)
+        .ok()
+        .filter(|text| !text.is_empty() && text.bytes().all(|byte| matches!(byte, b' '..=b'~')))?;
+    let is_known =
+        |media: &&Media| essence(media.content_type.as_bytes()).eq_ignore_ascii_case(essence(content_type));
     // Of several types in one field browsers may take the last one.
     Some((text, text.contains(',') || MEDIA.iter().find(is_known).is_none_or(|media| media.is_active)))
 }
@@ -137,7 +140,11 @@ mod tests {
     fn what_a_browser_may_run_is_known() {
         assert_eq!(stored(b"text/plain; charset=latin1"), Some(("text/plain; charset=latin1", false)));
         assert_eq!(stored(b"TEXT/HTML"), Some(("TEXT/HTML", true)));
-        assert_eq!(stored(b"text/plain;a=b, text/html").map(|(_, is_active)| is_active), Some(true), "browsers may take the last one");
+        assert_eq!(
+            stored(b"text/plain;a=b, text/html").map(|(_, is_active)| is_active),
+            Some(true),
+            "browsers may take the last one"
+        );
         assert_eq!(stored(b"application/xhtml+xml"), Some(("application/xhtml+xml", true)));
         assert_eq!(stored(b"text/plain\r\nSet-Cookie: a=b"), None);
         assert_eq!((stored(b""), stored(b"\xff")), (None, None));

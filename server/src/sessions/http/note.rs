@@ -25,7 +25,10 @@ const GZIP_BIT: u32 = 1 << 5;
 impl Note {
     pub fn to_bits(self) -> u32 {
         let flag = |set, bit| if set { bit } else { 0 };
-        self.verb as u32 | flag(self.is_head, HEAD_BIT) | flag(self.is_gzip, GZIP_BIT) | u32::from(self.media) << 8
+        self.verb as u32
+            | flag(self.is_head, HEAD_BIT)
+            | flag(self.is_gzip, GZIP_BIT)
+            | u32::from(self.media) << 8
     }
 
     pub fn from_bits(bits: u32) -> Note {

@@ -105,15 +105,29 @@ pub fn note(head: &Head<'_>, verb: Verb, key: &[u8]) -> Note {
 
 /// The content type that a request stores with its key.
 pub fn type_to_store<'b>(head: &Head<'b>, verb: Verb, key: &[u8]) -> Option<&'b [u8]> {
-    head.fields.content_type.filter(|_| verb == Verb::Store).and_then(|content_type| media::to_store(key, content_type))
+    head.fields
+        .content_type
+        .filter(|_| verb == Verb::Store)
+        .and_then(|content_type| media::to_store(key, content_type))
 }
 
 /// The call of a request that is nothing but a call on one key.
 pub fn plain<'b>(head: &Head<'b>, rules: &WebRules) -> Option<PlainCall<'b>> {
     let verb = verb(head.method)?;
     let fields = &head.fields;
-    let has_more = [fields.authorization, fields.range, fields.if_match, fields.if_none_match, fields.upgrade, fields.origin];
-    if head.closes || rules.database != 0 || has_more.iter().any(Option::is_some) || memchr::memchr(b'?', head.target).is_some() {
+    let has_more = [
+        fields.authorization,
+        fields.range,
+        fields.if_match,
+        fields.if_none_match,
+        fields.upgrade,
+        fields.origin,
+    ];
+    if head.closes
+        || rules.database != 0
+        || has_more.iter().any(Option::is_some)
+        || memchr::memchr(b'?', head.target).is_some()
+    {
         return None;
     }
     let Resource::Key(key) = resource(head.target) else { return None };
@@ -121,5 +135,6 @@ pub fn plain<'b>(head: &Head<'b>, rules: &WebRules) -> Option<PlainCall<'b>> {
     if type_to_store(head, verb, &key).is_some() {
         return None;
     }
-    (rules.judge(head.method, fields) == Verdict::Own).then(|| PlainCall { note: note(head, verb, &key), key })
+    (rules.judge(head.method, fields) == Verdict::Own)
+        .then(|| PlainCall { note: note(head, verb, &key), key })
 }

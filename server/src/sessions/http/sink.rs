@@ -49,10 +49,26 @@ pub struct Sink<'o, 's> {
 const IN_ELEMENTS: usize = 1 << (usize::BITS - 1);
 
 impl<'o, 's> Sink<'o, 's> {
-    pub fn new(output: &'o mut Output, note: Note, style: Style<'s>, conditions: &'s Conditions) -> Sink<'o, 's> {
+    pub fn new(
+        output: &'o mut Output,
+        note: Note,
+        style: Style<'s>,
+        conditions: &'s Conditions,
+    ) -> Sink<'o, 's> {
         let start = output.mark();
         let style = Style { is_head: note.is_head, ..style };
-        Sink { output, note, style, start, said: Said::Nothing, conditions, tag: None, stored_type: Vec::new(), skips: 0, shows: u64::MAX }
+        Sink {
+            output,
+            note,
+            style,
+            start,
+            said: Said::Nothing,
+            conditions,
+            tag: None,
+            stored_type: Vec::new(),
+            skips: 0,
+            shows: u64::MAX,
+        }
     }
 
     /// Writes the response, unless the call has not replied: it waits, or has met a lock. Returns whether it has replied.
@@ -62,7 +78,9 @@ impl<'o, 's> Sink<'o, 's> {
             (Said::Nothing, _) => return false,
             (Said::Value, _) => return true,
             (Said::Error(text), _) => Answer::of_call(&text),
-            (Said::Ended(412), _) | (Said::Written(Written::NotStored | Written::Exists), _) => Answer::error(412, CHANGED),
+            (Said::Ended(412), _) | (Said::Written(Written::NotStored | Written::Exists), _) => {
+                Answer::error(412, CHANGED)
+            }
             (Said::Ended(status), _) => Answer::empty(status).with(&tag.map_or(String::new(), tag_field)),
             (Said::Written(Written::NotFound), _) if !conditions.is_none() => Answer::error(412, CHANGED),
             (Said::Written(Written::Done(cas)), Verb::Store) => Answer::empty(204).with(&tag_field(cas)),
@@ -104,7 +122,9 @@ impl<'o, 's> Sink<'o, 's> {
             Shown::Whole => (200, 0..length),
             Shown::Part(part) => {
                 let (begin, last) = (part.start, part.end - 1);
-                fields.extend_from_slice(format!("Content-Range: bytes {begin}-{last}/{length}\r\n").as_bytes());
+                fields.extend_from_slice(
+                    format!("Content-Range: bytes {begin}-{last}/{length}\r\n").as_bytes(),
+                );
                 (206, part)
             }
             Shown::Outside => {

@@ -68,7 +68,8 @@ impl Identity {
     }
 
     fn restore(self, session: &mut Session) {
-        (session.identity.user, session.identity.rights, session.identity.authenticated) = (self.user, self.rights, self.authenticated);
+        (session.identity.user, session.identity.rights, session.identity.authenticated) =
+            (self.user, self.rights, self.authenticated);
     }
 }
 
@@ -183,10 +184,14 @@ impl Work {
             Resource::Publish => {
                 let mut subject = None;
                 self.parameters(query.unwrap_or_default(), |name, value| {
-                    (name == b"subject").then(|| subject = target::unescaped_value(value).map(Cow::into_owned))
+                    (name == b"subject")
+                        .then(|| subject = target::unescaped_value(value).map(Cow::into_owned))
                 })?;
                 posted(head)?;
-                Ok(Task::Body(Bodies::Publish(subject.ok_or_else(|| Answer::error(400, "subject names the channel: /pub?subject=NAME"))?)))
+                Ok(Task::Body(Bodies::Publish(
+                    subject
+                        .ok_or_else(|| Answer::error(400, "subject names the channel: /pub?subject=NAME"))?,
+                )))
             }
             Resource::Console(_) if !matches!(head.method, Method::Get | Method::Head) => {
                 Err(Answer::error(405, "the console is read with GET").with("Allow: GET, HEAD, OPTIONS\r\n"))
@@ -195,12 +200,16 @@ impl Work {
             Resource::Subscribe => self.plan_stream(head, query.unwrap_or_default()),
             Resource::WebSocket => {
                 self.parameters(query.unwrap_or_default(), |_, _| None)?;
-                Handshake::read(head, &WebSocket::PROTOCOLS).map(Task::Upgrade).map_err(|Refused { status, text }| {
-                    let answer = Answer::error(status, text);
-                    if status == 426 { answer.with(VERSION) } else { answer }
-                })
+                Handshake::read(head, &WebSocket::PROTOCOLS).map(Task::Upgrade).map_err(
+                    |Refused { status, text }| {
+                        let answer = Answer::error(status, text);
+                        if status == 426 { answer.with(VERSION) } else { answer }
+                    },
+                )
             }
-            Resource::Reserved => Err(Answer::error(404, "there is nothing here; a key with this name is at /k/NAME")),
+            Resource::Reserved => {
+                Err(Answer::error(404, "there is nothing here; a key with this name is at /k/NAME"))
+            }
         }
     }
 
@@ -217,7 +226,11 @@ impl Work {
         if let Some(content_type) = route::type_to_store(head, verb, &key) {
             options.extend([b"TYPE".to_vec(), content_type.to_vec()]);
         }
-        Ok(Task::Key { note: route::note(head, verb, &key), conditions: Conditions::of(&head.fields, verb)?, options })
+        Ok(Task::Key {
+            note: route::note(head, verb, &key),
+            conditions: Conditions::of(&head.fields, verb)?,
+            options,
+        })
     }
 
     /// The command of a query, or those of a body.
@@ -266,7 +279,10 @@ impl Work {
             return Err(Answer::error(400, NOT_ESCAPED));
         }
         if wish.subjects.is_empty() && wish.patterns.is_empty() {
-            return Err(Answer::error(400, "subject names a channel, pattern several: /sub?subject=NAME&pattern=news.*"));
+            return Err(Answer::error(
+                400,
+                "subject names a channel, pattern several: /sub?subject=NAME&pattern=news.*",
+            ));
         }
         if head.method != Method::Get {
             return Err(Answer::error(405, "events are read with GET").with("Allow: GET, OPTIONS\r\n"));
@@ -275,11 +291,19 @@ impl Work {
     }
 
     /// Reads the parameters of a query: `db`, and those that `take` knows.
-    fn parameters<'q>(&mut self, query: &'q [u8], mut take: impl FnMut(&'q [u8], &'q [u8]) -> Option<()>) -> Result<(), Answer> {
+    fn parameters<'q>(
+        &mut self,
+        query: &'q [u8],
+        mut take: impl FnMut(&'q [u8], &'q [u8]) -> Option<()>,
+    ) -> Result<(), Answer> {
         for (name, value) in target::parameters(query) {
             match name {
-                b"db" => self.db = number(value).ok_or_else(|| Answer::error(400, "db is the number of a database"))?,
-                _ => take(name, value).ok_or_else(|| Answer::error(400, "the query has a parameter that means nothing here"))?,
+                b"db" => {
+                    self.db =
+                        number(value).ok_or_else(|| Answer::error(400, "db is the number of a database"))?
+                }
+                _ => take(name, value)
+                    .ok_or_else(|| Answer::error(400, "the query has a parameter that means nothing here"))?,
             }
         }
         Ok(())
@@ -289,7 +313,8 @@ impl Work {
     fn welcome(&mut self, head: &Head<'_>) {
         self.fields.extend_from_slice(b"Access-Control-Allow-Origin: ");
         self.fields.extend_from_slice(head.fields.origin.unwrap_or_default());
-        self.fields.extend_from_slice(b"\r\nVary: Origin\r\nAccess-Control-Expose-Headers: ETag, Content-Range\r\n");
+        self.fields
+            .extend_from_slice(b"\r\nVary: Origin\r\nAccess-Control-Expose-Headers: ETag, Content-Range\r\n");
         if head.method == Method::Options && head.fields.cors_method.is_some() {
             self.fields.extend_from_slice(
                 b"Access-Control-Allow-Methods: GET, HEAD, PUT, POST, DELETE\r\n\
@@ -302,7 +327,8 @@ impl Work {
     /// Whether the work begins before the body has come: to log in, so that the limits of a known client hold, to ask for the
     /// body, or to refuse it.
     pub fn begins_early(&mut self) -> bool {
-        let begins = self.stage == Stage::Begin && (self.credentials.is_some() || self.expects || matches!(self.task, Task::Answer(_)));
+        let begins = self.stage == Stage::Begin
+            && (self.credentials.is_some() || self.expects || matches!(self.task, Task::Answer(_)));
         self.is_early |= begins;
         begins
     }
@@ -329,14 +355,18 @@ impl Work {
         match (self.stage, &self.task) {
             (Stage::Begin, _) => Next::Own,
             (Stage::Calls, Task::Key { note, conditions, options }) => {
-                let Resource::Key(key) = route::resource(target::split(head.target).0) else { return Next::End };
+                let Resource::Key(key) = route::resource(target::split(head.target).0) else {
+                    return Next::End;
+                };
                 let key = target::unescaped(key).unwrap_or_default();
                 if note.verb == Verb::Read || conditions.is_none() && options.is_empty() {
                     return Next::Call(note.verb, key, body);
                 }
                 Next::Words(conditions.words(note.verb, &key, &body, options))
             }
-            (Stage::Calls, Task::Commands(commands)) => commands.following(1).pop().map_or(Next::End, Next::Words),
+            (Stage::Calls, Task::Commands(commands)) => {
+                commands.following(1).pop().map_or(Next::End, Next::Words)
+            }
             _ => Next::End,
         }
     }
@@ -359,7 +389,12 @@ impl Work {
     }
 
     /// The beginning or the end of the work.
-    pub fn own(&mut self, session: &mut Session, (host, memory): (&dyn Host, &Memory), output: &mut Output) -> Progress {
+    pub fn own(
+        &mut self,
+        session: &mut Session,
+        (host, memory): (&dyn Host, &Memory),
+        output: &mut Output,
+    ) -> Progress {
         if self.stage == Stage::Begin {
             match self.begin(session, host, memory) {
                 Err(answer) => {
@@ -410,7 +445,10 @@ impl Work {
     }
 
     fn answer(&self, answer: &Answer, output: &mut Output) {
-        answer.write(output, Style { connection: self.connection, is_head: self.is_head, fields: &self.fields });
+        answer.write(
+            output,
+            Style { connection: self.connection, is_head: self.is_head, fields: &self.fields },
+        );
     }
 
     /// Logs in and chooses the database.
@@ -426,7 +464,8 @@ impl Work {
             // Only a success lets the request go on.
             if reply.bytes() != b"+OK\r\n"[..] {
                 let reply = reply.bytes();
-                let why = reply.strip_prefix(b"-").unwrap_or(b"ERR the log-in did not end; send the request again");
+                let why =
+                    reply.strip_prefix(b"-").unwrap_or(b"ERR the log-in did not end; send the request again");
                 return Err(Answer::error(401, String::from_utf8_lossy(why).trim_end()));
             }
         }
@@ -472,7 +511,11 @@ const NOT_ESCAPED: &str = "% in a URL stands before two hexadecimal digits";
 
 /// Refuses a request that is no POST.
 fn posted(head: &Head<'_>) -> Result<(), Answer> {
-    if head.method == Method::Post { Ok(()) } else { Err(Answer::error(405, "this takes POST").with("Allow: POST, OPTIONS\r\n")) }
+    if head.method == Method::Post {
+        Ok(())
+    } else {
+        Err(Answer::error(405, "this takes POST").with("Allow: POST, OPTIONS\r\n"))
+    }
 }
 
 /// A number in a query.
@@ -491,6 +534,7 @@ fn credentials(field: &[u8]) -> Result<Credentials, &'static str> {
         return Err("Authorization is Basic or Bearer");
     }
     let decoded = base64::decode(value).ok_or("Basic credentials are base64")?;
-    let at = memchr::memchr(b':', &decoded).ok_or("Basic credentials have a colon between user and password")?;
+    let at =
+        memchr::memchr(b':', &decoded).ok_or("Basic credentials have a colon between user and password")?;
     Ok(Credentials::User(decoded[..at].to_vec(), decoded[at + 1..].to_vec()))
 }

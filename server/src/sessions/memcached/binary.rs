@@ -82,7 +82,8 @@ impl<'b> Reader<'_, 'b> {
             self.push_answer(asked, Answer::Status(Status::UnknownCommand), end);
             return Step::Done;
         }
-        if !self.session.identity.authenticated && !matches!(opcode, op::SASL_LIST | op::SASL_AUTH | op::SASL_STEP | op::VERSION | op::QUIT)
+        if !self.session.identity.authenticated
+            && !matches!(opcode, op::SASL_LIST | op::SASL_AUTH | op::SASL_STEP | op::VERSION | op::QUIT)
         {
             self.push_answer(asked, Answer::Status(Status::NotLoggedIn), end);
             return Step::Execute;
@@ -90,7 +91,12 @@ impl<'b> Reader<'_, 'b> {
         self.request((header, asked), (extras, key, value), end)
     }
 
-    fn request(&mut self, (header, asked): (Header, Asked), (extras, key, value): (&'b [u8], &'b [u8], &'b [u8]), end: usize) -> Step {
+    fn request(
+        &mut self,
+        (header, asked): (Header, Asked),
+        (extras, key, value): (&'b [u8], &'b [u8], &'b [u8]),
+        end: usize,
+    ) -> Step {
         let (opcode, _) = loud(header.opcode);
         let keyed = !key.is_empty();
         let args = match (opcode, keyed, extras.len(), value.len()) {
@@ -99,9 +105,14 @@ impl<'b> Reader<'_, 'b> {
             (op::SET | op::ADD | op::REPLACE, true, 8, _) => store(opcode, header.cas, (key, extras, value)),
             (op::APPEND | op::PREPEND, true, 0, _) => {
                 let side = word(if opcode == op::APPEND { b"APPEND" } else { b"PREPEND" });
-                with_cas([word(b"ITEM.CAT"), Cow::Borrowed(key), Cow::Borrowed(value), side].into_iter().collect(), header.cas)
+                with_cas(
+                    [word(b"ITEM.CAT"), Cow::Borrowed(key), Cow::Borrowed(value), side].into_iter().collect(),
+                    header.cas,
+                )
             }
-            (op::DELETE, true, 0, 0) => with_cas([word(b"ITEM.DEL"), Cow::Borrowed(key)].into_iter().collect(), header.cas),
+            (op::DELETE, true, 0, 0) => {
+                with_cas([word(b"ITEM.DEL"), Cow::Borrowed(key)].into_iter().collect(), header.cas)
+            }
             (op::INCREMENT | op::DECREMENT, true, 20, 0) => count(opcode, header.cas, key, extras),
             (op::FLUSH, false, 0 | 4, 0) => flush(number_at(extras, 0).cast_signed().into()),
             (op::SASL_AUTH, true, 0, _) => {
@@ -110,7 +121,12 @@ impl<'b> Reader<'_, 'b> {
                     self.push_answer(asked, Answer::Status(Status::NotLoggedIn), end);
                     return Step::Execute;
                 };
-                self.push_call(asked, key, [word(b"AUTH"), Cow::Borrowed(user), Cow::Borrowed(password)].into_iter().collect(), end);
+                self.push_call(
+                    asked,
+                    key,
+                    [word(b"AUTH"), Cow::Borrowed(user), Cow::Borrowed(password)].into_iter().collect(),
+                    end,
+                );
                 return Step::Execute;
             }
             _ => {
@@ -123,11 +139,17 @@ impl<'b> Reader<'_, 'b> {
                     (op::STAT, _, 0, 0) => Answer::Stat,
                     // VERBOSITY has no effect in memcached, either, and it sends no reply.
                     (0x1b, ..) => return self.ignore(end),
-                    (..=op::STAT | op::TOUCH | op::GAT | op::GATK | op::SASL_LIST, ..) => Answer::Fatal(Status::Invalid),
+                    (..=op::STAT | op::TOUCH | op::GAT | op::GATK | op::SASL_LIST, ..) => {
+                        Answer::Fatal(Status::Invalid)
+                    }
                     _ => Answer::Status(Status::UnknownCommand),
                 };
                 self.push_answer_of(asked, key, answer, end);
-                return if matches!(answer, Answer::Quit | Answer::Fatal(_)) { Step::Execute } else { Step::Done };
+                return if matches!(answer, Answer::Quit | Answer::Fatal(_)) {
+                    Step::Execute
+                } else {
+                    Step::Done
+                };
             }
         };
         self.push_call(asked, key, args, end);
@@ -226,7 +248,8 @@ fn touch<'b>(opcode: u8, key: &'b [u8], extras: &[u8]) -> Words<'b> {
 }
 
 fn store<'b>(opcode: u8, cas: u64, (key, extras, value): (&'b [u8], &[u8], &'b [u8])) -> Words<'b> {
-    let mut args: Words<'b> = [word(b"ITEM.SET"), Cow::Borrowed(key), Cow::Borrowed(value)].into_iter().collect();
+    let mut args: Words<'b> =
+        [word(b"ITEM.SET"), Cow::Borrowed(key), Cow::Borrowed(value)].into_iter().collect();
     match opcode {
         op::ADD => args.push(word(b"ADD")),
         op::REPLACE if cas == 0 => args.push(word(b"REPLACE")),
@@ -240,7 +263,8 @@ fn store<'b>(opcode: u8, cas: u64, (key, extras, value): (&'b [u8], &[u8], &'b [
 }
 
 fn count<'b>(opcode: u8, cas: u64, key: &'b [u8], extras: &[u8]) -> Words<'b> {
-    let mut args: Words<'b> = [word(b"ITEM.INC"), Cow::Borrowed(key), digits(long_at(extras, 0))].into_iter().collect();
+    let mut args: Words<'b> =
+        [word(b"ITEM.INC"), Cow::Borrowed(key), digits(long_at(extras, 0))].into_iter().collect();
     args.extend((opcode == op::DECREMENT).then_some(word(b"DOWN")));
     let expiry = number_at(extras, 16);
     if expiry != NOT_CREATED {
@@ -256,7 +280,13 @@ fn write_reply(output: &mut Output, asked: &Asked, status: Status, cas: u64, val
 }
 
 /// Replies to a request that is no call.
-pub fn answer((asked, answer): (&Asked, Answer), text: &[u8], session: &mut Session, host: (&dyn Host, &Memory), output: &mut Output) {
+pub fn answer(
+    (asked, answer): (&Asked, Answer),
+    text: &[u8],
+    session: &mut Session,
+    host: (&dyn Host, &Memory),
+    output: &mut Output,
+) {
     let (_, quiet) = loud(asked.opcode);
     match answer {
         Answer::Status(status) => write_reply(output, asked, status, 0, status.text().as_bytes()),
@@ -284,7 +314,13 @@ fn stat(asked: &Asked, name: &[u8], session: &mut Session, host: (&dyn Host, &Me
     match stats::rows_of(report, session, host) {
         Ok(rows) => {
             for (name, value) in rows {
-                output.raw(&reply(asked.opcode, Status::Done, asked.opaque, 0, (0, name.len(), value.len() as u64)));
+                output.raw(&reply(
+                    asked.opcode,
+                    Status::Done,
+                    asked.opaque,
+                    0,
+                    (0, name.len(), value.len() as u64),
+                ));
                 output.raw(name.as_bytes());
                 output.raw(value.as_bytes());
             }
@@ -360,7 +396,13 @@ impl Reply for BinarySink<'_> {
         }
         let key = if self.shows_key() { self.key } else { b"" };
         let value = if has_value { item.bytes } else { 0 };
-        self.output.raw(&reply(self.asked.opcode, Status::Done, self.asked.opaque, item.cas, (4, key.len(), value)));
+        self.output.raw(&reply(
+            self.asked.opcode,
+            Status::Done,
+            self.asked.opaque,
+            item.cas,
+            (4, key.len(), value),
+        ));
         self.output.raw(&item.flags.to_be_bytes());
         self.output.raw(key);
     }
@@ -396,7 +438,13 @@ impl Reply for BinarySink<'_> {
             return;
         }
         if self.shows_key() {
-            self.output.raw(&reply(self.asked.opcode, Status::NotFound, self.asked.opaque, 0, (0, self.key.len(), 0)));
+            self.output.raw(&reply(
+                self.asked.opcode,
+                Status::NotFound,
+                self.asked.opaque,
+                0,
+                (0, self.key.len(), 0),
+            ));
             return self.output.raw(self.key);
         }
         self.fail(Status::NotFound);

@@ -68,7 +68,8 @@ pub fn write_page(
 
 /// Whether a client of memcached can name a key.
 fn is_reachable(key: &[u8]) -> bool {
-    (1..=KEY_BYTES_MAX).contains(&key.len()) && !key.iter().any(|byte| byte.is_ascii_whitespace() || *byte == 0)
+    (1..=KEY_BYTES_MAX).contains(&key.len())
+        && !key.iter().any(|byte| byte.is_ascii_whitespace() || *byte == 0)
 }
 
 fn write_key(dump: Dump, key: &[u8], session: &mut Session, host: (&dyn Host, &Memory), output: &mut Output) {
@@ -77,7 +78,9 @@ fn write_key(dump: Dump, key: &[u8], session: &mut Session, host: (&dyn Host, &M
         output.raw(key);
         return output.raw(b"\r\n");
     }
-    let Some((_, cas, ttl_ms, bytes, idle_seconds)) = Capture::of(session, host, &[b"ITEM.GET", key, b"PEEK", b"HEAD"]).item else {
+    let Some((_, cas, ttl_ms, bytes, idle_seconds)) =
+        Capture::of(session, host, &[b"ITEM.GET", key, b"PEEK", b"HEAD"]).item
+    else {
         return;
     };
     let now = polder_base::time::now_ms() / 1000;

@@ -29,7 +29,9 @@ pub fn write_flags(output: &mut Output, request: &[u8], item: Option<&Item<'_>>)
                 output.raw(word);
                 continue;
             }
-            (b't', Some(_)) if touched.is_some_and(|ttl| ttl > 0) => touched.unwrap_or_default().unsigned_abs(),
+            (b't', Some(_)) if touched.is_some_and(|ttl| ttl > 0) => {
+                touched.unwrap_or_default().unsigned_abs()
+            }
             (b't', Some(item)) if touched == Some(0) || item.ttl_ms.is_none() => {
                 output.raw(b" t-1");
                 continue;

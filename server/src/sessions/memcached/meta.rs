@@ -9,7 +9,13 @@ use super::{Kind, Note, Own};
 
 impl<'b> Reader<'_, 'b> {
     /// Reads a meta command whose line has been read.
-    pub(super) fn meta(&mut self, letter: u8, words: &LineWords<'b>, input: &'b [u8], (at, line_end): (&mut usize, usize)) -> Step {
+    pub(super) fn meta(
+        &mut self,
+        letter: u8,
+        words: &LineWords<'b>,
+        input: &'b [u8],
+        (at, line_end): (&mut usize, usize),
+    ) -> Step {
         let meta = match Meta::read(letter, words) {
             Ok(meta) => meta,
             Err(Wrong { reply, skips }) => {
@@ -48,7 +54,8 @@ impl<'b> Reader<'_, 'b> {
         if matches!(meta.mode, 0 | b'S') {
             let place = self.own.owns.len();
             self.own.owns.push(Own::Skip(meta.bytes + 2));
-            let args = [&b"ITEM.DEL"[..], meta.meant()].map(|arg| Cow::Owned(arg.to_vec())).into_iter().collect();
+            let args =
+                [&b"ITEM.DEL"[..], meta.meant()].map(|arg| Cow::Owned(arg.to_vec())).into_iter().collect();
             self.push_words(Note::of(Kind::TooLarge).at(place), args, end);
         } else {
             self.push_text(TOO_LARGE, false, end);
@@ -72,7 +79,10 @@ impl<'b> Reader<'_, 'b> {
             self.own.text.push(b' ');
             self.own.text.extend_from_slice(word);
         }
-        let note = Note::of(kind).with(Note::QUIET, meta.quiet).with(Note::VALUE, meta.value).at(self.own.owns.len());
+        let note = Note::of(kind)
+            .with(Note::QUIET, meta.quiet)
+            .with(Note::VALUE, meta.value)
+            .at(self.own.owns.len());
         self.own.owns.push(Own::Words { from, to: self.own.text.len(), bytes: meta.bytes });
         let key = meta.decoded.take().map_or(Cow::Borrowed(meta.key), Cow::Owned);
         let args = match letter {
@@ -127,7 +137,8 @@ fn push_cas(args: &mut Words<'_>, cas: Option<u64>, new: Option<u64>) {
 
 fn set<'b>(meta: &Meta<'b>, key: Cow<'b, [u8]>, value: &'b [u8]) -> Words<'b> {
     let adds = matches!(meta.mode, b'A' | b'P');
-    let mut args: Words<'b> = [word(if adds { b"ITEM.CAT" } else { b"ITEM.SET" }), key, Cow::Borrowed(value)].into_iter().collect();
+    let mut args: Words<'b> =
+        [word(if adds { b"ITEM.CAT" } else { b"ITEM.SET" }), key, Cow::Borrowed(value)].into_iter().collect();
     match meta.mode {
         b'A' => args.push(word(b"APPEND")),
         b'P' => args.push(word(b"PREPEND")),

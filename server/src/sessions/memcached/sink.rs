@@ -23,7 +23,12 @@ pub struct TextSink<'o> {
 }
 
 impl<'o> TextSink<'o> {
-    pub fn new(output: &'o mut Output, note: Note, (request, bytes): (&'o [u8], usize), failed: bool) -> TextSink<'o> {
+    pub fn new(
+        output: &'o mut Output,
+        note: Note,
+        (request, bytes): (&'o [u8], usize),
+        failed: bool,
+    ) -> TextSink<'o> {
         TextSink { output, note, request, bytes, muted: failed, drops: false, replied: false, failed }
     }
 
@@ -36,7 +41,10 @@ impl<'o> TextSink<'o> {
     }
 
     fn is_meta(&self) -> bool {
-        matches!(self.note.kind(), Kind::MetaGet | Kind::MetaSet | Kind::MetaDelete | Kind::MetaCount | Kind::MetaDebug)
+        matches!(
+            self.note.kind(),
+            Kind::MetaGet | Kind::MetaSet | Kind::MetaDelete | Kind::MetaCount | Kind::MetaDebug
+        )
     }
 
     /// A line of a meta command: a code, and the flags of the request.

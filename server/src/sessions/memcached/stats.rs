@@ -58,7 +58,11 @@ impl Figures {
     /// A part of a field such as `keys=5,expires=0`.
     fn part(&self, name: &str, part: &str) -> u64 {
         let parts = self.text(name).split(',').filter_map(|pair| pair.split_once('='));
-        parts.into_iter().find(|(found, _)| *found == part).and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
+        parts
+            .into_iter()
+            .find(|(found, _)| *found == part)
+            .and_then(|(_, value)| value.parse().ok())
+            .unwrap_or(0)
     }
 
     /// How often commands of these names were called.
@@ -93,7 +97,10 @@ pub fn rows_of(report: Report, session: &mut Session, host: (&dyn Host, &Memory)
         return Err(error);
     }
     let text = capture.text();
-    let figures = text.lines().filter_map(|line| line.split_once(':')).map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let figures = text
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
     let figures = Figures(figures.collect());
     Ok(match report {
         Report::General => general(&figures, host.0),

@@ -73,8 +73,12 @@ impl<'b> Reader<'_, 'b> {
                 push_expiry(&mut args, exptime, true);
                 self.push_words(Note::of(Kind::Touch).with(Note::QUIET, quiet), args, end);
             }
-            Line::Flush { delay, quiet } => self.push_words(Note::of(Kind::Ok).with(Note::QUIET, quiet), flush(delay), end),
-            Line::Shutdown { graceful: _ } if self.limits.memcached.allows_shutdown => self.push(Note::of(Kind::Ok), &[b"SHUTDOWN"], end),
+            Line::Flush { delay, quiet } => {
+                self.push_words(Note::of(Kind::Ok).with(Note::QUIET, quiet), flush(delay), end)
+            }
+            Line::Shutdown { graceful: _ } if self.limits.memcached.allows_shutdown => {
+                self.push(Note::of(Kind::Ok), &[b"SHUTDOWN"], end)
+            }
             Line::Shutdown { .. } => self.push_text("ERROR: shutdown not enabled", false, end),
             Line::Stats(words) => self.push_own(super::stats::request(&words), end),
             Line::Crawler(words) => self.push_own(super::dump::request(&words), end),
@@ -106,7 +110,9 @@ impl<'b> Reader<'_, 'b> {
                 };
                 let credentials = data.strip_suffix(b"\r\n").map(|data| data.split(|byte| *byte == b' '));
                 match credentials.map(|words| words.collect::<SmallVec<[&[u8]; 2]>>()).as_deref() {
-                    Some([user, password]) => self.push(Note::of(Kind::Login), &[b"AUTH", user, password], end),
+                    Some([user, password]) => {
+                        self.push(Note::of(Kind::Login), &[b"AUTH", user, password], end)
+                    }
                     Some(_) => self.push_text("CLIENT_ERROR authentication failure", false, end),
                     None => self.push_text(BAD_CHUNK, false, end),
                 }
@@ -155,7 +161,11 @@ impl<'b> Reader<'_, 'b> {
             let note = Note::of(Kind::Get).with(Note::CAS, cas).with(Note::LAST, last);
             let note = if last { note } else { note.at(self.own.owns.len()) };
             if !last {
-                self.own.owns.push(Own::Next(Done { keys: done, next: offset_of(key) + key.len(), request: end - *at }));
+                self.own.owns.push(Own::Next(Done {
+                    keys: done,
+                    next: offset_of(key) + key.len(),
+                    request: end - *at,
+                }));
             }
             let end = if last { end } else { *at };
             match touch {
@@ -224,7 +234,13 @@ impl<'b> Reader<'_, 'b> {
 
     /// The value is longer than items may be. What was there goes, because a cache that could not store a value must not
     /// serve the one before it.
-    fn refuse_value(&mut self, store: Store, key: &'b [u8], (bytes, quiet): (usize, bool), (at, end): (&mut usize, usize)) -> Step {
+    fn refuse_value(
+        &mut self,
+        store: Store,
+        key: &'b [u8],
+        (bytes, quiet): (usize, bool),
+        (at, end): (&mut usize, usize),
+    ) -> Step {
         let place = self.own.owns.len();
         self.own.owns.push(Own::Skip(bytes + 2));
         let note = Note::of(Kind::TooLarge).with(Note::QUIET, quiet).at(place);
@@ -284,7 +300,11 @@ pub(super) fn flush<'b>(delay: i64) -> Words<'b> {
 
 /// The text of a number: the client's own, if that is how it is printed.
 pub(super) fn number(text: &[u8], value: i64) -> Cow<'_, [u8]> {
-    if is_canonical(text) && value >= 0 { Cow::Borrowed(text) } else { Cow::Owned(value.to_string().into_bytes()) }
+    if is_canonical(text) && value >= 0 {
+        Cow::Borrowed(text)
+    } else {
+        Cow::Owned(value.to_string().into_bytes())
+    }
 }
 
 /// The same of a number without a sign.

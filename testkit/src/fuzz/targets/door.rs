@@ -130,8 +130,9 @@ const LEFT_OUT: &[&str] = &[
 ];
 
 pub(super) fn seeds() -> Vec<Vec<u8>> {
-    let mut seeds: Vec<Vec<u8>> =
-        (0..24u8).map(|seed| (0..160u32).map(|at| (at * 37 + u32::from(seed) * 101) as u8 ^ seed).collect()).collect();
+    let mut seeds: Vec<Vec<u8>> = (0..24u8)
+        .map(|seed| (0..160u32).map(|at| (at * 37 + u32::from(seed) * 101) as u8 ^ seed).collect())
+        .collect();
     seeds.push(vec![]);
     seeds
 }
@@ -153,7 +154,9 @@ impl Choices<'_> {
         // A read of a stream that waits does so by a word of its own; a pause blocks the calls
         // behind it.
         let waits = LEFT_OUT.contains(&name.as_str())
-            || words.iter().any(|word| word.eq_ignore_ascii_case(b"BLOCK") || word.eq_ignore_ascii_case(b"PAUSE"));
+            || words
+                .iter()
+                .any(|word| word.eq_ignore_ascii_case(b"BLOCK") || word.eq_ignore_ascii_case(b"PAUSE"));
         if waits { Vec::new() } else { words }
     }
 
@@ -195,11 +198,20 @@ pub(super) fn callers_are_used_in_any_order(input: &[u8]) {
     });
 }
 
-fn step(memory: &Arc<Memory>, callers: &mut [Caller], at: usize, batch: &mut Batch, choices: &mut Choices<'_>) {
+fn step(
+    memory: &Arc<Memory>,
+    callers: &mut [Caller],
+    at: usize,
+    batch: &mut Batch,
+    choices: &mut Choices<'_>,
+) {
     let caller = &mut callers[at];
     let told = match choices.next() % 16 {
         0 => {
-            callers[at] = Caller::speaking(memory, if choices.next().is_multiple_of(2) { Protocol::Resp2 } else { Protocol::Resp3 });
+            callers[at] = Caller::speaking(
+                memory,
+                if choices.next().is_multiple_of(2) { Protocol::Resp2 } else { Protocol::Resp3 },
+            );
             return;
         }
         1 => caller.start(&choices.words()).map(drop),

@@ -25,7 +25,10 @@ fn read(input: &[u8], cuts: impl Iterator<Item = usize>) -> (Vec<(usize, Vec<u8>
                     taken += length;
                 }
                 Ok(Read::Head(_)) => {
-                    assert!(reader.missing(end - taken) <= 1 << 16, "no more is announced than a body may have");
+                    assert!(
+                        reader.missing(end - taken) <= 1 << 16,
+                        "no more is announced than a body may have"
+                    );
                     break;
                 }
                 Ok(Read::Nothing) => break,

@@ -32,7 +32,10 @@ pub fn any_bytes_are_read(input: &[u8]) {
         match Line::read(line) {
             Line::Meta(letter, words) => {
                 if let Ok(meta) = Meta::read(letter, &words) {
-                    assert!(meta.meant().len() <= 250 && meta.bytes < i32::MAX as usize, "a key or a length beyond the limits");
+                    assert!(
+                        meta.meant().len() <= 250 && meta.bytes < i32::MAX as usize,
+                        "a key or a length beyond the limits"
+                    );
                 }
             }
             Line::Store { key, bytes, .. } => {

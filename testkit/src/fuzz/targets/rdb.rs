@@ -15,7 +15,11 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
         file.begin_file(true);
         file.aux(b"redis-ver", b"7.4.0");
         for fill in [text, list, set, hash, scores, stream] {
-            let mut value = Writer::new(form, true, Thresholds { hash_entries: 3, scores_entries: 3, ..Thresholds::default() });
+            let mut value = Writer::new(
+                form,
+                true,
+                Thresholds { hash_entries: 3, scores_entries: 3, ..Thresholds::default() },
+            );
             fill(&mut value);
             seeds.push([&[if form == Form::Fixed(80) { 80 } else { 12 }], value.bytes()].concat());
             file.key(b"key", Some(1 << 41), None, Some(7));
@@ -29,7 +33,10 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
     seeds.push(b"\x06\x0a\x10\x10\x00\x00\x00\x0c\x00\x00\x00\x02\x00\x00\x01a\x03\xf3\xff".to_vec());
     seeds.push(b"\x06\x09\x08\x01\x01f\x01\x00v\xff".to_vec());
     seeds.push(b"\x06\x03\x03\x01a\x031.5\x01b\xfe\x01c\xff".to_vec());
-    seeds.push(b"\x00REDIS0012\xf7\x81aaaaaaaa\x02\x01\x01\x05\x04abcdefgh\x05\x02hi\x00\xff\0\0\0\0\0\0\0\0".to_vec());
+    seeds.push(
+        b"\x00REDIS0012\xf7\x81aaaaaaaa\x02\x01\x01\x05\x04abcdefgh\x05\x02hi\x00\xff\0\0\0\0\0\0\0\0"
+            .to_vec(),
+    );
     seeds
 }
 
@@ -39,7 +46,9 @@ fn text(writer: &mut Writer) {
 
 fn list(writer: &mut Writer) {
     writer.begin_list(1);
-    [&b"a"[..], b"-17", b"123456789", b"some more text that is long enough"].iter().for_each(|element| writer.element(element));
+    [&b"a"[..], b"-17", b"123456789", b"some more text that is long enough"]
+        .iter()
+        .for_each(|element| writer.element(element));
     writer.end();
 }
 
@@ -70,7 +79,8 @@ fn stream(writer: &mut Writer) {
     writer.begin_stream(1);
     writer.entry(id, &[(b"field", b"value")]);
     writer.entry(Id { ms: 6, sequence: 0 }, &[(b"other", b"1"), (b"field", b"value")]);
-    writer.facts(&StreamFacts { length: 2, last: id, first: Some(id), added: 2, ..StreamFacts::default() }, 1);
+    writer
+        .facts(&StreamFacts { length: 2, last: id, first: Some(id), added: 2, ..StreamFacts::default() }, 1);
     writer.group(b"group", id, None, 1);
     writer.pending(id, 1 << 41, 3);
     writer.consumers(1);

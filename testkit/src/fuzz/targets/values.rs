@@ -255,10 +255,13 @@ fn image() -> &'static Image {
         });
         let mut bytes = content(&scratch);
         let file_bytes = bytes.len() as u64;
-        let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1).next_multiple_of(4096);
+        let used =
+            bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1).next_multiple_of(4096);
         bytes.truncate(used);
         let word = |bytes: &[u8], at: usize| bytes.get(at * 8..at * 8 + 8).map(<[u8]>::to_vec);
-        let words = (0..used / 8).filter(|at| word(&bytes, *at) != word(&before, *at) && word(&bytes, *at) != Some(vec![0; 8])).collect();
+        let words = (0..used / 8)
+            .filter(|at| word(&bytes, *at) != word(&before, *at) && word(&bytes, *at) != Some(vec![0; 8]))
+            .collect();
         Image { bytes, file_bytes, words }
     })
 }
@@ -287,7 +290,10 @@ impl Damaged {
             file.set_len(image.file_bytes)?;
             file.write_all_at(&image.bytes, 0)?;
             for damage in input.chunks_exact(DAMAGE_BYTES) {
-                let at = image.words[u32::from_le_bytes([damage[0], damage[1], damage[2], damage[3]]) as usize % image.words.len()] * 8;
+                let at = image.words[u32::from_le_bytes([damage[0], damage[1], damage[2], damage[3]])
+                    as usize
+                    % image.words.len()]
+                    * 8;
                 let mut word: [u8; 8] = std::array::from_fn(|index| image.bytes[at + index]);
                 spoil(&mut word, damage[4], [damage[5], damage[6], damage[7]], image);
                 file.write_all_at(&word, at as u64)?;
@@ -314,7 +320,8 @@ fn spoil(word: &mut [u8; 8], how: u8, with: [u8; 3], image: &Image) {
         3 => *word = (i64::from_le_bytes(*word).wrapping_add(i64::from(with[1] as i8))).to_le_bytes(),
         4 => word[at..].fill(with[1]),
         _ => {
-            let other = image.words[usize::from(u16::from_le_bytes([with[1], with[2]])) * 31 % image.words.len()] * 8;
+            let other =
+                image.words[usize::from(u16::from_le_bytes([with[1], with[2]])) * 31 % image.words.len()] * 8;
             word.copy_from_slice(&image.bytes[other..other + 8]);
         }
     }

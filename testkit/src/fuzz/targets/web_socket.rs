@@ -17,15 +17,26 @@ fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
 pub fn seeds() -> Vec<Vec<u8>> {
     let short = Deflater::default().deflate(&b"[\"GET\",\"key\"]".repeat(100)).unwrap_or_default();
     vec![
-        [frame(0x81, b"[\"PING\"]"), frame(0x82, b"PING\r\n"), frame(0x89, b"ping"), frame(0x88, b"\x03\xe8bye")].concat(),
+        [
+            frame(0x81, b"[\"PING\"]"),
+            frame(0x82, b"PING\r\n"),
+            frame(0x89, b"ping"),
+            frame(0x88, b"\x03\xe8bye"),
+        ]
+        .concat(),
         [frame(0x01, b"\xe2"), frame(0x8a, b""), frame(0x00, b"\x82"), frame(0x80, b"\xac")].concat(),
         [frame(0xc1, &short), frame(0x41, &short[..5]), frame(0x80, &short[5..]), frame(0x81, b"")].concat(),
         [frame(0x81, &[b'x'; 126]), frame(0x81, &[b'x'; 70_000])].concat(),
     ]
 }
 
-fn read(shape: Shape, input: &[u8], cuts: impl Iterator<Item = usize>) -> (Vec<u8>, Vec<Control>, Option<Failure>) {
-    let (mut reader, mut plain, mut controls, mut from) = (Reader::new(shape, true), Vec::new(), Vec::new(), 0);
+fn read(
+    shape: Shape,
+    input: &[u8],
+    cuts: impl Iterator<Item = usize>,
+) -> (Vec<u8>, Vec<Control>, Option<Failure>) {
+    let (mut reader, mut plain, mut controls, mut from) =
+        (Reader::new(shape, true), Vec::new(), Vec::new(), 0);
     for to in cuts {
         if let Err(failure) = reader.read(&input[from..to], &mut plain, &mut controls, MESSAGE_BYTES_MAX) {
             return (plain, controls, Some(failure));
@@ -50,7 +61,8 @@ pub fn frames_are_read_alike_however_they_are_cut(input: &[u8]) {
             assert_eq!(whole.0, split.0);
         }
         if shape == Shape::Messages {
-            let messages = |plain: &[u8]| plain.split(|byte| *byte == END).map(<[u8]>::to_vec).collect::<Vec<_>>();
+            let messages =
+                |plain: &[u8]| plain.split(|byte| *byte == END).map(<[u8]>::to_vec).collect::<Vec<_>>();
             let (mut whole, mut split) = (messages(&whole.0), messages(&split.0));
             // The last one has not ended.
             whole.pop();

@@ -50,9 +50,18 @@ fn nonsense_gets_the_words_of_redis() {
 #[test]
 fn strangers_may_send_little() {
     let stranger = Limits { stranger: true, ..Limits::default() };
-    assert_eq!(error(b"*11\r\n", &stranger).as_deref(), Some("ERR Protocol error: unauthenticated multibulk length"));
-    assert_eq!(error(b"*2\r\n$4\r\nAUTH\r\n$16385\r\n", &stranger).as_deref(), Some("ERR Protocol error: unauthenticated bulk length"));
-    assert_eq!(read_all(&[b"*2\r\n$4\r\nAUTH\r\n$1\r\nx\r\n"], &stranger), Ok(vec![vec![b"AUTH".to_vec(), b"x".to_vec()]]));
+    assert_eq!(
+        error(b"*11\r\n", &stranger).as_deref(),
+        Some("ERR Protocol error: unauthenticated multibulk length")
+    );
+    assert_eq!(
+        error(b"*2\r\n$4\r\nAUTH\r\n$16385\r\n", &stranger).as_deref(),
+        Some("ERR Protocol error: unauthenticated bulk length")
+    );
+    assert_eq!(
+        read_all(&[b"*2\r\n$4\r\nAUTH\r\n$1\r\nx\r\n"], &stranger),
+        Ok(vec![vec![b"AUTH".to_vec(), b"x".to_vec()]])
+    );
 }
 
 #[test]
@@ -85,7 +94,9 @@ fn a_million_arguments_in_small_packets_take_linear_time() {
     loop {
         end = (end + 1000).min(bytes.len());
         let mut args = Vec::new();
-        if let Some(request) = requests.read(&mut &bytes[..end], &Limits::default(), &mut args).expect("well formed") {
+        if let Some(request) =
+            requests.read(&mut &bytes[..end], &Limits::default(), &mut args).expect("well formed")
+        {
             assert_eq!(request, Request::Bulks(1_000_000));
             assert_eq!(args.len(), 1_000_000);
             break;
@@ -96,7 +107,8 @@ fn a_million_arguments_in_small_packets_take_linear_time() {
 }
 
 fn request() -> impl Strategy<Value = Vec<Vec<u8>>> {
-    let word = prop_oneof![prop::collection::vec(any::<u8>(), 0..40), prop::collection::vec(Just(b'\r'), 0..120)];
+    let word =
+        prop_oneof![prop::collection::vec(any::<u8>(), 0..40), prop::collection::vec(Just(b'\r'), 0..120)];
     prop::collection::vec(word, 1..6)
 }
 
