@@ -180,6 +180,9 @@ fn import_log(arguments: &Arguments) -> Result<(), Failed> {
     Ok(())
 }
 
+const IS_LOGGED: &str = "a process writes the append-only log of this segment, into which no other log is read: \
+     name another segment with --segment, or end that process first";
+
 /// Says in the segment that a log is being read, so that half of it is never used. What a process has left that died while it read is removed. Returns
 /// whether servers have opened the memory before.
 fn begin_reading(table: &Table, path: PathBuf) -> Result<bool, Failed> {
@@ -187,13 +190,15 @@ fn begin_reading(table: &Table, path: PathBuf) -> Result<bool, Failed> {
     match opened::claim(table, &source).map_err(|stop| stop.to_string())? {
         Claim::Ours if replay::is_empty(table) => Ok(false),
         Claim::Ours => Ok(at_start::empty(table).map(|()| false)?),
-        Claim::Open if opened::is_logged(table) => {
-            Err("a process writes the append-only log of this segment, into which no other log is read: \
-             name another segment with --segment, or end that process first"
-                .into())
-        }
+        Claim::Open if opened::is_logged(table) => Err(IS_LOGGED.into()),
         Claim::Open if replay::is_empty(table) => {
-            Ok(opened::mark_reading(table, source).map(|()| true).map_err(|stop| stop.to_string())?)
+            opened::mark_reading(table, source).map_err(|stop| stop.to_string())?;
+            // One may have begun meanwhile.
+            if opened::is_logged(table) {
+                opened::confirm(table).map_err(|stop| stop.to_string())?;
+                return Err(IS_LOGGED.into());
+            }
+            Ok(true)
         }
         Claim::Open => {
             Err("the segment has keys already, and a log is read into an empty one only: name another one with --segment".into())

@@ -10,7 +10,9 @@
 //!
 //! - **A1** A log is read into an empty memory only. A process that dies meanwhile leaves a mark (`opened.rs`): a server that reads a log begins again, from
 //!   nothing; all others are refused.
-//! - **A2** The change log is off while a log is read, and on before the memory is open. So what is committed afterwards follows in the files.
+//! - **A2** The change log is off while a log is read, and on before the memory is open. So what is committed afterwards follows in the files. A program
+//!   that was attached before may write meanwhile: where there may be one, or anything was written by another thread, the files get a base of
+//!   what is in the memory, as if the log began there. Until then they count, and nothing else is promised.
 //! - **A3** The folder is locked from before the first byte is read until the server's storage process has taken it over.
 use std::path::PathBuf;
 use std::time::Duration;
@@ -66,7 +68,7 @@ pub fn begin(table: &Table, settings: &Configuration) -> Result<Reading, String>
     }
     let always = settings.string(LOAD) == "always";
     match is_ours || always {
-        true => load_rdb(table, settings, always).map(Reading::Done),
+        true => load_rdb(table, settings, is_ours).map(Reading::Done),
         false => Ok(Reading::Done(Loaded::default())),
     }
 }
@@ -106,10 +108,10 @@ fn give_up(table: &Table) {
     }
 }
 
-fn load_rdb(table: &Table, settings: &Configuration, always: bool) -> Result<Loaded, String> {
+fn load_rdb(table: &Table, settings: &Configuration, is_ours: bool) -> Result<Loaded, String> {
     let loaded = persistence::load_file(table, settings, Present::Kept).map_err(|why| {
         // A damaged file must not leave half a segment that the next start takes for a whole one.
-        let undone = always || opened::disclaim(table).is_ok();
+        let undone = !is_ours || opened::disclaim(table).is_ok();
         let advice =
             if undone { "put it right or move it away" } else { "remove the segment before the next start" };
         format!("the RDB file cannot be read: {why}; {advice}, or start with '--load-rdb no'")
@@ -203,9 +205,13 @@ fn read_and_open(
 ) -> Result<Loaded, String> {
     let torn_end =
         if settings.is_on(const { id("aof-load-truncated") }) { TornEnd::CutOff } else { TornEnd::Refused };
+    let others_changed = || table.changes_of_others().map_err(|fault| fault.to_string());
+    let (was_empty, before) = (replay::is_empty(table), others_changed()?);
     let replayed =
         replay::replay(table, settings, scripting, (folder, manifest.clone()), torn_end, &mut |_| ())?;
-    storage_process::adopt(table, folder, manifest)?;
+    // A2. A writer that has not seen the change log on is attached still, or what it has changed is counted.
+    let is_whole = || was_empty && table.segment().is_alone_here() && others_changed() == Ok(before);
+    storage_process::adopt(table, folder, manifest, is_whole)?;
     opened::confirm(table).map_err(|stop| format!("the segment cannot be written: {stop}"))?;
     tell(&replayed);
     let keys = (0..polder_table::SYSTEM).map(|db| table.keys(db).0).sum();

@@ -10,9 +10,13 @@
 //!   process that reads a log anew takes its place, and begins with an empty memory. The mark keeps its kind and path until a log has been read.
 //! - **O2** READING in the header is 1 before the mark is there, and 0 only after it is gone. So a process that attaches looks at the mark only where
 //!   something may be read.
+//! - **O3** No thread reads data into a memory while another one writes its log. The reader sets READING before it looks for a storage process, and
+//!   gives up where there is one; a storage process takes the words of the segment before it looks at READING and the mark. Full barriers stand between,
+//!   so one of the two sees the other.
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{Ordering, fence};
 
 use polder_base::words::{quote, split};
 use polder_calls::call::Outcome;
@@ -152,6 +156,8 @@ pub fn reader(table: &Table) -> Result<Option<Reader>, Stop> {
 /// # Errors
 /// Why not, and what to do.
 pub fn check_open(table: &Table) -> Result<(), String> {
+    // O3.
+    fence(Ordering::SeqCst);
     if !table.segment().may_be_reading() {
         return Ok(());
     }
@@ -174,8 +180,11 @@ pub fn claim(table: &Table, source: &Source) -> Result<Claim, Stop> {
         txn.declare(&[(SYSTEM, OPENED)])?;
         let before = mark(&txn)?;
         let reader = before.as_deref().and_then(Reader::parse);
+        // O2, O3.
+        table.segment().set_reading(true);
+        let is_logged = is_logged(table);
         claimed = match &reader {
-            Some(reader) if reader.lives(table) || !reader.is_made_good_by(source) || is_logged(table) => {
+            Some(reader) if reader.lives(table) || !reader.is_made_good_by(source) || is_logged => {
                 Claim::Refused(reader.clone())
             }
             Some(reader) => {
@@ -185,24 +194,28 @@ pub fn claim(table: &Table, source: &Source) -> Result<Claim, Stop> {
                 }
                 Claim::Ours
             }
-            None if before.is_none() && *source != Source::Nothing && is_new(table) => Claim::Ours,
+            None if before.is_none() && !is_logged && *source != Source::Nothing && is_new(table) => {
+                Claim::Ours
+            }
             None => Claim::Open,
         };
         match claimed {
-            Claim::Ours => {
-                // O2.
-                table.segment().set_reading(true);
-                set(&txn, mine.text().as_bytes())
-            }
+            Claim::Ours => set(&txn, mine.text().as_bytes()),
             Claim::Open if before.is_none() => set(&txn, OPEN),
             Claim::Open | Claim::Refused(_) => Ok(()),
         }
     })?;
+    drop(txn);
+    if claimed != Claim::Ours {
+        end_reading(table)?;
+    }
     Ok(claimed)
 }
 
 /// Whether a living process writes what is committed into an append-only log.
 pub fn is_logged(table: &Table) -> bool {
+    // O3.
+    fence(Ordering::SeqCst);
     table.segment().storage().owner().is_some_and(|owner| owner.lives)
 }
 
@@ -210,7 +223,8 @@ fn is_new(table: &Table) -> bool {
     (0..SYSTEM).all(|db| table.keys(db).0 == 0)
 }
 
-/// Has the calling thread read a log into a memory that is empty, and may be open.
+/// Has the calling thread read a log into a memory that is empty, and may be open. The caller then looks once more whether it [is logged](is_logged)
+/// (O3), and if so takes the mark back by [`confirm`].
 ///
 /// # Errors
 /// What the memory says.

@@ -16,6 +16,9 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// The key of the note.
 const NOTE: &[u8] = b"persistence:log";
 
+/// In the place of the boot where the log was ended for good.
+const ENDED: &str = "ended";
+
 /// Which log is written, and how far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
@@ -110,16 +113,14 @@ impl Note {
         Ok(found.and_then(|text| Note::parse(&text)))
     }
 
-    /// Removes the note: no log is continued.
-    ///
-    /// # Errors
-    /// What the memory says.
-    pub fn remove(table: &Table) -> Result<(), Stop> {
-        let txn = table.begin(Mode::Write)?;
-        retry(&txn, || {
-            txn.declare(&[(SYSTEM, NOTE)])?;
-            txn.remove(SYSTEM, NOTE, Replaces::Whole).map(|_| ())
-        })
+    /// The note of a log that is not continued: the memory goes on without it.
+    pub fn ended(self, offset: u64) -> Note {
+        Note { boot: ENDED.into(), position: Position { offset, ..self.position }, ..self }
+    }
+
+    /// Whether the log that it names is not continued.
+    pub fn has_ended(&self) -> bool {
+        self.boot == ENDED
     }
 }
 

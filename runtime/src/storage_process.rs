@@ -146,15 +146,16 @@ impl<'t> StorageProcess<'t> {
     ) -> Result<Elected<'t>, String> {
         let seat = table.seat().map_err(|fault| fault.to_string())?;
         let seat = (seat.index(), seat.life());
-        // Half of a log must not become a base.
-        crate::opened::check_open(table)?;
         let words = table.segment().storage();
         if !words.claim(seat.0, seat.1) {
             let process = words.owner().map_or(0, |owner| owner.process);
             return Ok(Elected::Another(format!("process {process} writes the log of this memory")));
         }
-        crate::storage_figures::reset(words);
-        let begun = begin::begin(table, settings, (lock, is_explicit), seat);
+        // Half of a log must not become a base. The claim comes first (O3).
+        let begun = crate::opened::check_open(table).and_then(|()| {
+            crate::storage_figures::reset(words);
+            begin::begin(table, settings, (lock, is_explicit), seat)
+        });
         if !matches!(begun, Ok(Elected::Ours(_))) {
             words.release(seat.0, seat.1);
         }
@@ -222,7 +223,8 @@ impl<'t> StorageProcess<'t> {
 
     /// Leaves nothing that a successor could go on with, and turns the change log off if no other process follows it.
     fn forget(&self) -> Result<(), String> {
-        Note::remove(self.table).map_err(|stop| stop.to_string())?;
+        let ended = self.note.clone().ended(self.table.log().range().1);
+        ended.store(self.table).map_err(|stop| stop.to_string())?;
         self.table.log().hold(SLOT, None);
         let is_followed =
             (0..polder_shm::layout::log::HOLD_SLOTS).any(|slot| self.table.log().held(slot).is_some());

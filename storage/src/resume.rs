@@ -131,19 +131,25 @@ fn walk(folder: &Folder, manifest: &Manifest, left: &Left, stream: &dyn Stream) 
     Ok(Agreed { last, length: walk.at, offset: walk.offset })
 }
 
-/// Up to which offset of the stream a log reaches, as its last file says; `None` where that file says nothing.
+/// Up to which offset of the stream a log reaches, as its last file says that says something; `None` where none does.
 ///
 /// # Errors
 /// What the system says.
 pub fn reach(folder: &Folder, manifest: &Manifest) -> io::Result<Option<u64>> {
-    let Some(last) = manifest.increments.last() else { return Ok(None) };
-    let file = folder.medium.read(&folder.path_of(last))?;
-    match scan(&*file, 0, &mut |_| Ok(())) {
-        Ok(end) => Ok(end.offset),
-        Err(ScanError::Malformed { offset, .. }) => Ok(offset),
-        Err(ScanError::System(error)) => Err(error),
-        Err(ScanError::Refused(why)) => Err(io::Error::other(why)),
+    // A process may have died after it began a file, and before it wrote where that goes on.
+    for entry in manifest.increments.iter().rev() {
+        let file = folder.medium.read(&folder.path_of(entry))?;
+        let offset = match scan(&*file, 0, &mut |_| Ok(())) {
+            Ok(end) => end.offset,
+            Err(ScanError::Malformed { offset, .. }) => offset,
+            Err(ScanError::System(error)) => return Err(error),
+            Err(ScanError::Refused(why)) => return Err(io::Error::other(why)),
+        };
+        if offset.is_some() {
+            return Ok(offset);
+        }
     }
+    Ok(None)
 }
 
 /// What an incremental file begins with: the offset where it goes on, and how long that is; `None` where it is not there as a whole.

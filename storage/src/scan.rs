@@ -50,7 +50,7 @@ pub struct End {
     pub whole: u64,
     /// Where a MULTI stands that has no EXEC.
     pub open_multi: Option<u64>,
-    /// The last offset of the stream that an annotation names.
+    /// The offset of the stream behind the last whole record: what the last annotation says, and the bytes of the records behind it.
     pub offset: Option<u64>,
 }
 
@@ -68,6 +68,7 @@ impl End {
     fn command(&mut self, name: &[u8], at: u64, end: u64) {
         self.commands += 1;
         self.whole = end;
+        self.offset = self.offset.map(|offset| offset + (end - at));
         if name.eq_ignore_ascii_case(b"MULTI") {
             self.open_multi.get_or_insert(at);
         } else if name.eq_ignore_ascii_case(b"EXEC") {
@@ -81,7 +82,7 @@ impl End {
 pub enum ScanError {
     #[error("{0}")]
     System(#[from] io::Error),
-    /// Nothing that a server writes. `valid` is how much of the file counts before it, `offset` the last one that an annotation names there.
+    /// Nothing that a server writes. `valid` is how much of the file counts before it, `offset` that of the stream there.
     #[error("at byte {at}: {why}")]
     Malformed { at: u64, why: String, valid: u64, offset: Option<u64> },
     /// What was read was not taken.

@@ -225,6 +225,15 @@ impl Table {
         self.segment.sum_over_seats(at::COUNTERS + 8 * counter as u64).wrapping_sub(base)
     }
 
+    /// As [`Table::changes`], without those of the calling thread's seat.
+    ///
+    /// # Errors
+    /// Where the thread can have no seat.
+    pub fn changes_of_others(&self) -> Result<u64, Fault> {
+        let own = self.segment.seat_at(self.seat()?.index()) + at::COUNTERS + 8 * Counter::Changes as u64;
+        Ok(self.changes().wrapping_sub(self.segment.load(own)))
+    }
+
     /// How many changes of keys have been committed in the segment's life, whatever was reset since.
     pub fn changes(&self) -> u64 {
         self.segment.sum_over_seats(at::COUNTERS + 8 * Counter::Changes as u64)

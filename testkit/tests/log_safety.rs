@@ -12,7 +12,8 @@ use polder_runtime::opened::{self, Claim, Source};
 use polder_runtime::storage_note::{Note, new_log_id};
 use polder_runtime::storage_process::{Elected, StorageProcess, Watch};
 use polder_shm::layout::{header, log};
-use polder_testkit::logs::{Place, World, ask, signal, synced, until};
+use polder_storage::reach;
+use polder_testkit::logs::{Place, World, ask, lines, signal, synced, until};
 use polder_testkit::process::polder;
 use polder_testkit::random::Random;
 use polder_testkit::scratch::Scratch;
@@ -96,6 +97,126 @@ fn an_older_copy_that_has_gone_on_by_itself_does_not_take_the_place_of_its_log()
     memory.table().log().merge().expect("merged");
     drop((caller, memory));
     refused_and_then_read(&world, "holds what the change log of the memory does not hold", "(integer) 2");
+}
+
+#[test]
+fn an_older_copy_that_has_gone_on_in_another_stream_does_not_take_the_place_of_its_log() {
+    let world = with_older_copy("stream", false);
+    let memory = Arc::new(world.attach().expect("the memory"));
+    let mut caller = Caller::new(&memory);
+    memory.table().log().turn_off().expect("off");
+    memory.table().log().turn_on().expect("on");
+    // Beyond the end of the log, by offsets that mean nothing there.
+    (0..1000).for_each(|number| drop(caller.run(&["SET", &format!("other:{number}"), "1"]).expect("set")));
+    memory.table().log().merge().expect("merged");
+    drop((caller, memory));
+    refused_and_then_read(&world, "has noted no more than", "(integer) 2");
+    // One that has never written a log, or has forgotten which.
+    let world = with_older_copy("no-note", false);
+    let memory = Arc::new(world.attach().expect("the memory"));
+    memory.table().log().turn_off().expect("off");
+    memory.table().log().turn_on().expect("on");
+    Note { log: new_log_id(), ..Note::load(memory.table()).expect("the memory").expect("a note") }
+        .store(memory.table())
+        .expect("stored");
+    drop(memory);
+    refused_and_then_read(&world, "the log may hold more than the segment", "(integer) 2");
+}
+
+#[test]
+fn a_log_that_was_ended_for_good_is_begun_anew() {
+    let world = World::new("ended");
+    let (server, mut connection) = world.with_log();
+    ask(&mut connection, "SET first 1");
+    assert_eq!(ask(&mut connection, "CONFIG SET appendonly no"), "OK");
+    ask(&mut connection, "SET second 1");
+    drop(server);
+    let (server, mut connection) = world.with_log();
+    synced(&mut connection);
+    drop(server);
+    world.lose_segment();
+    let (_server, mut connection) = world.with_log();
+    assert_eq!(ask(&mut connection, "DBSIZE"), "(integer) 2");
+}
+
+#[test]
+fn a_log_says_how_far_it_reaches_although_its_end_says_nothing() {
+    let place = Place::new("reach");
+    let reached = |files: &[(&str, char, &str)]| {
+        place.write(files);
+        let manifest = place.folder().load().expect("read").expect("a manifest");
+        reach(&place.folder(), &manifest).expect("read")
+    };
+    let set = lines("SET k v").len() as u64;
+    assert_eq!(reached(&[("1", 'i', "SELECT 0\n#POLDER:100")]), Some(100));
+    assert_eq!(reached(&[("1", 'i', "#POLDER:100\nSET k v\n#TS:1\nSET k v")]), Some(100 + 2 * set));
+    assert_eq!(reached(&[("1", 'i', "#POLDER:100\nSET k v\n*3\\r\\n$3...")]), Some(100 + set));
+    assert_eq!(reached(&[("1", 'i', "#POLDER:100"), ("2", 'i', ""), ("3", 'i', "SELECT 0")]), Some(100));
+    assert_eq!(reached(&[("1", 'i', "SET k v")]), None);
+}
+
+#[test]
+fn what_a_program_writes_while_a_log_is_read_is_in_the_next_base() {
+    let world = World::new("beside");
+    let (server, mut connection) = world.with_log();
+    ask(&mut connection, "SET logged 1");
+    synced(&mut connection);
+    drop(server);
+    world.lose_segment();
+    // It is there before the server, and has not written anything yet.
+    let options = polder_engine::Options { segment: world.segment.clone(), ..Default::default() };
+    let memory = Memory::attach(&options).expect("a new memory");
+    assert!(memory.database(0).get("own").expect("read").is_none());
+    let (server, mut connection) = world.with_log();
+    assert_eq!(memory.database(0).set("own", "1"), Ok(()));
+    synced(&mut connection);
+    let bases = |place: &Place| {
+        place.folder().load().expect("read").expect("a manifest").base.expect("a base").sequence
+    };
+    let first = bases(&world.place);
+    assert!(first > 1, "a base follows what was read: {first}");
+    drop(server);
+    // Where nothing else is attached, what was read goes on as it is.
+    drop(memory);
+    world.lose_segment();
+    let (_server, mut connection) = world.with_log();
+    assert_eq!(ask(&mut connection, "MGET logged own"), "1) \"1\"\n2) \"1\"");
+    synced(&mut connection);
+    assert_eq!(bases(&world.place), first);
+}
+
+#[test]
+fn nothing_counts_as_on_the_disk_that_was_committed_while_the_log_was_off() {
+    let (scratch, place) = (Scratch::new(), Place::new("off"));
+    let (table, settings) = (scratch.embedder.memory.table(), settings_in(&place));
+    let mut process = elect(&scratch, &settings);
+    let words = table.segment().storage();
+    until("the log has a base, and the disk has all", || {
+        process.turn();
+        process.durable().is_some() && words.is_durable(words.seen())
+    });
+    drop(process);
+    table.log().turn_off().expect("off");
+    scratch.embedder.memory.database(0).set("k", "1").expect("set");
+    let mut process = elect(&scratch, &settings);
+    assert!(!words.is_durable(words.seen()), "it is in no file");
+    until("it is in the next base", || {
+        process.turn();
+        process.durable().is_some() && words.is_durable(words.seen())
+    });
+    process.end().expect("all is in the log");
+}
+
+#[test]
+fn an_rdb_file_that_cannot_be_read_leaves_a_new_memory_new() {
+    let world = World::new("bad-rdb");
+    let file = world.place.0.join("dump.rdb");
+    std::fs::write(&file, b"REDIS0011 and nothing").expect("a file");
+    let said = world.refused(&["--load-rdb", "always"]);
+    assert!(said.contains("put it right or move it away"), "{said}");
+    std::fs::remove_file(&file).expect("moved away");
+    let (_server, mut connection) = world.serve(&[]);
+    assert_eq!(ask(&mut connection, "SET k 1"), "OK");
 }
 
 #[test]

@@ -26,13 +26,23 @@ use crate::configuration::Configuration;
 use crate::storage_figures::{Figure, told};
 use crate::storage_note::{Note, boot_id, new_log_id};
 
-/// Takes over a log that was read into a new memory: turns the change log on, so that the log goes on with the next commit.
+/// In the place of the boot, in the note of a log that lacks something of the memory.
+const NOT_WHOLE: &str = "not-whole";
+
+/// Takes over a log that was read into a new memory: turns the change log on, so that the log goes on with the next commit. Where the memory holds more
+/// than that log (`is_whole`, which is asked once the change log is on), a base follows: the note names no boot, so the election begins anew (P2).
 ///
 /// # Errors
 /// What the memory or the system says.
-pub fn adopt(table: &Table, folder: &Folder, manifest: Manifest) -> Result<(), String> {
+pub fn adopt(
+    table: &Table,
+    folder: &Folder,
+    manifest: Manifest,
+    is_whole: impl FnOnce() -> bool,
+) -> Result<(), String> {
     let has_turned_on = !table.log().is_on();
     table.log().turn_on().map_err(|fault| fault.to_string())?;
+    let is_whole = is_whole();
     let (stream, (_, offset)) = (table.log().identity(), table.log().range());
     let identity = Identity { memory: table.segment().memory_id(), stream, log: new_log_id() };
     let mut opening = Vec::new();
@@ -40,7 +50,11 @@ pub fn adopt(table: &Table, folder: &Folder, manifest: Manifest) -> Result<(), S
     let log = Log::adopt(folder.clone(), manifest, identity.clone(), &opening)
         .map_err(|error| failed(folder, &error))?;
     let position = Position { noted: log.noted(), offset };
-    note_of(folder, identity, position, has_turned_on)?.store(table).map_err(|stop| stop.to_string())?;
+    let mut note = note_of(folder, identity, position, has_turned_on)?;
+    if !is_whole {
+        note.boot = NOT_WHOLE.into();
+    }
+    note.store(table).map_err(|stop| stop.to_string())?;
     table.log().hold(SLOT, Some(offset));
     Ok(())
 }
@@ -67,8 +81,9 @@ fn folder_of(
     is_explicit: bool,
 ) -> Result<Folder, String> {
     let own = crate::replay::folder(settings);
-    let Some(noted) =
-        note.filter(|note| (&note.path, &note.name) != (&own.path, &own.name)).map(|note| note.folder(&own))
+    let Some(noted) = note
+        .filter(|note| !note.has_ended() && (&note.path, &note.name) != (&own.path, &own.name))
+        .map(|note| note.folder(&own))
     else {
         return Ok(own);
     };
@@ -99,18 +114,30 @@ fn own_manifest(table: &Table, folder: &Folder) -> Result<Option<Manifest>, Stri
     }
 }
 
-/// Refuses a log that holds more than the memory (E1).
-fn check_reach(table: &Table, folder: &Folder, manifest: &Manifest) -> Result<(), String> {
-    let reached = reach(folder, manifest).map_err(|error| failed(folder, &error))?;
+/// Refuses a log that holds more than the memory (E1). In the stream in which the memory has noted that it wrote this log, offsets tell. Where the memory
+/// has gone on in another stream, or names another log, that log holds no more than what was noted by then.
+fn check_reach(
+    table: &Table,
+    folder: &Folder,
+    manifest: &Manifest,
+    note: Option<&Note>,
+) -> Result<(), String> {
+    let reached = reach(folder, manifest).map_err(|error| failed(folder, &error))?.unwrap_or_default();
     let end = table.log().range().1;
-    match reached {
-        Some(offset) if offset > end => Err(newer(
-            table,
-            &folder.path,
-            &format!("it reaches up to offset {offset} of the change log, and the segment up to {end}"),
-        )),
-        _ => Ok(()),
+    let names = |note: &Note| manifest.identity.as_ref().is_some_and(|identity| identity.log == note.log);
+    let known = match note {
+        Some(note) if names(note) && note.stream == table.log().identity() => end,
+        Some(note) => note.position.offset.min(end),
+        None => 0,
+    };
+    if reached <= known {
+        return Ok(());
     }
+    let why = match reached > end {
+        true => format!("and the segment up to {end}"),
+        false => format!("and the segment has noted no more than {known} of that log"),
+    };
+    Err(newer(table, &folder.path, &format!("it reaches up to offset {reached} of the change log, {why}")))
 }
 
 fn foreign(table: &Table, path: &Path, manifest: &Manifest) -> String {
@@ -159,18 +186,23 @@ pub(super) fn begin<'t>(
     let manifest = own_manifest(table, &folder)?;
     let was_on = table.log().is_on();
     table.log().turn_on().map_err(|fault| fault.to_string())?;
-    let has_turned_on = !was_on || before.as_ref().is_some_and(|note| note.has_turned_on);
+    let has_turned_on =
+        !was_on || before.as_ref().is_some_and(|note| note.has_turned_on && !note.has_ended());
+    let noted = before.clone();
     let resumed = match (&manifest, before) {
         (Some(manifest), Some(note)) => go_on(table, &folder, manifest, Note { has_turned_on, ..note })?,
         _ => None,
     };
     let (follower, note) = match (resumed, &manifest) {
         (Some(resumed), _) => resumed,
-        (None, Some(manifest)) => {
-            check_reach(table, &folder, manifest)?;
+        (None, manifest) => {
+            if let Some(manifest) = manifest {
+                check_reach(table, &folder, manifest, noted.as_ref())?;
+            }
+            // What was committed while the change log was off has drawn no number: from now on nothing counts as on the disk before the base is.
+            table.segment().storage().draw();
             begin_anew(table, &folder, has_turned_on)?
         }
-        (None, None) => begin_anew(table, &folder, has_turned_on)?,
     };
     Ok(Elected::Ours(Box::new(StorageProcess {
         table,
@@ -257,7 +289,7 @@ pub fn check_folder(table: &Table, settings: &Configuration) -> Result<(), Strin
     match table.segment().storage().owner() {
         // It has looked, and its files grow.
         Some(owner) if owner.lives => return Ok(()),
-        _ => check_reach(table, &folder, &manifest)?,
+        _ => check_reach(table, &folder, &manifest, note.as_ref())?,
     }
     let Some(note) = note else { return Ok(()) };
     let left = note.left(told(table.segment().storage(), Figure::InSync) != 0);
