@@ -237,13 +237,13 @@ impl Client {
             ));
         }
         if kind == Kind::Shard && self.is_cluster() {
-            return self.subscribe_in_cluster(names);
+            return self.subscribe_in_cluster(names, false);
         }
-        self.subscribe_here(kind, names)
+        self.subscribe_here(kind, names, false)
     }
 
     /// Subscribes to shard channels at the node that has their slot, and follows the slot when it moves.
-    fn subscribe_in_cluster(&self, names: Vec<Vec<u8>>) -> Result<Subscription, Error> {
+    fn subscribe_in_cluster(&self, names: Vec<Vec<u8>>, has_gap: bool) -> Result<Subscription, Error> {
         let mut slots = names.iter().map(|name| rows::slot_of(name));
         let slot = slots.next();
         if slots.any(|other| Some(other) != slot) {
@@ -254,17 +254,17 @@ impl Client {
         let known = self.cluster.as_ref().and_then(|front| front.0.connection(slot));
         let connection = known.unwrap_or_else(|| Arc::clone(&self.connection));
         let mut subscription =
-            Client { connection, cluster: None }.subscribe_here(Kind::Shard, names.clone())?;
+            Client { connection, cluster: None }.subscribe_here(Kind::Shard, names.clone(), has_gap)?;
         let client = self.clone();
-        subscription.follows = Some(Box::new(move |refusal| {
+        subscription.follows = Some(Box::new(move |refusal, has_gap| {
             let noted = client.redirection(&Error::Refused(refusal.into()));
             (noted.is_some() || refusal.is_empty())
-                .then(|| client.subscribe_in_cluster(names.clone()).ok())?
+                .then(|| client.subscribe_in_cluster(names.clone(), has_gap).ok())?
         }));
         Ok(subscription)
     }
 
-    fn subscribe_here(&self, kind: Kind, names: Vec<Vec<u8>>) -> Result<Subscription, Error> {
+    fn subscribe_here(&self, kind: Kind, names: Vec<Vec<u8>>, has_gap: bool) -> Result<Subscription, Error> {
         #[cfg(feature = "shm")]
         if let Some(memory) = &self.connection.memory {
             return self.subscribe_in_memory(memory, kind, &names);
@@ -282,7 +282,7 @@ impl Client {
         };
         drop(subscribing);
         let shared = Arc::clone(&connection.shared);
-        let subscription = subscriptions.add(shared.clone(), connection, kind, names);
+        let subscription = subscriptions.add(shared.clone(), connection, (kind, names), has_gap);
         shared.tell(shared.queue());
         Ok(subscription)
     }

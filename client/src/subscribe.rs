@@ -154,16 +154,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Subscriptions {
-    /// A new subscription of names of one kind; the driver is to be woken.
+    /// A new subscription of names of one kind; the driver is to be woken. `has_gap`: it goes on with another one, and messages may have been lost in
+    /// between.
     pub(crate) fn add(
         self: &Arc<Self>,
         shared: Arc<dyn Driven>,
         connection: Arc<dyn Send + Sync>,
-        kind: Kind,
-        names: Vec<Vec<u8>>,
+        (kind, names): (Kind, Vec<Vec<u8>>),
+        has_gap: bool,
     ) -> Subscription {
         let names: BTreeSet<Name> = names.into_iter().map(|name| (kind, name)).collect();
-        let mailbox = Arc::new(Mutex::new(Mailbox::default()));
+        let mailbox = Arc::new(Mutex::new(Mailbox { has_gap, ..Mailbox::default() }));
         let mut state = lock(&self.state);
         for name in &names {
             state.wanted.entry(name.clone()).or_default().push(Arc::downgrade(&mailbox));
@@ -178,7 +179,7 @@ impl Subscriptions {
             mailbox,
             _connection: connection,
             follows: None,
-            was_ready: false,
+            was_ready: has_gap,
         }
     }
 
@@ -354,7 +355,8 @@ pub struct Subscription {
     was_ready: bool,
 }
 
-pub(crate) type Follow = Box<dyn Fn(&str) -> Option<Subscription> + Send + Sync>;
+/// It is told whether messages may have been lost.
+pub(crate) type Follow = Box<dyn Fn(&str, bool) -> Option<Subscription> + Send + Sync>;
 
 /// Where a thread that hears for a subscription leaves what it hears.
 #[cfg(feature = "shm")]
@@ -417,9 +419,7 @@ impl Subscription {
     fn follow(&mut self, event: &Event) -> bool {
         self.was_ready |= *event == Event::Ready;
         let (Some(follow), Event::Refused(text)) = (&self.follows, event) else { return false };
-        let Some(mut next) = follow(text) else { return false };
-        lock(&next.mailbox).has_gap = self.was_ready;
-        next.was_ready = self.was_ready;
+        let Some(next) = follow(text, self.was_ready) else { return false };
         *self = next;
         true
     }
@@ -507,6 +507,21 @@ mod tests {
         assert_eq!(heard(&second), vec![], "the server has it unsubscribed at this time");
         say(&subscriptions, ["subscribe", "x", "1"]);
         assert_eq!(heard(&second), vec![Event::Ready]);
+    }
+
+    #[test]
+    fn a_subscription_that_goes_on_at_another_node_hears_of_the_gap_first() {
+        struct Idle;
+        impl Driven for Idle {
+            fn look(&self) {}
+        }
+        let subscriptions = Arc::new(Subscriptions::default());
+        subscriptions.connected();
+        // The server may confirm before the subscription is returned.
+        let next = subscriptions.add(Arc::new(Idle), Arc::new(()), (Kind::Shard, vec![b"x".to_vec()]), true);
+        subscriptions.requests();
+        say(&subscriptions, ["ssubscribe", "x", "1"]);
+        assert_eq!(heard(&next.mailbox), vec![Event::Missed, Event::Ready]);
     }
 
     #[test]

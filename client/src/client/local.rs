@@ -92,7 +92,7 @@ impl Client {
     ) -> Result<Subscription, Error> {
         let subscriptions = Arc::new(Subscriptions::default());
         let shared = Arc::clone(&self.connection.shared);
-        let mut subscription = subscriptions.add(shared, Arc::new(()), kind, names.to_vec());
+        let mut subscription = subscriptions.add(shared, Arc::new(()), (kind, names.to_vec()), false);
         subscription.keep(memory.listen(kind, names, subscription.heard())?);
         Ok(subscription)
     }
