@@ -212,6 +212,9 @@ fn an_rdb_file_that_cannot_be_read_leaves_a_new_memory_new() {
     let world = World::new("bad-rdb");
     let file = world.place.0.join("dump.rdb");
     std::fs::write(&file, b"REDIS0011 and nothing").expect("a file");
+    // It is there before the server, and stays.
+    let options = polder_engine::Options { segment: world.segment.clone(), ..Default::default() };
+    let _memory = Memory::attach(&options).expect("a new memory");
     let said = world.refused(&["--load-rdb", "always"]);
     assert!(said.contains("put it right or move it away"), "{said}");
     std::fs::remove_file(&file).expect("moved away");
