@@ -153,7 +153,10 @@ pub fn reach(folder: &Folder, manifest: &Manifest) -> io::Result<Option<u64>> {
 }
 
 /// What an incremental file begins with: the offset where it goes on, and how long that is; `None` where it is not there as a whole.
-fn opening(file: &dyn File) -> io::Result<Option<(u64, u64)>> {
+///
+/// # Errors
+/// What the system says.
+pub fn opening(file: &dyn File) -> io::Result<Option<(u64, u64)>> {
     let mut head = vec![0; 2 * ANNOTATION_BYTES_MAX];
     let read = read_fully(file, &mut head, 0)?;
     let mut end = 0;

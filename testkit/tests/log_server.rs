@@ -422,3 +422,54 @@ fn top_shows_how_far_the_log_is_behind() {
     assert_eq!(ask(&mut connection, "CONFIG SET appendonly no"), "OK");
     until("the log is off", || !top().contains("log_"));
 }
+
+/// What `polder changes` prints.
+fn changes(words: &[&str]) -> (Vec<String>, String) {
+    let output = Command::new(polder()).arg("changes").args(words).output().expect("polder");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout).lines().map(str::to_owned).collect(), text(&output.stderr))
+}
+
+#[test]
+fn the_files_of_a_log_are_followed_as_the_memory_is() {
+    let world = World::new("files");
+    let (_server, mut connection) = world.with_log();
+    synced(&mut connection);
+    let folder = world.place.folder().path;
+    let folder = folder.to_str().expect("text");
+    let begin = changes(&[&world.segment]).0.remove(0);
+    for line in ["SET a 1", "SELECT 3", "MULTI", "RPUSH l x y", "INCR n", "EXEC", "SET b \"", "SELECT 0"] {
+        ask(&mut connection, line);
+    }
+    synced(&mut connection);
+    polder_testkit::logs::rewrite(&mut connection);
+    ask(&mut connection, "DEL a");
+    synced(&mut connection);
+    for form in [&["--from", &begin][..], &["--json", "--from", &begin]] {
+        let (of_segment, said) = changes(&[&[&world.segment[..]], form].concat());
+        assert_eq!((of_segment.len(), said.as_str()), (4, ""), "{of_segment:?}");
+        // The rewrite has begun another file, and the changes before are in its base.
+        let (of_files, said) = changes(&[&[folder], form].concat());
+        assert!(of_files.is_empty() && said.contains("this log begins at offset"), "{said}");
+        let third = changes(&[&world.segment, "--from", &begin]).0[2].split(' ').next().expect("a place").to_owned();
+        let form = [&form[..form.len() - 1], &[third.as_str()]].concat();
+        assert_eq!(changes(&[&[folder], &form[..]].concat()), (of_segment[3..].to_vec(), String::new()));
+    }
+    let all = changes(&[folder]).0;
+    assert!(all.len() == 1 && all[0].ends_with("[0] DEL a"), "{all:?}");
+    let other = format!("{}:0", "0".repeat(40));
+    let (lines, said) = changes(&[folder, "--from", &other]);
+    assert!(lines.is_empty() && said.contains("not of the stream 000"), "{said}");
+    let (lines, said) = changes(&[folder, "--follow"]);
+    assert!(lines.is_empty() && said.contains("--follow is for segments"), "{said}");
+    // Files of Redis name no offsets.
+    let place = Place::new("redis-files");
+    place.write(&[
+        ("1.base", 'b', "SET k 1"),
+        ("1.incr", 'i', "select 2\nset k 2\nmulti\nincr k\nincr k\nexec\n*3\\r\\n$3..."),
+    ]);
+    let path = place.folder().path;
+    let (lines, said) = changes(&[path.to_str().expect("text")]);
+    assert_eq!(lines, ["1.incr@23 [2] set k 2", "1.incr@107 [2] incr k; [2] incr k"]);
+    assert!(said.contains("ends inside a record"), "{said}");
+}

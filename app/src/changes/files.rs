@@ -1,0 +1,159 @@
+//! `polder changes DIR`: what the incremental files of an append-only log hold, a transaction at a time.
+use std::path::{Path, PathBuf};
+
+use polder_engine::{ChangeCommand, Position};
+use polder_storage::resume::opening;
+use polder_storage::{Folder, Manifest, ScanError, scan};
+use polder_wire::resp::command;
+
+use crate::text::Failed;
+
+/// Where a log lies, if `name` is the path of one and no segment's name.
+pub fn path_of(name: &str) -> Option<PathBuf> {
+    let path = Path::new(name);
+    let is_segment = ["shm:", "sysv:", "file:"].iter().any(|kind| name.starts_with(kind));
+    (!is_segment && path.exists()).then(|| path.to_owned())
+}
+
+fn failed(text: String) -> Failed {
+    Failed { text, status: Failed::UNATTACHED }
+}
+
+/// Tells every transaction of a log from a position on: the place behind it, and its commands, until `tell` says that it has enough. Where the files
+/// name no offsets, as those of Redis do not, a place is `FILE@BYTE` of the transaction's last command.
+///
+/// # Errors
+/// What cannot be read, or a position that is not in this log.
+pub fn show(
+    path: &Path,
+    from: Option<&Position>,
+    tell: &mut dyn FnMut(&str, &[ChangeCommand]) -> bool,
+) -> Result<(), Failed> {
+    let folder = crate::log::folder(path).map_err(failed)?;
+    let manifest = folder.load().map_err(|error| failed(error.to_string()))?;
+    let manifest = manifest.ok_or_else(|| failed(format!("{}: there is no manifest", path.display())))?;
+    let stream = manifest.identity.as_ref().map(|identity| identity.stream.as_str());
+    if let Some(from) = from {
+        check_begin(&folder, &manifest, stream, from)?;
+    }
+    let mut transactions =
+        Transactions { stream, from: from.map_or(0, |from| from.offset), ..Transactions::default() };
+    for entry in &manifest.increments {
+        let path = folder.path_of(entry);
+        let told = |why: String| failed(format!("{}: {why}", path.display()));
+        let file = folder.medium.read(&path).map_err(|error| told(error.to_string()))?;
+        transactions.begin(&path, opening(&*file).map_err(|error| told(error.to_string()))?);
+        let mut goes_on = true;
+        let scanned = scan(&*file, 0, &mut |batch| {
+            for (at, words) in batch.calls() {
+                goes_on =
+                    goes_on && transactions.take(at, words).is_none_or(|(place, all)| tell(&place, &all));
+            }
+            if goes_on { Ok(()) } else { Err(String::new()) }
+        });
+        match scanned {
+            Ok(end) if end.is_torn() => {
+                eprintln!(
+                    "{} ends inside a record: what stands behind byte {} does not count",
+                    path.display(),
+                    end.valid()
+                );
+            }
+            Ok(_) => {}
+            Err(ScanError::Refused(_)) => return Ok(()),
+            Err(ScanError::Malformed { at, why, .. }) => {
+                return Err(told(format!("at byte {at}: {why}; 'polder log check' tells what can be saved")));
+            }
+            Err(error) => return Err(told(error.to_string())),
+        }
+    }
+    Ok(())
+}
+
+/// Whether a log has what follows a position.
+fn check_begin(
+    folder: &Folder,
+    manifest: &Manifest,
+    stream: Option<&str>,
+    from: &Position,
+) -> Result<(), Failed> {
+    let again = "take the data from its base, and follow from the position at which that was taken";
+    if stream != Some(&from.identity) {
+        let other = stream.unwrap_or("no stream, since its files name no offsets");
+        return Err(failed(format!(
+            "this log is not of the stream {}, but of {other}: {again}",
+            from.identity
+        )));
+    }
+    let first =
+        manifest.increments.first().map(|entry| folder.medium.read(&folder.path_of(entry))).transpose();
+    let first = first.and_then(|file| file.map_or(Ok(None), |file| opening(&*file)));
+    match first.map_err(|error| failed(error.to_string()))? {
+        Some((offset, _)) if offset <= from.offset => Ok(()),
+        Some((offset, _)) => Err(failed(format!("this log begins at offset {offset}: {again}"))),
+        None => Err(failed(format!("this log holds no changes yet: {again}"))),
+    }
+}
+
+/// Puts commands together that were one transaction.
+#[derive(Default)]
+struct Transactions<'l> {
+    stream: Option<&'l str>,
+    /// The offset up to which nothing is told.
+    from: u64,
+    file: String,
+    /// The offset behind the last command, and where the file's commands begin to count; none: the file names no offset.
+    offset: Option<(u64, u64)>,
+    db: Option<u16>,
+    is_open: bool,
+    commands: Vec<ChangeCommand>,
+}
+
+impl Transactions<'_> {
+    /// Another file begins, whose first annotation says where it goes on and ends there.
+    fn begin(&mut self, path: &Path, opening: Option<(u64, u64)>) {
+        self.file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        (self.offset, self.db, self.is_open) = (opening, None, false);
+        self.commands.clear();
+    }
+
+    /// One more command, at a byte of the file. Returns the place behind a transaction, and its commands, when that is whole and to be told.
+    fn take(&mut self, at: u64, words: &[&[u8]]) -> Option<(String, Vec<ChangeCommand>)> {
+        if let Some((offset, begin)) = &mut self.offset
+            && at >= *begin
+        {
+            *offset += encoded_bytes(words);
+        }
+        let is = |name: &[u8]| words[0].eq_ignore_ascii_case(name);
+        match words {
+            [_, number] if is(b"SELECT") => {
+                self.db = std::str::from_utf8(number).ok().and_then(|number| number.parse().ok());
+            }
+            [_] if is(b"MULTI") => self.is_open = true,
+            [_] if is(b"EXEC") => self.is_open = false,
+            _ => {
+                let words = words.iter().map(|word| word.to_vec()).collect();
+                self.commands.push(ChangeCommand { db: self.db.unwrap_or(0), words });
+            }
+        }
+        if self.is_open || self.commands.is_empty() {
+            return None;
+        }
+        let all = std::mem::take(&mut self.commands);
+        let place = match (self.stream, self.offset) {
+            (Some(_), Some((offset, _))) if offset <= self.from => return None,
+            (Some(stream), Some((offset, _))) => {
+                Position { identity: stream.into(), offset, db: self.db }.to_string()
+            }
+            _ => format!("{}@{at}", self.file),
+        };
+        Some((place, all))
+    }
+}
+
+/// Bytes of a command in the stream.
+fn encoded_bytes(words: &[&[u8]]) -> u64 {
+    let mut bytes = Vec::new();
+    command(words, &mut bytes);
+    bytes.len() as u64
+}
