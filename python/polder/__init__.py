@@ -30,13 +30,13 @@ A server's client, too, over one connection that all threads share (``polder.aio
 """
 from polder import aio
 from polder._polder import VERSION as __version__
-from polder._polder import Ended, Error, Fault, Memory, Refused
+from polder._polder import Changes, Ended, Error, Fault, Memory, Refused
 from polder.cache import Cache, CacheInfo, Memoized
 from polder.client import Connection, Polder, attach, cache, memory
 from polder.commands import Commands
 from polder.remote import Client, Condition, Contended, NotSent, OutcomeUnknown, TimedOut, Unmet, Usage, connect
 
 __all__ = [
-    "Cache", "CacheInfo", "Client", "Commands", "Condition", "Connection", "Contended", "Ended", "Error", "Fault", "Memoized", "Memory", "NotSent",
-    "OutcomeUnknown", "Polder", "Refused", "TimedOut", "Unmet", "Usage", "__version__", "aio", "attach", "cache", "connect", "memory",
+    "Cache", "CacheInfo", "Changes", "Client", "Commands", "Condition", "Connection", "Contended", "Ended", "Error", "Fault", "Memoized", "Memory",
+    "NotSent", "OutcomeUnknown", "Polder", "Refused", "TimedOut", "Unmet", "Usage", "__version__", "aio", "attach", "cache", "connect", "memory",
 ]

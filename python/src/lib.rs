@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod caller;
+mod changes;
 mod feed;
 mod interrupt;
 mod ready;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use caller::Caller;
+use changes::Changes;
 use feed::Feed;
 use polder_engine::{Database, Error as CallError, Expiry, NoSuchUser, Options, SetOptions, Stop};
 use pyo3::create_exception;
@@ -156,6 +158,17 @@ impl Memory {
     fn add(&self, key: &Bound<'_, PyAny>, by: i64, db: u8) -> PyResult<i64> {
         add(&self.memory, db, text(key)?.as_bytes(), by, key.py())
     }
+
+    /// Follows what is committed, from a position on or from now on. Turns the change log of the memory on, which costs every write something.
+    #[pyo3(signature = (position=None))]
+    fn changes(&self, py: Python<'_>, position: Option<&str>) -> PyResult<Changes> {
+        Changes::of(py, &self.memory, position)
+    }
+
+    /// Turns the change log off, for all followers.
+    fn stop_changes(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.memory.stop_changes()).map_err(stopped)
+    }
 }
 
 /// How long a call may keep the GIL while it waits for a lock.
@@ -229,7 +242,7 @@ fn add(memory: &polder_engine::Memory, db: u8, key: &[u8], by: i64, py: Python<'
 mod _polder {
     use super::*;
     #[pymodule_export]
-    use super::{Caller, Ended, Error, Fault, Feed, Memory, Ready, Refused, Remote, Short, Strings};
+    use super::{Caller, Changes, Ended, Error, Fault, Feed, Memory, Ready, Refused, Remote, Short, Strings};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -308,6 +308,40 @@ class Door(scene.Scene):
         self.assert_heeds_signals(pipe.execute)
         self.assertEqual((self.r.exists("k"), self.r.ping()), (0, True))
 
+    def test_what_is_committed_is_followed(self):
+        name = scene.segment("changes")
+        try:
+            memory = polder.memory(name, ceiling=64 << 20)
+            r = polder.attach(name)
+            changes = memory.changes()
+            begin = changes.position
+            self.assertEqual(list(changes), [])
+            memory.set("k", "v", db=3)
+            with r.pipeline() as pipe:
+                pipe.rpush("l", "a", "b").incr("n").execute()
+            first = next(changes)
+            self.assertEqual(first, [(3, [b"SET", b"k", b"v"])])
+            behind = changes.position
+            both = [(0, [b"RPUSH", b"l", b"a", b"b"]), (0, [b"INCRBY", b"n", b"1"])]
+            self.assertEqual((list(changes), list(changes)), ([both], []))
+            # Another one goes on where this one was, and more than are read at once come in order.
+            r.set("n", 0)
+            for _ in range(2500):
+                r.incr("n")
+            again = memory.changes(behind)
+            self.assertEqual(next(again), both)
+            self.assertEqual(len(list(again)), 2501)
+            self.assertEqual((next(memory.changes(begin)), again.position != behind), (first, True))
+            with self.assertRaises(ValueError):
+                memory.changes("here")
+            memory.stop_changes()
+            with self.assertRaisesRegex(polder.Refused, "copy the data, and follow from a new position"):
+                memory.changes(behind)
+            with self.assertRaises(polder.Refused):
+                next(again)
+        finally:
+            polder.Memory.remove(name)
+
     def test_errors_have_one_base(self):
         for kind in (polder.Refused, polder.Fault, polder.Ended):
             self.assertTrue(issubclass(kind, polder.Error))

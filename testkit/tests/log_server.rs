@@ -451,7 +451,8 @@ fn the_files_of_a_log_are_followed_as_the_memory_is() {
         // The rewrite has begun another file, and the changes before are in its base.
         let (of_files, said) = changes(&[&[folder], form].concat());
         assert!(of_files.is_empty() && said.contains("this log begins at offset"), "{said}");
-        let third = changes(&[&world.segment, "--from", &begin]).0[2].split(' ').next().expect("a place").to_owned();
+        let third =
+            changes(&[&world.segment, "--from", &begin]).0[2].split(' ').next().expect("a place").to_owned();
         let form = [&form[..form.len() - 1], &[third.as_str()]].concat();
         assert_eq!(changes(&[&[folder], &form[..]].concat()), (of_segment[3..].to_vec(), String::new()));
     }
