@@ -164,6 +164,13 @@ typedef struct polder_reply {
 typedef void (*polder_heard)(void *context, const struct polder_reply *message);
 
 /**
+ * An attached memory. Any thread may use it.
+ */
+typedef struct polder_memory {
+  uint64_t handle;
+} polder_memory;
+
+/**
  * How to attach. All zeros are the defaults.
  */
 typedef struct polder_options {
@@ -185,13 +192,6 @@ typedef struct polder_options {
    */
   const char *owner;
 } polder_options;
-
-/**
- * An attached memory. Any thread may use it.
- */
-typedef struct polder_memory {
-  uint64_t handle;
-} polder_memory;
 
 /**
  * A thread of Polder's that listens and calls back. Any thread may stop it.
@@ -285,6 +285,25 @@ enum polder_status polder_hear(struct polder_caller caller,
  */
 enum polder_status polder_descriptor(struct polder_caller caller,
                                      int *descriptor);
+
+/**
+ * Tells what is committed to a memory behind a position, at most `count` transactions (0: all that there are), in the order of the commits. The reply,
+ * to be released, is an array of transactions: each an array of the position behind it (a text, to be kept and given to the next call) and of an array
+ * of its commands; a command is an array of its database (an integer), its name and its arguments. Nothing left: the array is empty.
+ *
+ * With an empty position it begins now: the change log of the memory is turned on, which costs every write something until
+ * `polder_changes_stop`, and the reply is one transaction without commands, which tells the position. A position that is not kept any more is
+ * refused (POLDER_REFUSED): copy the data, and begin anew.
+ */
+enum polder_status polder_changes(struct polder_memory memory,
+                                  struct polder_text position,
+                                  size_t count,
+                                  const struct polder_reply **reply);
+
+/**
+ * Turns the change log of a memory off, for all followers.
+ */
+enum polder_status polder_changes_stop(struct polder_memory memory);
 
 /**
  * Attaches a segment ("shm:NAME", "sysv:NAME", "file:PATH"; a bare name means "shm:") and makes it where there is none. `options` may be NULL.

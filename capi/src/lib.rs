@@ -20,6 +20,7 @@
 #![allow(clippy::not_unsafe_ptr_arg_deref)]
 
 mod calls;
+mod changes;
 mod client;
 mod memory;
 mod reply;
@@ -29,6 +30,7 @@ mod text;
 mod threads;
 
 pub use calls::*;
+pub use changes::*;
 pub use client::*;
 pub use memory::*;
 pub use reply::{polder_reply, polder_type};

@@ -55,7 +55,7 @@ static MEMORIES: Shelter<BTreeMap<u64, Arc<Memory>>> = Shelter::new(BTreeMap::ne
 static LISTENERS: Shelter<BTreeMap<u64, Listener>> = Shelter::new(BTreeMap::new());
 static HANDLES: AtomicU64 = AtomicU64::new(1);
 
-fn memory_of(memory: polder_memory) -> Done<Arc<Memory>> {
+pub(crate) fn memory_of(memory: polder_memory) -> Done<Arc<Memory>> {
     let known = MEMORIES.lock().get(&memory.handle).cloned();
     known.ok_or_else(|| Failure(POLDER_CLOSED, "ERR there is no such memory: it has been detached".into()))
 }

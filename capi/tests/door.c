@@ -206,6 +206,35 @@ static void *use_foreign(void *unused)
     return NULL;
 }
 
+static void what_is_committed_is_followed(void)
+{
+    polder_caller caller = open_caller();
+    polder_text push[] = {polder_string("RPUSH"), polder_string("followers"), polder_string("a"), polder_string("b")};
+    polder_text drop[] = {polder_string("DEL"), polder_string("followed")};
+    const polder_reply *begin, *first, *rest, *none;
+    CHECK(polder_changes(memory, polder_string(""), 0, &begin) == POLDER_OK && begin->count == 1);
+    const polder_reply *here = &begin->items[0].items[0];
+    CHECK(here->kind == POLDER_TEXT && begin->items[0].items[1].count == 0);
+    CHECK(polder_string_put(caller, polder_string("followed"), polder_string("1")) == POLDER_OK);
+    CHECK(polder_batch_add(caller, 4, push) == POLDER_OK && polder_batch_add(caller, 2, drop) == POLDER_OK);
+    CHECK(polder_batch_run(caller, 1, NULL) == POLDER_OK);
+    CHECK(polder_changes(memory, polder_bytes(here->text, here->length), 1, &first) == POLDER_OK && first->count == 1);
+    const polder_reply *command = first->items[0].items[1].items;
+    CHECK(first->items[0].items[1].count == 1 && command->count == 4 && command->items[0].integer == 0);
+    CHECK(says(&command->items[1], "SET") && says(&command->items[2], "followed") && says(&command->items[3], "1"));
+    const polder_reply *behind = &first->items[0].items[0];
+    CHECK(polder_changes(memory, polder_bytes(behind->text, behind->length), 0, &rest) == POLDER_OK && rest->count == 1);
+    CHECK(rest->items[0].items[1].count == 2 && says(&rest->items[0].items[1].items[0].items[4], "b"));
+    const polder_reply *end = &rest->items[0].items[0];
+    CHECK(polder_changes(memory, polder_bytes(end->text, end->length), 0, &none) == POLDER_OK && none->count == 0);
+    CHECK(polder_release(none) == POLDER_OK && polder_release(rest) == POLDER_OK && polder_release(first) == POLDER_OK);
+    CHECK(polder_changes(memory, polder_string("here"), 0, &none) == POLDER_MISUSE && none == NULL && strstr(polder_message(), "position"));
+    CHECK(polder_changes(memory, polder_string(""), 0, NULL) == POLDER_MISUSE);
+    CHECK(polder_changes_stop(memory) == POLDER_OK);
+    CHECK(polder_changes(memory, polder_bytes(here->text, here->length), 0, &none) == POLDER_REFUSED);
+    CHECK(polder_release(begin) == POLDER_OK && polder_close(caller) == POLDER_OK);
+}
+
 static void misuse_is_told(void)
 {
     polder_caller caller = open_caller(), closed = open_caller(), nobody = {0}, guessed = {~0ull};
@@ -288,6 +317,7 @@ int main(int count, char **args)
     batches_run_together();
     calls_wait_with_and_without_the_thread();
     messages_are_heard_here_and_elsewhere();
+    what_is_committed_is_followed();
     misuse_is_told();
     a_child_goes_on_by_itself();
     CHECK(polder_detach(memory) == POLDER_OK && polder_detach(memory) == POLDER_CLOSED);
