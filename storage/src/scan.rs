@@ -269,7 +269,8 @@ mod tests {
         let (heard, end) = read(text.as_bytes());
         let end = end.expect("a whole file");
         assert_eq!(heard, ["16 SET k v", "57 multi", "72 SET k v", "99 EXEC"]);
-        assert_eq!((end.commands, end.offset, end.open_multi), (4, Some(77), None));
+        let behind_annotation = (MULTI.len() + SET.len() + EXEC.len()) as u64;
+        assert_eq!((end.commands, end.offset, end.open_multi), (4, Some(77 + behind_annotation), None));
         assert_eq!((end.whole, end.is_torn()), (text.len() as u64, false));
     }
 
