@@ -152,6 +152,8 @@ build)
 test)
     install redis-server redis-server redis-tools
     install memcached memcached
+    install memccapable libmemcached-tools
+    install curl curl
     install pkg-config pkg-config
     install valgrind valgrind
     # Tells where a test hangs (xtask/limit.sh).

@@ -165,9 +165,6 @@ struct Done {
     request: usize,
 }
 
-/// A `lru_crawler metadump` under way: where the next page begins.
-type Cursor = Vec<u8>;
-
 /// memcached on one connection.
 #[derive(Default)]
 pub struct Memcached {
@@ -176,7 +173,7 @@ pub struct Memcached {
     /// What has been done of the first request, a `get`.
     done: Done,
     /// The first request lists all keys, and goes on here.
-    dumped: Option<Cursor>,
+    dumped: Option<dump::Cursor>,
     /// A key of that request had an error as its reply, so the request gets no more.
     failed: bool,
     /// How many bytes of the input are skipped before the next request.

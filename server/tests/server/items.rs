@@ -208,6 +208,12 @@ fn other_clients_go_on_while_all_keys_are_listed() {
     (0..20_000).for_each(|_| assert_eq!(client.reply(), "+OK"));
     assert_eq!(line.ask("lru_crawler metadump all\r\n", "END\r\n").matches("key=key%3A").count(), 20_000);
     assert_eq!(line.ask("lru_crawler mgdump all\r\nmn\r\n", "MN\r\n").matches("mg key:").count(), 20_000);
+    let cached = line.ask("stats cachedump 1 0\r\n", "END\r\n");
+    assert_eq!(cached.matches("ITEM key:").count(), 20_000);
+    assert!(cached.contains("ITEM key:7 [1 b; 0 s]\r\n"));
+    assert_eq!(line.ask("stats cachedump 1 1500\r\n", "END\r\n").matches("ITEM key:").count(), 1_500);
+    assert_eq!(line.ask("stats cachedump 2 0\r\n", "END\r\n"), "END\r\n");
+    assert_eq!(line.ask("stats cachedump 1\r\n", "\r\n"), "CLIENT_ERROR bad command line\r\n");
     // A client that reads nothing is given a part, and holds no other client up.
     line.0.write_all("lru_crawler metadump all\r\n".repeat(20).as_bytes()).expect("the server takes bytes");
     let began = Instant::now();

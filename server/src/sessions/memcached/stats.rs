@@ -38,7 +38,7 @@ pub fn request(words: &[&[u8]]) -> Own {
         [b"detail", b"on" | b"off"] => Own::Text("OK"),
         [b"detail", b"dump"] => Own::Text("END"),
         [b"detail", ..] => Own::Text("CLIENT_ERROR usage: stats detail on|off|dump"),
-        [b"cachedump", ..] => Own::Text("CLIENT_ERROR stats cachedump not allowed"),
+        [b"cachedump", rest @ ..] => super::dump::cache_request(rest),
         _ => Own::Text("ERROR"),
     }
 }

@@ -1,6 +1,8 @@
 //! Stock clients, unmodified, against a `polder serve`: redis-cli, redis-benchmark and redis-py; pymemcache, pylibmc and
-//! python-binary-memcached at its memcached ports, and generated traffic there and against memcached itself; websockets at
-//! its HTTP port and the package ws of Node.js, and the console there in Chromium.
+//! python-binary-memcached at its memcached ports, and generated traffic there and against memcached itself, and libmemcached's
+//! tools; curl and websockets at its HTTP port and the package ws of Node.js, and the console there in Chromium.
+mod tools;
+
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
@@ -31,7 +33,12 @@ fn main() -> ExitCode {
         }
     };
     let port = server.port().to_string();
-    let checks = [("redis-cli", redis_cli(&port)), ("redis-benchmark", redis_benchmark(&port))];
+    let checks = [
+        ("redis-cli", redis_cli(&port)),
+        ("redis-benchmark", redis_benchmark(&port)),
+        ("libmemcached", tools::libmemcached(&memcached_port)),
+        ("curl", tools::curl(&http_port)),
+    ];
     let failed = checks.iter().filter(|(_, check)| check.is_err()).count();
     for (name, check) in &checks {
         if let Err(error) = check {
