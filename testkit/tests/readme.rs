@@ -35,8 +35,10 @@ fn runnable(line: &str) -> String {
 
 #[test]
 fn the_commands_of_the_readme_run_in_order() {
-    if process::on_path("redis-cli").is_none() {
-        println!("redis-cli is not here; the README's commands are not run");
+    if let Some(missing) =
+        ["redis-cli", "memccat", "curl"].into_iter().find(|tool| process::on_path(tool).is_none())
+    {
+        println!("{missing} is not here; the README's commands are not run");
         return;
     }
     // A build of the whole workspace has it; a build of its own would have other features, and make every crate again.
@@ -63,9 +65,12 @@ fn the_commands_of_the_readme_run_in_order() {
         }
     }
     // Names and ports of this run alone.
-    let segment = fresh_name();
-    script = script.replace("shm:tour", &segment);
-    for port in ["7000", "7001"] {
+    let segments = ["shm:tour", "shm:doors"].map(|name| (name, fresh_name()));
+    for (name, own) in &segments {
+        script = script.replace(name, own);
+    }
+    script = script.replace("--all-protocols", "--memcache-port 11211 --http-port 8080");
+    for port in ["7000", "7001", "11211", "8080"] {
         script = script.replace(port, &process::free_port().unwrap().to_string());
     }
     let path =
@@ -76,11 +81,14 @@ fn the_commands_of_the_readme_run_in_order() {
         .env("PATH", path)
         .output()
         .unwrap();
-    let _ = polder_engine::Memory::remove(&segment);
+    for (_, segment) in &segments {
+        let _ = polder_engine::Memory::remove(segment);
+    }
     std::fs::remove_dir_all(&folder).unwrap();
     let (said, errors) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     assert!(ran.status.success(), "{script}\n{said}\n{errors}");
-    for expected in ["\nhello\n", "ann"] {
+    assert_eq!(said.matches("hello").count(), 3, "of redis-cli, memccat and curl:\n{said}\n{errors}");
+    for expected in ["ann", "polder_uptime_seconds"] {
         assert!(said.contains(expected), "{expected:?} is missing in:\n{said}\n{errors}");
     }
 }
