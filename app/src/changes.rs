@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use polder_base::words::quote;
-use polder_engine::{ChangeCommand, Changes, Memory, Position, Stop};
+use polder_engine::{ChangeCommand, Changes, Follower, Memory, Position, Stop};
 
 use crate::text::{self, Failed};
 
@@ -37,8 +37,17 @@ pub struct Arguments {
     /// Print JSON, an object a line.
     #[arg(long)]
     json: bool,
+    /// Begin where the last call with this name ended, and have the segment keep what comes for the next one, up to a limit.
+    #[arg(long, value_name = "FOLLOWER")]
+    follower: Option<String>,
+    /// List the followers that have a name, their positions, and the bytes that they have not followed yet.
+    #[arg(long, conflicts_with_all = ["from", "follow", "json", "follower"])]
+    followers: bool,
+    /// Forget a follower: nothing is kept for it any more.
+    #[arg(long, value_name = "FOLLOWER", conflicts_with_all = ["from", "follow", "json", "follower", "followers"])]
+    forget: Option<String>,
     /// Turn the change log off, for all followers.
-    #[arg(long, conflicts_with_all = ["from", "follow", "json"])]
+    #[arg(long, conflicts_with_all = ["from", "follow", "json", "follower", "followers", "forget"])]
     off: bool,
 }
 
@@ -56,37 +65,63 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn failed(stop: &Stop) -> Failed {
     let text = stop.to_string();
-    Failed { text: text.strip_prefix("ERR ").unwrap_or(&text).into(), status: Failed::UNATTACHED }
+    unfit(text.strip_prefix("ERR ").unwrap_or(&text).into())
 }
 
 impl Arguments {
     fn show(&self, memory: &Memory) -> Result<(), Failed> {
+        let stopped = |stop| failed(&stop);
         if self.off {
-            return memory.stop_changes().map_err(|stop| failed(&stop));
+            return memory.stop_changes().map_err(stopped);
         }
-        let from = self.position()?;
-        let mut changes = memory.changes(from).map_err(|stop| failed(&stop))?;
-        self.show_all(&mut changes)
+        if self.followers {
+            return list(&memory.followers().map_err(stopped)?);
+        }
+        if let Some(name) = &self.forget {
+            return match memory.forget_follower(name).map_err(stopped)? {
+                true => Ok(()),
+                false => Err(unfit(format!("there is no follower {name}: --followers lists them"))),
+            };
+        }
+        let kept = match (&self.follower, &self.from) {
+            (Some(name), None) => memory.follower(name).map_err(stopped)?,
+            _ => self.position()?,
+        };
+        let is_new = kept.is_none();
+        let mut changes = memory.changes(kept).map_err(stopped)?;
+        self.show_all(memory, &mut changes, is_new)
+    }
+
+    /// Notes how far a follower with a name has come.
+    fn keep(&self, memory: &Memory, changes: &Changes<'_>) -> Result<(), Failed> {
+        let Some(name) = &self.follower else { return Ok(()) };
+        memory.keep_follower(name, changes.position()).map_err(|stop| failed(&stop))
     }
 
     /// Where to begin; none: now, or at the beginning.
     fn position(&self) -> Result<Option<Position>, Failed> {
         let text = self.from.as_deref().filter(|text| *text != "now");
-        let wrong = |text: &str| Failed {
-            text: format!(
+        let wrong = |text: &str| {
+            unfit(format!(
                 "{text} is no position: give one that a line began with, IDENTITY:OFFSET:DB, or now"
-            ),
-            status: Failed::UNATTACHED,
+            ))
         };
         text.map(|text| Position::parse(text).ok_or_else(|| wrong(text))).transpose()
     }
 
     fn show_files(&self, path: &Path) -> Result<(), Failed> {
-        let unfit =
-            ["--follow", "--off"].into_iter().zip([self.follow, self.off]).find(|(_, is_given)| *is_given);
-        if let Some((option, _)) = unfit {
-            let text = format!("{option} is for segments, and {} is a log: name the segment", path.display());
-            return Err(Failed { text, status: Failed::UNATTACHED });
+        let given = [
+            ("--follow", self.follow),
+            ("--off", self.off),
+            ("--follower", self.follower.is_some()),
+            ("--followers", self.followers),
+            ("--forget", self.forget.is_some()),
+        ];
+        if let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
+            return Err(unfit(format!(
+                "{option} is for segments, and {} is a log: name the segment",
+                path.display()
+            )));
         }
         let (from, mut out) = (self.position()?, std::io::stdout().lock());
         files::show(path, from.as_ref(), &mut |place, commands| {
@@ -96,12 +131,13 @@ impl Arguments {
         })
     }
 
-    fn show_all(&self, changes: &mut Changes<'_>) -> Result<(), Failed> {
+    fn show_all(&self, memory: &Memory, changes: &mut Changes<'_>, is_new: bool) -> Result<(), Failed> {
         let mut out = std::io::stdout().lock();
         // A follower keeps it, before there is anything to follow.
-        if self.position()?.is_none() && !self.follow {
+        if is_new && !self.follow {
             let _ = writeln!(out, "{}", changes.position());
         }
+        let mut kept = None;
         loop {
             while let Some(changed) = changes.next().map_err(|stop| failed(&stop))? {
                 let (place, commands) = (changed.position.to_string(), &changed.commands);
@@ -111,12 +147,35 @@ impl Arguments {
                     return Ok(());
                 }
             }
-            if !self.follow || out.flush().is_err() {
+            if out.flush().is_err() {
+                return Ok(());
+            }
+            if kept.as_ref() != Some(changes.position()) {
+                self.keep(memory, changes)?;
+                kept = Some(changes.position().clone());
+            }
+            if !self.follow {
                 return Ok(());
             }
             std::thread::sleep(LOOK_AGAIN);
         }
     }
+}
+
+/// A request that cannot be met as it is.
+fn unfit(text: String) -> Failed {
+    Failed { text, status: Failed::UNATTACHED }
+}
+
+/// Followers that have a name, a line each.
+fn list(followers: &[Follower]) -> Result<(), Failed> {
+    let mut out = std::io::stdout().lock();
+    for Follower { name, position, lag } in followers {
+        let lag = lag.map_or("not kept any more".into(), |bytes| format!("{bytes} bytes behind"));
+        // Else the reader has gone.
+        let _ = writeln!(out, "{}  {position}  {lag}", quote(name));
+    }
+    Ok(())
 }
 
 fn line_of(place: &str, commands: &[ChangeCommand]) -> String {

@@ -306,6 +306,32 @@ enum polder_status polder_changes(struct polder_memory memory,
 enum polder_status polder_changes_stop(struct polder_memory memory);
 
 /**
+ * Keeps a follower's position under a name, and the change log of the memory from there on: up to 256 MiB of it, or an eighth of a memory that is
+ * smaller than 2 GiB. The name outlives the follower and its process, until `polder_follower_forget`. At most 63 followers have a name. A position that is
+ * not kept any more is refused (POLDER_REFUSED).
+ */
+enum polder_status polder_follower_keep(struct polder_memory memory,
+                                        struct polder_text name,
+                                        struct polder_text position);
+
+/**
+ * Tells the position that was kept last under a name: the reply, to be released, is its text. No such follower: POLDER_ABSENT.
+ */
+enum polder_status polder_follower(struct polder_memory memory, struct polder_text name, const struct polder_reply **reply);
+
+/**
+ * Tells all followers that have a name. The reply, to be released, is an array: for each an array of its name, its position, and how many bytes of the
+ * stream it has not followed yet (an integer; -1: its stream has ended, or is not kept so far back).
+ */
+enum polder_status polder_followers(struct polder_memory memory,
+                                    const struct polder_reply **reply);
+
+/**
+ * Forgets a follower: nothing is kept for it any more. No such follower: POLDER_ABSENT.
+ */
+enum polder_status polder_follower_forget(struct polder_memory memory, struct polder_text name);
+
+/**
  * Attaches a segment ("shm:NAME", "sysv:NAME", "file:PATH"; a bare name means "shm:") and makes it where there is none. `options` may be NULL.
  */
 enum polder_status polder_attach(const char *segment,

@@ -1,11 +1,11 @@
 //! What is committed to a memory, for those who follow it.
 use ::polder_client::Value;
-use polder_engine::{ChangeCommand, Changed, Memory, Position};
+use polder_engine::{ChangeCommand, Changed, Follower, Memory, Position};
 
 use crate::memory::{memory_of, polder_memory};
 use crate::reply::{Kept, polder_reply};
 use crate::status::polder_status;
-use crate::status::{Done, guarded, misuse};
+use crate::status::{Done, absent, guarded, misuse};
 use crate::text::{give, polder_text};
 use crate::threads;
 
@@ -23,18 +23,13 @@ pub extern "C" fn polder_changes(
     count: usize,
     reply: *mut *const polder_reply,
 ) -> polder_status {
-    guarded(|| {
-        if reply.is_null() {
-            return misuse("NULL where the reply should be written");
-        }
-        give(reply, std::ptr::null());
+    tell(reply, || {
         let memory = memory_of(memory)?;
         let told = match position.read()? {
             b"" => begin(&memory)?,
             text => follow(&memory, position_of(text)?, count)?,
         };
-        give(reply, threads::keep(Kept::value(Value::Array(told)))?);
-        Ok(())
+        Ok(Value::Array(told))
     })
 }
 
@@ -42,6 +37,72 @@ pub extern "C" fn polder_changes(
 #[unsafe(no_mangle)]
 pub extern "C" fn polder_changes_stop(memory: polder_memory) -> polder_status {
     guarded(|| Ok(memory_of(memory)?.stop_changes()?))
+}
+
+/// Keeps a follower's position under a name, and the change log of the memory from there on: up to 256 MiB of it, or an eighth of a memory that is
+/// smaller than 2 GiB. The name outlives the follower and its process, until `polder_follower_forget`. At most 63 followers have a name. A position that is
+/// not kept any more is refused (POLDER_REFUSED).
+#[unsafe(no_mangle)]
+pub extern "C" fn polder_follower_keep(
+    memory: polder_memory,
+    name: polder_text,
+    position: polder_text,
+) -> polder_status {
+    guarded(|| {
+        let (memory, position) = (memory_of(memory)?, position_of(position.read()?)?);
+        Ok(memory.keep_follower(name.read()?, &position)?)
+    })
+}
+
+/// Tells the position that was kept last under a name: the reply, to be released, is its text. No such follower: POLDER_ABSENT.
+#[unsafe(no_mangle)]
+pub extern "C" fn polder_follower(
+    memory: polder_memory,
+    name: polder_text,
+    reply: *mut *const polder_reply,
+) -> polder_status {
+    tell(reply, || match memory_of(memory)?.follower(name.read()?)? {
+        Some(position) => Ok(text_of(&position)),
+        None => absent(),
+    })
+}
+
+/// Tells all followers that have a name. The reply, to be released, is an array: for each an array of its name, its position, and how many bytes of the
+/// stream it has not followed yet (an integer; -1: its stream has ended, or is not kept so far back).
+#[unsafe(no_mangle)]
+pub extern "C" fn polder_followers(memory: polder_memory, reply: *mut *const polder_reply) -> polder_status {
+    tell(reply, || {
+        let told = |Follower { name, position, lag }: Follower| {
+            let lag = lag.map_or(-1, |bytes| bytes as i64);
+            Value::Array(vec![Value::Bulk(name), text_of(&position), Value::Integer(lag)])
+        };
+        Ok(Value::Array(memory_of(memory)?.followers()?.into_iter().map(told).collect()))
+    })
+}
+
+/// Forgets a follower: nothing is kept for it any more. No such follower: POLDER_ABSENT.
+#[unsafe(no_mangle)]
+pub extern "C" fn polder_follower_forget(memory: polder_memory, name: polder_text) -> polder_status {
+    guarded(|| match memory_of(memory)?.forget_follower(name.read()?)? {
+        true => Ok(()),
+        false => absent(),
+    })
+}
+
+/// Writes a reply; NULL where there is none.
+fn tell(reply: *mut *const polder_reply, told: impl FnOnce() -> Done<Value>) -> polder_status {
+    guarded(|| {
+        if reply.is_null() {
+            return misuse("NULL where the reply should be written");
+        }
+        give(reply, std::ptr::null());
+        give(reply, threads::keep(Kept::value(told()?))?);
+        Ok(())
+    })
+}
+
+fn text_of(position: &Position) -> Value {
+    Value::Bulk(position.to_string().into_bytes())
 }
 
 fn position_of(text: &[u8]) -> Done<Position> {
@@ -72,5 +133,5 @@ fn transaction(changed: Changed) -> Value {
         Value::Array(std::iter::once(Value::Integer(db.into())).chain(words).collect())
     };
     let commands = changed.commands.into_iter().map(command).collect();
-    Value::Array(vec![Value::Bulk(changed.position.to_string().into_bytes()), Value::Array(commands)])
+    Value::Array(vec![text_of(&changed.position), Value::Array(commands)])
 }

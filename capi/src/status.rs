@@ -48,6 +48,11 @@ pub(crate) struct Failure(pub polder_status, pub String);
 
 pub(crate) type Done<T = ()> = Result<T, Failure>;
 
+/// What is asked for is not there.
+pub(crate) fn absent<T>() -> Done<T> {
+    Err(Failure(POLDER_ABSENT, String::new()))
+}
+
 pub(crate) fn misuse<T>(text: &str) -> Done<T> {
     Err(Failure(POLDER_MISUSE, format!("ERR {text}")))
 }

@@ -4,8 +4,8 @@ use std::ffi::c_void;
 use polder_engine::{Database, Expiry, SetOptions};
 
 use crate::memory::polder_caller;
-use crate::status::polder_status::{self, POLDER_ABSENT, POLDER_OK, POLDER_TOO_SMALL};
-use crate::status::{Done, Failure, guarded, misuse};
+use crate::status::polder_status::{self, POLDER_OK, POLDER_TOO_SMALL};
+use crate::status::{Done, Failure, absent, guarded, misuse};
 use crate::text::{give, polder_text};
 use crate::threads::{lend, lend_again};
 
@@ -18,10 +18,6 @@ fn on_database<R>(caller: polder_caller, work: impl FnOnce(Database<'_>) -> Done
         door.caller.admit()?;
         work(door.caller.memory().database(number))
     })
-}
-
-fn absent<T>() -> Done<T> {
-    Err(Failure(POLDER_ABSENT, String::new()))
 }
 
 /// Copies the string in a key to `buffer`. `length` gets its length, also when the room is too small (POLDER_TOO_SMALL: nothing is copied). No such

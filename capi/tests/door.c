@@ -227,10 +227,24 @@ static void what_is_committed_is_followed(void)
     CHECK(rest->items[0].items[1].count == 2 && says(&rest->items[0].items[1].items[0].items[4], "b"));
     const polder_reply *end = &rest->items[0].items[0];
     CHECK(polder_changes(memory, polder_bytes(end->text, end->length), 0, &none) == POLDER_OK && none->count == 0);
-    CHECK(polder_release(none) == POLDER_OK && polder_release(rest) == POLDER_OK && polder_release(first) == POLDER_OK);
+    CHECK(polder_release(none) == POLDER_OK && polder_release(rest) == POLDER_OK);
     CHECK(polder_changes(memory, polder_string("here"), 0, &none) == POLDER_MISUSE && none == NULL && strstr(polder_message(), "position"));
     CHECK(polder_changes(memory, polder_string(""), 0, NULL) == POLDER_MISUSE);
+    const polder_reply *place, *followers;
+    polder_text search = polder_string("search");
+    CHECK(polder_follower(memory, search, &place) == POLDER_ABSENT && place == NULL);
+    CHECK(polder_follower_keep(memory, search, polder_bytes(behind->text, behind->length)) == POLDER_OK);
+    CHECK(polder_follower(memory, search, &place) == POLDER_OK && place->kind == POLDER_TEXT);
+    CHECK(place->length == behind->length && memcmp(place->text, behind->text, place->length) == 0);
+    CHECK(polder_followers(memory, &followers) == POLDER_OK && followers->count == 1);
+    CHECK(says(&followers->items[0].items[0], "search") && followers->items[0].items[2].integer > 0);
+    CHECK(polder_release(followers) == POLDER_OK && polder_release(place) == POLDER_OK);
+    CHECK(polder_follower_keep(memory, search, polder_string("here")) == POLDER_MISUSE);
+    CHECK(polder_follower_forget(memory, search) == POLDER_OK && polder_follower_forget(memory, search) == POLDER_ABSENT);
+    CHECK(polder_followers(memory, &followers) == POLDER_OK && followers->count == 0 && polder_release(followers) == POLDER_OK);
     CHECK(polder_changes_stop(memory) == POLDER_OK);
+    CHECK(polder_follower_keep(memory, search, polder_bytes(here->text, here->length)) == POLDER_REFUSED);
+    CHECK(polder_release(first) == POLDER_OK);
     CHECK(polder_changes(memory, polder_bytes(here->text, here->length), 0, &none) == POLDER_REFUSED);
     CHECK(polder_release(begin) == POLDER_OK && polder_close(caller) == POLDER_OK);
 }

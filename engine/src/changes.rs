@@ -3,6 +3,7 @@
 //! ```text
 //!   position  =  identity of the stream : offset : selected database      kept by the follower, with what it has made of the changes
 //! ```
+use polder_runtime::followers::{self, Place};
 use polder_table::{Db, Log, LogError, Stop};
 
 use crate::Memory;
@@ -113,12 +114,91 @@ impl Memory {
         Ok(changes)
     }
 
-    /// Turns the change log off, for all followers.
+    /// Turns the change log off, for all followers. Those that have a name keep it, but not what they could go on with.
     ///
     /// # Errors
     /// [`Stop::Fault`].
     pub fn stop_changes(&self) -> Result<(), Stop> {
-        Ok(self.table().log().turn_off()?)
+        self.table().log().turn_off()?;
+        followers::release(self.table());
+        Ok(())
+    }
+
+    /// Keeps a follower's position under a name, and the change log from there on: up to 256 MiB of it, or an eighth of a memory that is smaller than
+    /// 2 GiB. The name outlives the follower and its process, and ends with [`Memory::forget_follower`] or the memory. At most 63 followers have a name.
+    ///
+    /// ```
+    /// # let name = format!("shm:polder-doc-follower-{}", std::process::id());
+    /// use polder_engine::{Memory, Options};
+    ///
+    /// let memory = Memory::attach(&Options { segment: name.clone(), ceiling: 64 << 20, ..Options::default() })?;
+    /// let mut changes = match memory.follower("search")? {
+    ///     Some(position) => memory.changes(Some(position))?,
+    ///     None => memory.changes(None)?,
+    /// };
+    /// // Before the data is copied, if it is to be copied; and again whenever something is done.
+    /// memory.keep_follower("search", changes.position())?;
+    /// while let Some(changed) = changes.next()? {
+    ///     println!("{changed:?}");
+    /// }
+    /// memory.keep_follower("search", changes.position())?;
+    /// # Memory::remove(&name)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Stop::Refused`] where the log is not kept from that position on, or there are too many followers; what the memory says.
+    pub fn keep_follower(&self, name: impl AsRef<[u8]>, position: &Position) -> Result<(), Stop> {
+        let Position { identity, offset, db } = position.clone();
+        let rest = db.map_or(String::new(), |db| db.to_string());
+        let name = name.as_ref().to_vec();
+        followers::keep(self.table(), &Place { name, identity, offset, rest })
+    }
+
+    /// The position that was kept last under a name; `None`: there is no follower of this name. It may not be readable any more, which [`Memory::changes`]
+    /// says.
+    ///
+    /// # Errors
+    /// What the memory says.
+    pub fn follower(&self, name: impl AsRef<[u8]>) -> Result<Option<Position>, Stop> {
+        Ok(followers::find(self.table(), name.as_ref())?.map(|place| Follower::of(self, place).position))
+    }
+
+    /// All followers that have a name.
+    ///
+    /// # Errors
+    /// What the memory says.
+    pub fn followers(&self) -> Result<Vec<Follower>, Stop> {
+        let places = followers::all(self.table())?;
+        Ok(places.into_iter().map(|place| Follower::of(self, place)).collect())
+    }
+
+    /// Forgets a follower: nothing is kept for it any more. Returns whether there was one of this name.
+    ///
+    /// # Errors
+    /// What the memory says.
+    pub fn forget_follower(&self, name: impl AsRef<[u8]>) -> Result<bool, Stop> {
+        followers::forget(self.table(), name.as_ref())
+    }
+}
+
+/// A follower that has a name ([`Memory::keep_follower`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Follower {
+    /// Any bytes.
+    pub name: Vec<u8>,
+    /// What it has kept last.
+    pub position: Position,
+    /// How many bytes of the stream it has not followed yet; `None`: its stream has ended, or is not kept so far back.
+    pub lag: Option<u64>,
+}
+
+impl Follower {
+    fn of(memory: &Memory, Place { name, identity, offset, rest }: Place) -> Follower {
+        let (log, (first, end)) = (memory.table().log(), memory.table().log().range());
+        let is_kept = log.is_on() && log.identity() == identity && (first..=end).contains(&offset);
+        let lag = is_kept.then(|| end - offset);
+        Follower { name, position: Position { identity, offset, db: rest.parse().ok() }, lag }
     }
 }
 

@@ -208,3 +208,86 @@ fn a_follower_that_is_too_slow_is_told_that_it_has_lost_its_place() {
     );
     assert_eq!(changes.position().offset, place);
 }
+
+/// Writes more to a memory than a log keeps without a follower that needs it.
+fn flood(scratch: &Scratch) {
+    let value = vec![b'x'; 5_000];
+    for _ in 0..500 {
+        scratch.0.database(0).set(b"key", &value).expect("room");
+        scratch.0.table().log().merge().expect("room");
+    }
+}
+
+#[test]
+fn a_follower_with_a_name_finds_all_that_came_while_it_was_away() {
+    let scratch = Scratch::new("named");
+    let begin = scratch.0.changes(None).expect("a log").position().clone();
+    assert_eq!(scratch.0.follower("search").expect("readable"), None);
+    scratch.0.keep_follower("search", &begin).expect("kept");
+    flood(&scratch);
+    let options = Options { segment: scratch.1.clone(), ceiling: 64 << 20, ..Options::default() };
+    let again = Memory::attach(&options).expect("the same memory");
+    assert_eq!(again.follower("search").expect("readable"), Some(begin.clone()));
+    let mut changes = again.changes(Some(begin.clone())).expect("kept for it");
+    let mut count = 0;
+    while changes.next().expect("kept for it").is_some() {
+        count += 1;
+    }
+    assert_eq!(count, 500);
+    let lag = |memory: &Memory| memory.followers().expect("readable")[0].lag;
+    assert!(lag(&again).expect("kept") > 2_000_000);
+    again.keep_follower("search", changes.position()).expect("kept");
+    assert_eq!(lag(&again), Some(0));
+    // What is behind it is not kept any longer.
+    flood(&scratch);
+    assert!(again.changes(Some(begin.clone())).and_then(|mut changes| changes.next()).is_err());
+    assert!(again.keep_follower("search", &begin).is_err());
+    let (first, end) = scratch.0.table().log().range();
+    assert!(end - first < 4_000_000, "{first} {end}");
+    scratch.is_whole();
+}
+
+#[test]
+fn nothing_is_kept_for_a_follower_that_is_forgotten() {
+    let scratch = Scratch::new("forgotten");
+    let begin = scratch.0.changes(None).expect("a log").position().clone();
+    for number in 0..63 {
+        scratch.0.keep_follower(format!("follower {number}"), &begin).expect("a slot");
+    }
+    let refused = scratch.0.keep_follower("one more", &begin).expect_err("no slot");
+    assert!(refused.to_string().contains("63 followers"), "{refused}");
+    assert_eq!(scratch.0.followers().expect("readable").len(), 63);
+    for number in 0..63 {
+        assert!(scratch.0.forget_follower(format!("follower {number}")).expect("room"));
+    }
+    assert!(!scratch.0.forget_follower("follower 7").expect("room"));
+    assert_eq!(scratch.0.followers().expect("readable"), []);
+    flood(&scratch);
+    assert!(scratch.0.changes(Some(begin)).and_then(|mut changes| changes.next()).is_err());
+    scratch.is_whole();
+}
+
+#[test]
+fn a_follower_with_a_name_learns_that_its_stream_has_ended() {
+    let scratch = Scratch::new("ended");
+    let begin = scratch.0.changes(None).expect("a log").position().clone();
+    scratch.0.keep_follower("search", &begin).expect("kept");
+    scratch.0.stop_changes().expect("nobody is stopped");
+    let followers = scratch.0.followers().expect("readable");
+    assert_eq!((&followers[0].position, followers[0].lag), (&begin, None));
+    let now = scratch.0.changes(None).expect("another stream").position().clone();
+    assert_eq!(scratch.0.follower("search").expect("readable"), Some(begin.clone()));
+    assert!(scratch.0.changes(Some(begin.clone())).is_err());
+    assert!(
+        scratch
+            .0
+            .keep_follower("search", &begin)
+            .expect_err("the stream has ended")
+            .to_string()
+            .contains("copy")
+    );
+    assert!((0..64).all(|slot| scratch.0.table().log().held(slot).is_none()));
+    scratch.0.keep_follower("search", &now).expect("kept");
+    assert_eq!(scratch.0.followers().expect("readable")[0].lag, Some(0));
+    scratch.is_whole();
+}

@@ -29,6 +29,13 @@ struct State {
 /// A command: its database, and its words.
 type Command<'p> = (u16, Bound<'p, PyList>);
 
+/// The position that a text is.
+pub fn position_of(text: &str) -> PyResult<Position> {
+    let wrong =
+        || PyValueError::new_err(format!("{text} is no position: give one that Changes.position was"));
+    Position::parse(text).ok_or_else(wrong)
+}
+
 impl Changes {
     /// A follower from a position on, or from now on.
     pub fn of(
@@ -36,10 +43,7 @@ impl Changes {
         memory: &Arc<polder_engine::Memory>,
         position: Option<&str>,
     ) -> PyResult<Changes> {
-        let wrong = |text| {
-            PyValueError::new_err(format!("{text} is no position: give one that Changes.position was"))
-        };
-        let from = position.map(|text| Position::parse(text).ok_or_else(|| wrong(text))).transpose()?;
+        let from = position.map(position_of).transpose()?;
         let begun = py.detach(|| memory.changes(from).map(|changes| changes.position().clone()));
         let position = begun.map_err(stopped)?;
         let state = State { read: position.clone(), position, waiting: VecDeque::new() };

@@ -169,7 +169,39 @@ impl Memory {
     fn stop_changes(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.memory.stop_changes()).map_err(stopped)
     }
+
+    /// Keeps a follower's position under a name, and the change log from there on, up to 256 MiB of it or an eighth of a memory that is smaller
+    /// than 2 GiB. The name outlives the follower and its process, until forget_follower.
+    fn keep_follower(&self, py: Python<'_>, name: &Bound<'_, PyAny>, position: &str) -> PyResult<()> {
+        let (name, position) = (text(name)?.as_bytes().to_vec(), changes::position_of(position)?);
+        py.detach(|| self.memory.keep_follower(&name, &position)).map_err(stopped)
+    }
+
+    /// The position that was kept last under a name, for `changes`; None: there is no such follower.
+    fn follower(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+        let name = text(name)?.as_bytes().to_vec();
+        let found = py.detach(|| self.memory.follower(&name)).map_err(stopped)?;
+        Ok(found.map(|position| position.to_string()))
+    }
+
+    /// The followers that have a name: name, position, and how many bytes of the stream each has not followed yet (None: they are not kept).
+    fn followers<'p>(&self, py: Python<'p>) -> PyResult<Vec<FollowerPlace<'p>>> {
+        let all = py.detach(|| self.memory.followers()).map_err(stopped)?;
+        let told = |follower: polder_engine::Follower| {
+            (PyBytes::new(py, &follower.name), follower.position.to_string(), follower.lag)
+        };
+        Ok(all.into_iter().map(told).collect())
+    }
+
+    /// Forgets a follower; returns whether there was one of this name.
+    fn forget_follower(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let name = text(name)?.as_bytes().to_vec();
+        py.detach(|| self.memory.forget_follower(&name)).map_err(stopped)
+    }
 }
+
+/// A follower that has a name: name, position, and how many bytes of the stream it has not followed yet.
+type FollowerPlace<'p> = (Bound<'p, PyBytes>, String, Option<u64>);
 
 /// How long a call may keep the GIL while it waits for a lock.
 const PATIENCE: Duration = Duration::from_micros(100);

@@ -334,6 +334,16 @@ class Door(scene.Scene):
             self.assertEqual((next(memory.changes(begin)), again.position != behind), (first, True))
             with self.assertRaises(ValueError):
                 memory.changes("here")
+            self.assertIsNone(memory.follower("search"))
+            memory.keep_follower("search", behind)
+            self.assertEqual(memory.follower(b"search"), behind)
+            [(name_kept, place, lag)] = memory.followers()
+            self.assertEqual((name_kept, place, lag > 0), (b"search", behind, True))
+            memory.keep_follower("search", again.position)
+            self.assertEqual(memory.followers(), [(b"search", again.position, 0)])
+            with self.assertRaises(ValueError):
+                memory.keep_follower("search", "here")
+            self.assertEqual((memory.forget_follower("search"), memory.forget_follower("search")), (True, False))
             memory.stop_changes()
             with self.assertRaisesRegex(polder.Refused, "copy the data, and follow from a new position"):
                 memory.changes(behind)

@@ -24,6 +24,7 @@ pub mod denials;
 pub mod direct;
 pub mod execute;
 pub mod flushes;
+pub mod followers;
 pub mod helps;
 pub mod info;
 pub mod introspect;

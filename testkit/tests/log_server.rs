@@ -474,3 +474,30 @@ fn the_files_of_a_log_are_followed_as_the_memory_is() {
     assert_eq!(lines, ["1.incr@23 [2] set k 2", "1.incr@107 [2] incr k; [2] incr k"]);
     assert!(said.contains("ends inside a record"), "{said}");
 }
+
+#[test]
+fn a_follower_with_a_name_goes_on_where_its_last_call_ended() {
+    let world = World::new("named");
+    let (_server, mut connection) = world.with_log();
+    let search = || changes(&[&world.segment, "--follower", "search"]);
+    let begin = search();
+    assert_eq!((begin.0.len(), begin.1.as_str()), (1, ""), "the place of a new follower: {begin:?}");
+    for line in ["SET a 1", "SELECT 3", "SET b 2"] {
+        ask(&mut connection, line);
+    }
+    let (lines, said) = search();
+    assert!(lines.len() == 2 && lines[1].ends_with("[3] SET b 2"), "{lines:?} {said}");
+    assert_eq!(search(), (Vec::new(), String::new()));
+    ask(&mut connection, "SET c 3");
+    let list = changes(&[&world.segment, "--followers"]).0;
+    let place = lines[1].split(' ').next().expect("a place");
+    assert!(list.len() == 1 && list[0].starts_with(&format!("search  {place}  ")), "{list:?}");
+    assert!(list[0].ends_with(" bytes behind") && !list[0].contains("  0 bytes"), "{list:?}");
+    // From another place, which is kept, too.
+    assert_eq!(changes(&[&world.segment, "--follower", "search", "--from", &begin.0[0]]).0.len(), 3);
+    assert_eq!(search().0, Vec::<String>::new());
+    assert_eq!(changes(&[&world.segment, "--forget", "search"]), (Vec::new(), String::new()));
+    let (_, said) = changes(&[&world.segment, "--forget", "search"]);
+    assert!(said.contains("there is no follower search: --followers lists them"), "{said}");
+    assert_eq!(changes(&[&world.segment, "--followers"]).0, Vec::<String>::new());
+}

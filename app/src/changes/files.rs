@@ -6,6 +6,7 @@ use polder_storage::resume::opening;
 use polder_storage::{Folder, Manifest, ScanError, scan};
 use polder_wire::resp::command;
 
+use super::unfit;
 use crate::text::Failed;
 
 /// Where a log lies, if `name` is the path of one and no segment's name.
@@ -13,10 +14,6 @@ pub fn path_of(name: &str) -> Option<PathBuf> {
     let path = Path::new(name);
     let is_segment = ["shm:", "sysv:", "file:"].iter().any(|kind| name.starts_with(kind));
     (!is_segment && path.exists()).then(|| path.to_owned())
-}
-
-fn failed(text: String) -> Failed {
-    Failed { text, status: Failed::UNATTACHED }
 }
 
 /// Tells every transaction of a log from a position on: the place behind it, and its commands, until `tell` says that it has enough. Where the files
@@ -29,9 +26,9 @@ pub fn show(
     from: Option<&Position>,
     tell: &mut dyn FnMut(&str, &[ChangeCommand]) -> bool,
 ) -> Result<(), Failed> {
-    let folder = crate::log::folder(path).map_err(failed)?;
-    let manifest = folder.load().map_err(|error| failed(error.to_string()))?;
-    let manifest = manifest.ok_or_else(|| failed(format!("{}: there is no manifest", path.display())))?;
+    let folder = crate::log::folder(path).map_err(unfit)?;
+    let manifest = folder.load().map_err(|error| unfit(error.to_string()))?;
+    let manifest = manifest.ok_or_else(|| unfit(format!("{}: there is no manifest", path.display())))?;
     let stream = manifest.identity.as_ref().map(|identity| identity.stream.as_str());
     if let Some(from) = from {
         check_begin(&folder, &manifest, stream, from)?;
@@ -40,7 +37,7 @@ pub fn show(
         Transactions { stream, from: from.map_or(0, |from| from.offset), ..Transactions::default() };
     for entry in &manifest.increments {
         let path = folder.path_of(entry);
-        let told = |why: String| failed(format!("{}: {why}", path.display()));
+        let told = |why: String| unfit(format!("{}: {why}", path.display()));
         let file = folder.medium.read(&path).map_err(|error| told(error.to_string()))?;
         transactions.begin(&path, opening(&*file).map_err(|error| told(error.to_string()))?);
         let mut goes_on = true;
@@ -80,7 +77,7 @@ fn check_begin(
     let again = "take the data from its base, and follow from the position at which that was taken";
     if stream != Some(&from.identity) {
         let other = stream.unwrap_or("no stream, since its files name no offsets");
-        return Err(failed(format!(
+        return Err(unfit(format!(
             "this log is not of the stream {}, but of {other}: {again}",
             from.identity
         )));
@@ -88,10 +85,10 @@ fn check_begin(
     let first =
         manifest.increments.first().map(|entry| folder.medium.read(&folder.path_of(entry))).transpose();
     let first = first.and_then(|file| file.map_or(Ok(None), |file| opening(&*file)));
-    match first.map_err(|error| failed(error.to_string()))? {
+    match first.map_err(|error| unfit(error.to_string()))? {
         Some((offset, _)) if offset <= from.offset => Ok(()),
-        Some((offset, _)) => Err(failed(format!("this log begins at offset {offset}: {again}"))),
-        None => Err(failed(format!("this log holds no changes yet: {again}"))),
+        Some((offset, _)) => Err(unfit(format!("this log begins at offset {offset}: {again}"))),
+        None => Err(unfit(format!("this log holds no changes yet: {again}"))),
     }
 }
 
