@@ -2,7 +2,8 @@
 //! the one that recovers it. A surviving process
 //! - reads every key at once: all keys of the transaction as they were, or all as they were to be;
 //! - reads the same once the dead have been recovered, and finds the whole segment sound;
-//! - writes every key within 50 ms, whatever was locked.
+//! - writes every key within 50 ms, whatever was locked;
+//! - reads in the change log, where it is on, what leads from what was there before to what is there.
 //!
 //! `cargo test -p polder-table --test kill [-- NAME]` strides over the stores of long paths; `cargo x crash stores [NAME]`
 //! tries every single one, and many more deaths of recoverers. One thread only: it forks.
@@ -121,14 +122,20 @@ fn recover(table: &Table) {
 fn matrix(case: &Case, all: bool) -> Result<(u64, u64, u64), String> {
     let (stores, old, new) = rehearse(case)?;
     let (mut deaths, mut second) = (0, 0);
-    let step = if all { 1 } else { stores.div_ceil(DEATHS_MAX) };
+    // The log adds stores to each path that is tried without it, too.
+    let deaths_max = if case.is_logged { DEATHS_MAX / 3 } else { DEATHS_MAX };
+    let step = if all { 1 } else { stores.div_ceil(deaths_max) };
     for n in (1..=stores).step_by(step as usize) {
         deaths += 1;
         trial(case, n, None, &old, &new)
             .map_err(|wrong| format!("dead at store {n} of {stores}: {wrong}"))?;
     }
     // The recoverer's deaths: at its first stores and at strided later ones, after strided deaths of the first.
-    let (firsts, dense, stride) = if all { (120, 300, 7) } else { (SECOND_DEATHS_MAX / 4, 12, 5) };
+    let (firsts, dense, stride) = match (all, case.is_logged) {
+        (true, _) => (120, 300, 7),
+        (false, false) => (SECOND_DEATHS_MAX / 4, 12, 5),
+        (false, true) => (SECOND_DEATHS_MAX / 12, 4, 9),
+    };
     for (phase, n) in (1..=stores).step_by(stores.div_ceil(firsts) as usize).enumerate() {
         let later = (dense + 1..dense * 8).filter(|m| (m + phase as u64).is_multiple_of(stride));
         for m in (1..=dense).chain(later) {
@@ -204,6 +211,9 @@ fn trial(case: &Case, n: u64, m: Option<u64>, old: &Location, new: &Location) ->
     heard(case, table, first.contains_key(&(0, kill_cases::TOLD.to_vec())))?;
     if case.whole == Whole::All && found != expected {
         return Err(format!("recovery changed what was read before: {}", difference(&found, &expected)));
+    }
+    if case.is_logged {
+        kill_cases::logged::check(table, old, &location(table))?;
     }
     // What came back is used again: a node that is in two places shows now.
     (0..40u32).for_each(|number| {

@@ -10,6 +10,7 @@ use polder_values::{Kind, Value, hash};
 use crate::common::{Place, run, run_alone, try_run_as};
 
 mod fast_paths;
+pub mod logged;
 
 /// What a death may leave.
 #[derive(Clone, Copy, PartialEq)]
@@ -32,6 +33,8 @@ pub struct Case {
     pub attaches: bool,
     /// How long the letters are that the operation sends to the survivor together with [`TOLD`].
     pub letters: &'static [usize],
+    /// The change log is on.
+    pub is_logged: bool,
     /// Bytes of nodes that the segment may have.
     ceiling: u64,
 }
@@ -69,6 +72,7 @@ fn case(
         whole: Whole::All,
         attaches: false,
         letters: &[],
+        is_logged: false,
         ceiling: 1 << 30,
     }
 }
@@ -94,6 +98,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(maintenance());
     cases.extend(letters());
     cases.extend(snapshots());
+    cases.extend(logged::cases());
     cases
 }
 
