@@ -6,11 +6,12 @@
 //! A payload of a stranger is read to its end before the first node is made of it (C1); only that an element comes twice shows
 //! later, and then what was made is given back.
 mod build;
-mod encode;
+pub(crate) mod encode;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use polder_table::{Db, New, Stop, Table, Txn, clock};
+use polder_values::{Kind, Value};
 use polder_wire::rdb::{self, Form, Item, Thresholds, Writer};
 
 use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
@@ -18,8 +19,10 @@ use polder_calls::command::{ASKING, Command, DANGEROUS, GROWS, read, write};
 use polder_calls::facts::Tells::Own;
 use polder_calls::settings::{Id, Settings, id};
 
+use crate::types;
+
 pub use build::{Builder, Problem};
-pub use encode::{Source, encode};
+pub use encode::{Drain, Source};
 
 const BUSY_KEY: &str = "BUSYKEY Target key name already exists.";
 const WRONG_FOOTER: &str = "ERR DUMP payload version or checksum are wrong";
@@ -100,6 +103,22 @@ pub fn writer(settings: &Settings) -> Writer {
         scores_value: number(const { id("zset-max-listpack-value") }),
     };
     Writer::new(form(settings), settings.is_on(const { id("rdbcompression") }), thresholds)
+}
+
+/// Tells the writer a value, whose key it knows already.
+///
+/// # Errors
+/// What the memory or `drain` says; a refusal where expiries of fields would be lost and that is not allowed.
+pub fn encode(
+    writer: &mut Writer,
+    source: &Source<'_>,
+    kind: Kind,
+    value: &Value<'_>,
+    drain: Drain<'_>,
+) -> Outcome {
+    (types::of(kind).encode)(writer, source, value, drain)?;
+    writer.end();
+    drain(writer)
 }
 
 fn dump(call: &mut Call<'_>) -> Outcome {

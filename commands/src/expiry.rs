@@ -5,7 +5,7 @@ use polder_base::{Reply, number};
 use polder_table::{Mutation, New, Stop};
 
 use polder_calls::call::{Call, Outcome, integer, is};
-use polder_calls::command::{Command, FAST, Short, read, write};
+use polder_calls::command::{Command, FAST, FastCall, read, write};
 use polder_calls::facts::Tells::{Own, Verbatim};
 
 const UPDATES: &[&str] = &["RW update"];
@@ -174,24 +174,24 @@ fn expire_in(call: &mut Call<'_>, unit: Unit, base_ms: u64) -> Outcome {
     Ok(())
 }
 
-fn expire_quickly(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+fn expire_quickly(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     expire_in_quickly(call, Unit::Seconds, call.exact_ms(), reply)
 }
 
-fn expire_ms_quickly(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+fn expire_ms_quickly(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     expire_in_quickly(call, Unit::Milliseconds, call.exact_ms(), reply)
 }
 
-fn expire_at_quickly(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+fn expire_at_quickly(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     expire_in_quickly(call, Unit::Seconds, 0, reply)
 }
 
-fn expire_at_ms_quickly(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+fn expire_at_ms_quickly(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     expire_in_quickly(call, Unit::Milliseconds, 0, reply)
 }
 
 /// As [`expire_in`], of a packed value (`table::update`), if the time is not in the past.
-fn expire_in_quickly(call: &Short<'_>, unit: Unit, base_ms: u64, reply: &mut dyn Reply) -> bool {
+fn expire_in_quickly(call: &FastCall<'_>, unit: Unit, base_ms: u64, reply: &mut dyn Reply) -> bool {
     let Ok(condition) = Condition::read(&call.args[3..]) else { return false };
     let expiry_ms = number::integer(call.args[2]).and_then(|number| absolute_ms(number, unit, base_ms));
     let Some(expiry_ms) = expiry_ms.filter(|expiry_ms| *expiry_ms > call.exact_ms() as i64) else {
@@ -206,7 +206,7 @@ fn expire_in_quickly(call: &Short<'_>, unit: Unit, base_ms: u64, reply: &mut dyn
     done.map(|done| reply.integer(done.into())).is_some()
 }
 
-fn persist_quickly(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+fn persist_quickly(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let done = call.table.update(call.location, call.args[1], None, call.now_ms, |old| match old {
         Some(old) if old.expiry_ms.is_some() => Some((Mutation::Expiring(None), true)),
         _ => Some((Mutation::Same, false)),

@@ -15,7 +15,7 @@ use polder_values::string::{self, Draft};
 use polder_values::{Kind, Value};
 
 use polder_calls::call::{Call, Outcome, SYNTAX, WRONG_TYPE, is};
-use polder_calls::command::{Command, FAST, GROWS, Short, read, write};
+use polder_calls::command::{Command, FAST, FastCall, GROWS, read, write};
 use polder_calls::facts::Tells::Own;
 
 /// How a changed item is told.
@@ -278,7 +278,7 @@ fn look<'c>(call: &Call<'c>, key: &[u8], options: &Options<'_>) -> Result<Option
 }
 
 /// The fast path of ITEM.GET and of ITEM.GAT without options: a packed string that no client is to renew.
-fn quick_get(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+fn quick_get(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let &[_, key] = call.args else { return false };
     let replied = call.table.quick_item(call.location, key, call.now_ms, |found| {
         let Some(found) = found else {
@@ -301,7 +301,7 @@ fn quick_get(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
 
 /// The fast path of ITEM.SET without conditions, where the reply does not show the CAS: the options are FLAGS and one of EX, PX, EXAT and PXAT, each
 /// once, and the expiry lies in the future.
-fn quick_set(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+fn quick_set(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let &[_, key, value, ref options @ ..] = call.args else { return false };
     if reply.shows_cas() {
         return false;
@@ -320,7 +320,7 @@ fn quick_set(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
 
 /// What these options say; `None` for others, and where nothing could be stored.
 #[inline]
-fn quick_attributes(call: &Short<'_>, options: &[&[u8]]) -> Option<Attributes> {
+fn quick_attributes(call: &FastCall<'_>, options: &[&[u8]]) -> Option<Attributes> {
     let mut attributes = Attributes::NONE;
     let mut rest = options;
     while let [word, value, later @ ..] = rest {

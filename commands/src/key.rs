@@ -6,13 +6,10 @@ use polder_base::Reply;
 use polder_table::{Db, Found, Mutation, New, Replaces, Stop};
 use polder_values::Kind;
 use polder_values::duplicate::duplicate;
-use polder_values::sequence::Sequence;
-use polder_values::sorted_set::SortedSet;
 
-use crate::object::encoding;
-use crate::stream::info as stream;
+use crate::types::effort;
 use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
-use polder_calls::command::{Command, FAST, GROWS, Short, read, write};
+use polder_calls::command::{Command, FAST, FastCall, GROWS, read, write};
 use polder_calls::facts::Tells::Verbatim;
 use polder_calls::settings::{Settings, id};
 
@@ -116,21 +113,6 @@ fn unlink(call: &mut Call<'_>) -> Outcome {
 
 /// The effort above which Redis lets another thread free a value.
 const EFFORT_MIN: u64 = 64;
-/// Elements of a list that Redis keeps in one node, about.
-const LIST_NODE: u64 = 128;
-
-/// How many pieces of memory Redis would have to free, about. They decide whether
-/// `lazyfreed_objects` counts the value. Here no client waits for that.
-fn effort(call: &Call<'_>, found: &Found<'_>) -> Result<u64, Stop> {
-    Ok(match (found.kind, encoding(found)) {
-        (Kind::Stream, _) => stream::effort(call, found)?,
-        (Kind::SortedSet, "skiplist") => SortedSet::of(&found.value).count()?,
-        (Kind::List, "quicklist") => Sequence::of(&found.value).count()?.div_ceil(LIST_NODE),
-        (Kind::Hash | Kind::Set, "hashtable") => Sequence::of(&found.value).count()?,
-        _ => 1,
-    })
-}
-
 /// Takes keys away; `freely`: as if another thread gave their memory back.
 fn delete(call: &mut Call<'_>, freely: bool) -> Outcome {
     tally(call, |call, key| {
@@ -153,16 +135,16 @@ fn delete(call: &mut Call<'_>, freely: bool) -> Outcome {
     })
 }
 
-fn del_quickly(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+fn del_quickly(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     delete_quickly(call, call.settings.is_on(const { id("lazyfree-lazy-user-del") }), reply)
 }
 
-fn unlink_quickly(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+fn unlink_quickly(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     delete_quickly(call, true, reply)
 }
 
 /// As [`delete`], of one key that holds a packed value (`table::update`) of which nothing needs to be counted.
-fn delete_quickly(call: &Short<'_>, freely: bool, reply: &mut dyn Reply) -> bool {
+fn delete_quickly(call: &FastCall<'_>, freely: bool, reply: &mut dyn Reply) -> bool {
     let &[_, key] = call.args else { return false };
     let there = call.table.update(call.location, key, None, call.now_ms, |old| match old {
         Some(old) if freely && old.kind != Kind::String => None,

@@ -26,4 +26,5 @@ pub mod sort;
 pub mod sorted_set;
 pub mod stream;
 pub mod string;
+pub mod types;
 pub mod view;

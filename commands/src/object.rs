@@ -2,19 +2,15 @@
 //!
 //! The layouts here are others than Redis's, but programs look at these names to learn whether a value is small or large;
 //! so a packed value goes by the name of Redis's small layout and a tree by that of its large one.
-use polder_base::number;
 use polder_table::{Found, Limits, Policy, clock};
-use polder_values::sorted_set::SortedSet;
-use polder_values::{Kind, Value, hash, list, set};
 
 use polder_calls::call::{Call, Outcome};
 use polder_calls::command::{Command, container, read};
 
+use crate::types::{encoding, integer};
+
 const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];
 const LOOKS: &[&str] = &["RO"];
-
-/// The longest string that Redis keeps in one piece with its header.
-const EMBEDDED_MAX: usize = 44;
 
 /// Redis shares one object for each of the numbers below this, and counts its references as this many.
 const SHARED_NUMBERS: i64 = 10_000;
@@ -47,39 +43,6 @@ pub const COMMANDS: &[Command] = &[
         .since("2.2.3")
         .about("Returns the reference count of a value of a key."),
 ];
-
-/// The integer that a string is, if Redis would keep it as one.
-fn integer(found: &Found<'_>) -> Option<i64> {
-    match found.value {
-        Value::Packed(bytes) if found.kind == Kind::String && !found.raw && !found.text => {
-            number::integer(bytes)
-        }
-        _ => None,
-    }
-}
-
-/// Redis's name for the layout of a value.
-pub fn encoding(found: &Found<'_>) -> &'static str {
-    match (found.kind, found.value) {
-        (Kind::String, Value::Packed(_)) if integer(found).is_some() => "int",
-        (Kind::String, Value::Packed(bytes)) if !found.raw && bytes.len() <= EMBEDDED_MAX => "embstr",
-        (Kind::String, _) => "raw",
-        (Kind::Stream, _) => "stream",
-        (Kind::Hash, value) => match hash::encoding(&value) {
-            hash::Encoding::Listpack => "listpack",
-            hash::Encoding::ListpackEx => "listpackex",
-            hash::Encoding::Hashtable => "hashtable",
-        },
-        (Kind::Set, value) => match set::encoding(&value) {
-            set::Encoding::Intset => "intset",
-            set::Encoding::Listpack => "listpack",
-            set::Encoding::Hashtable => "hashtable",
-        },
-        (Kind::SortedSet, value) if SortedSet::of(&value).is_large() => "skiplist",
-        (Kind::List, value) if list::is_large(&value) => "quicklist",
-        (Kind::SortedSet | Kind::List, _) => "listpack",
-    }
-}
 
 /// Replies with what `shown` makes of the key's state, or with nothing without the key.
 fn show(call: &mut Call<'_>, shown: impl Fn(&mut Call<'_>, &Found<'_>) -> Outcome) -> Outcome {

@@ -6,7 +6,7 @@ use polder_values::Kind;
 use polder_calls::call::{Call, Outcome};
 use polder_calls::command::{Command, KEYSPACE, Run, read};
 
-use crate::{hash, item, list, set, sorted_set, stream};
+use crate::types;
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[read("ITEM.VIEW", "key", view)
@@ -16,15 +16,10 @@ pub const COMMANDS: &[Command] = &[read("ITEM.VIEW", "key", view)
 
 fn view(call: &mut Call<'_>) -> Outcome {
     let key = call.args[1];
-    let (rows, args): (_, &[&[u8]]) = match call.peek(key)?.map(|found| found.kind) {
-        None | Some(Kind::String) => (item::COMMANDS, &[b"ITEM.GET", key]),
-        Some(Kind::Hash) => (hash::COMMANDS, &[b"HGETALL", key]),
-        Some(Kind::List) => (list::COMMANDS, &[b"LRANGE", key, b"0", b"-1"]),
-        Some(Kind::Set) => (set::COMMANDS, &[b"SMEMBERS", key]),
-        Some(Kind::SortedSet) => (sorted_set::COMMANDS, &[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"]),
-        Some(Kind::Stream) => (stream::COMMANDS, &[b"XRANGE", key, b"-", b"+"]),
-    };
-    let row = rows.iter().find(|row| row.name.as_bytes() == args[0]).map(|row| (row, row.run));
+    let kind = call.peek(key)?.map_or(Kind::String, |found| found.kind);
+    let (rows, name, rest) = types::of(kind).whole;
+    let args = &[&[name.as_bytes(), key], rest].concat()[..];
+    let row = rows.iter().find(|row| row.name == name).map(|row| (row, row.run));
     let Some((command, Run::Table(_, run))) = row else {
         return Err("ERR a row is missing: please report this".into());
     };

@@ -16,7 +16,7 @@ use crate::run::begin;
 use polder_calls::call::Outcome;
 use polder_calls::command::{ADMIN, LOADING, NOSCRIPT, STALE};
 use polder_calls::settings::{Settings, id};
-use polder_commands::object::encoding;
+use polder_commands::types::encoding;
 
 mod digest;
 pub mod inside;

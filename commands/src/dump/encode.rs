@@ -3,7 +3,7 @@ use polder_values::hash::Hash;
 use polder_values::sequence::Sequence;
 use polder_values::sorted_set::SortedSet;
 use polder_values::stream::{Range, Stream};
-use polder_values::{Kind, Nodes, Value, list, stream, string};
+use polder_values::{Nodes, Value, list, stream, string};
 use polder_wire::rdb::{self, ListPlan, StreamFacts, StreamPlan, Writer};
 
 use polder_calls::call::Outcome;
@@ -14,8 +14,11 @@ const LOST_EXPIRIES: &str = "ERR rdb-version 10 and 11 cannot hold the expiries 
 /// A string longer than this, in bytes, is written in pieces and not compressed.
 const WHOLE_MAX: u64 = 16 << 20;
 
+/// Tells the writer a value of one type, whose key it knows already.
+pub(crate) type Encode = fn(&mut Writer, &Source<'_>, &Value<'_>, Drain<'_>) -> Outcome;
+
 /// Called between elements, to empty the writer's buffer.
-type Drain<'d> = &'d mut dyn FnMut(&mut Writer) -> Outcome;
+pub type Drain<'d> = &'d mut dyn FnMut(&mut Writer) -> Outcome;
 
 /// Where a value's nodes are, and by which time parts of it have expired.
 pub struct Source<'n> {
@@ -25,31 +28,13 @@ pub struct Source<'n> {
     pub drops_expiries: bool,
 }
 
-/// Tells the writer a value, whose key it knows already.
-///
-/// # Errors
-/// What the memory or `drain` says; a refusal where expiries of fields would be lost and that is not allowed.
-pub fn encode(
+pub(crate) fn encode_string(
     writer: &mut Writer,
     source: &Source<'_>,
-    kind: Kind,
     value: &Value<'_>,
     drain: Drain<'_>,
 ) -> Outcome {
     let nodes = source.nodes;
-    match kind {
-        Kind::String => encode_string(writer, nodes, value, drain)?,
-        Kind::Hash => encode_hash(writer, source, value, drain)?,
-        Kind::Set => encode_set(writer, nodes, value, drain)?,
-        Kind::SortedSet => encode_sorted_set(writer, nodes, value, drain)?,
-        Kind::Stream => encode_stream(writer, nodes, value, drain)?,
-        Kind::List => encode_list(writer, nodes, value, drain)?,
-    }
-    writer.end();
-    drain(writer)
-}
-
-fn encode_string(writer: &mut Writer, nodes: &dyn Nodes, value: &Value<'_>, drain: Drain<'_>) -> Outcome {
     let len = string::len(value);
     if len <= WHOLE_MAX {
         writer.text(&string::contiguous(nodes, value)?);
@@ -64,7 +49,12 @@ fn encode_string(writer: &mut Writer, nodes: &dyn Nodes, value: &Value<'_>, drai
 }
 
 /// Fields that have expired are left out: their number is told first.
-fn encode_hash(writer: &mut Writer, source: &Source<'_>, value: &Value<'_>, drain: Drain<'_>) -> Outcome {
+pub(crate) fn encode_hash(
+    writer: &mut Writer,
+    source: &Source<'_>,
+    value: &Value<'_>,
+    drain: Drain<'_>,
+) -> Outcome {
     let Source { nodes, now_ms, drops_expiries } = *source;
     let hash = Hash::of(value);
     let mut least = None;
@@ -88,7 +78,13 @@ fn encode_hash(writer: &mut Writer, source: &Source<'_>, value: &Value<'_>, drai
     Ok(())
 }
 
-fn encode_list(writer: &mut Writer, nodes: &dyn Nodes, value: &Value<'_>, drain: Drain<'_>) -> Outcome {
+pub(crate) fn encode_list(
+    writer: &mut Writer,
+    source: &Source<'_>,
+    value: &Value<'_>,
+    drain: Drain<'_>,
+) -> Outcome {
+    let nodes = source.nodes;
     let (elements, mut plan) = (list::sequence(value), ListPlan::default());
     for element in elements.iter(nodes, 0) {
         plan.add(&element?.bytes(nodes)?);
@@ -101,7 +97,13 @@ fn encode_list(writer: &mut Writer, nodes: &dyn Nodes, value: &Value<'_>, drain:
     Ok(())
 }
 
-fn encode_set(writer: &mut Writer, nodes: &dyn Nodes, value: &Value<'_>, drain: Drain<'_>) -> Outcome {
+pub(crate) fn encode_set(
+    writer: &mut Writer,
+    source: &Source<'_>,
+    value: &Value<'_>,
+    drain: Drain<'_>,
+) -> Outcome {
+    let nodes = source.nodes;
     let members = Sequence::of(value);
     writer.begin_set(members.count()?);
     for member in members.iter(nodes, 0) {
@@ -111,7 +113,13 @@ fn encode_set(writer: &mut Writer, nodes: &dyn Nodes, value: &Value<'_>, drain: 
     Ok(())
 }
 
-fn encode_sorted_set(writer: &mut Writer, nodes: &dyn Nodes, value: &Value<'_>, drain: Drain<'_>) -> Outcome {
+pub(crate) fn encode_sorted_set(
+    writer: &mut Writer,
+    source: &Source<'_>,
+    value: &Value<'_>,
+    drain: Drain<'_>,
+) -> Outcome {
+    let nodes = source.nodes;
     let set = SortedSet::of(value);
     writer.begin_sorted_set(set.count()?);
     for entry in set.iter(nodes, 0) {
@@ -123,7 +131,13 @@ fn encode_sorted_set(writer: &mut Writer, nodes: &dyn Nodes, value: &Value<'_>, 
     Ok(())
 }
 
-fn encode_stream(writer: &mut Writer, nodes: &dyn Nodes, value: &Value<'_>, drain: Drain<'_>) -> Outcome {
+pub(crate) fn encode_stream(
+    writer: &mut Writer,
+    source: &Source<'_>,
+    value: &Value<'_>,
+    drain: Drain<'_>,
+) -> Outcome {
+    let nodes = source.nodes;
     let stream = Stream::of(nodes, value)?;
     let mut plan = StreamPlan::default();
     stream.walk(&Range::ALL, &mut |entry| {

@@ -7,9 +7,9 @@ use polder_values::Kind;
 use polder_values::hash::{Pair, Place, set};
 
 use super::thresholds_of;
-use polder_calls::command::Short;
+use polder_calls::command::FastCall;
 
-pub(super) fn hset(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+pub(super) fn hset(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let &[_, key, field, value] = call.args else { return false };
     let (thresholds, pair) = (thresholds_of(call.settings), Pair::of(field, value));
     let parts = pair.parts();
@@ -20,7 +20,7 @@ pub(super) fn hset(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     new.map(|new| reply.integer(new.into())).is_some()
 }
 
-pub(super) fn hdel(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+pub(super) fn hdel(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let &[_, key, field] = call.args else { return false };
     let pair = Pair::of(field, &[]);
     let [head, ..] = pair.parts();
@@ -33,7 +33,7 @@ pub(super) fn hdel(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     deleted.map(|deleted| reply.integer(deleted.into())).is_some()
 }
 
-pub(super) fn hincrby(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+pub(super) fn hincrby(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let &[_, key, field, by] = call.args else { return false };
     let Some(by) = number::integer(by) else { return false };
     let (thresholds, pair) = (thresholds_of(call.settings), Pair::of(field, &[]));

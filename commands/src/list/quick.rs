@@ -7,26 +7,26 @@ use polder_table::Mutation;
 use polder_values::Kind;
 use polder_values::list::{Limit, popped, pushed};
 
-use polder_calls::command::Short;
+use polder_calls::command::FastCall;
 use polder_calls::settings::id;
 
-pub(super) fn lpush(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+pub(super) fn lpush(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     push(call, false, reply)
 }
 
-pub(super) fn rpush(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+pub(super) fn rpush(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     push(call, true, reply)
 }
 
-pub(super) fn lpop(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+pub(super) fn lpop(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     pop(call, false, reply)
 }
 
-pub(super) fn rpop(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+pub(super) fn rpop(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     pop(call, true, reply)
 }
 
-fn push(call: &Short<'_>, at_end: bool, reply: &mut dyn Reply) -> bool {
+fn push(call: &FastCall<'_>, at_end: bool, reply: &mut dyn Reply) -> bool {
     let &[_, key, element] = call.args else { return false };
     let limit = Limit::of(call.settings.number(const { id("list-max-listpack-size") }));
     let element = [element];
@@ -39,7 +39,7 @@ fn push(call: &Short<'_>, at_end: bool, reply: &mut dyn Reply) -> bool {
     true
 }
 
-fn pop(call: &Short<'_>, at_end: bool, reply: &mut dyn Reply) -> bool {
+fn pop(call: &FastCall<'_>, at_end: bool, reply: &mut dyn Reply) -> bool {
     let (&[_, key], mark) = (call.args, reply.mark()) else { return false };
     let done = call.table.update(call.location, key, Kind::List, call.now_ms, |old| {
         let Some(old) = old else {

@@ -8,9 +8,9 @@ use polder_values::set::{added, removed, taken};
 
 use super::thresholds_of;
 use crate::collection::draw_below;
-use polder_calls::command::Short;
+use polder_calls::command::FastCall;
 
-pub(super) fn sadd(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+pub(super) fn sadd(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let &[_, key, member] = call.args else { return false };
     let (thresholds, member) = (thresholds_of(call.settings), [member]);
     let new = call.table.update(call.location, key, Kind::Set, call.now_ms, |old| {
@@ -21,7 +21,7 @@ pub(super) fn sadd(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     new.map(|new| reply.integer(new.into())).is_some()
 }
 
-pub(super) fn srem(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+pub(super) fn srem(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let &[_, key, member] = call.args else { return false };
     let there = call.table.update(call.location, key, Kind::Set, call.now_ms, |old| {
         let Some(old) = old else { return Some((Mutation::Same, false)) };
@@ -32,7 +32,7 @@ pub(super) fn srem(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     there.map(|there| reply.integer(there.into())).is_some()
 }
 
-pub(super) fn spop(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+pub(super) fn spop(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let (&[_, key], mark) = (call.args, reply.mark()) else { return false };
     let done = call.table.update(call.location, key, Kind::Set, call.now_ms, |old| {
         let Some(old) = old else {

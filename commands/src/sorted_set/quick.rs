@@ -4,7 +4,7 @@
 //! **Invariant:** what they reply and leave behind is what the slow paths would; whatever could be refused takes the slow path.
 use polder_base::Reply;
 use polder_base::score::Score;
-use polder_calls::command::Short;
+use polder_calls::command::FastCall;
 use polder_table::Mutation;
 use polder_values::Kind;
 use polder_values::sorted_set::{Became, Place, Scored};
@@ -12,13 +12,13 @@ use polder_values::sorted_set::{Became, Place, Scored};
 use super::{Thresholds, reply_score};
 use crate::string::number_mode;
 
-pub(super) fn zadd(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+pub(super) fn zadd(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let Some((became, _)) = put(call, |_, score| Some(score)) else { return false };
     reply.integer((became == Became::New).into());
     true
 }
 
-pub(super) fn zincrby(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+pub(super) fn zincrby(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let mode = number_mode(call.settings);
     let sum = |old: Option<&Score>, by: Score| old.map_or(Some(by.clone()), |old| old.sum(mode, &by));
     let Some((_, score)) = put(call, sum) else { return false };
@@ -29,7 +29,7 @@ pub(super) fn zincrby(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
 /// Gives a member the score that `decide` makes of its old one and the one that was given.
 #[inline]
 fn put(
-    call: &Short<'_>,
+    call: &FastCall<'_>,
     decide: impl FnOnce(Option<&Score>, Score) -> Option<Score>,
 ) -> Option<(Became, Score)> {
     let &[_, key, score, member] = call.args else { return None };
@@ -51,7 +51,7 @@ fn put(
     })
 }
 
-pub(super) fn zrem(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+pub(super) fn zrem(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let &[_, key, member] = call.args else { return false };
     let there = call.table.update(call.location, key, Kind::SortedSet, call.now_ms, |old| {
         let Some(old) = old else { return Some((Mutation::Same, false)) };

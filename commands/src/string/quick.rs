@@ -5,14 +5,14 @@
 //! **Invariant:** what they reply and leave behind is what the slow paths would; whatever could be refused takes the slow path.
 use polder_base::number::Number;
 use polder_base::{Reply, number};
-use polder_calls::command::Short;
+use polder_calls::command::FastCall;
 use polder_table::{Attributes, Counter, Form, Mutation};
 use polder_values::{Kind, PACKED_MAX};
 
 use super::number_mode;
 use super::set::{MILLISECONDS, SECONDS, Unit};
 
-pub(super) fn get(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+pub(super) fn get(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let answered = call.table.quick_get(call.location, call.args[1], call.now_ms, |value| match value {
         Some(bytes) => {
             reply.bulk(bytes);
@@ -29,7 +29,7 @@ pub(super) fn get(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     answered.is_some()
 }
 
-pub(super) fn set(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+pub(super) fn set(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let done = match *call.args {
         [_, key, value] => call.table.quick_set(call.location, key, value, call.now_ms, 1).is_some(),
         [_, key, value, unit, span] => set_until(call, key, value, Unit::relative(unit), span),
@@ -41,15 +41,15 @@ pub(super) fn set(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     done
 }
 
-pub(super) fn setex(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+pub(super) fn setex(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     set_for(call, SECONDS, reply)
 }
 
-pub(super) fn psetex(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+pub(super) fn psetex(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     set_for(call, MILLISECONDS, reply)
 }
 
-fn set_for(call: &Short<'_>, unit: Unit, reply: &mut dyn Reply) -> bool {
+fn set_for(call: &FastCall<'_>, unit: Unit, reply: &mut dyn Reply) -> bool {
     let &[_, key, span, value] = call.args else { return false };
     let done = set_until(call, key, value, Some(unit), span);
     if done {
@@ -58,7 +58,7 @@ fn set_for(call: &Short<'_>, unit: Unit, reply: &mut dyn Reply) -> bool {
     done
 }
 
-fn set_until(call: &Short<'_>, key: &[u8], value: &[u8], unit: Option<Unit>, span: &[u8]) -> bool {
+fn set_until(call: &FastCall<'_>, key: &[u8], value: &[u8], unit: Option<Unit>, span: &[u8]) -> bool {
     let until = unit.and_then(|unit| unit.until(span, call.exact_ms()));
     until.is_some_and(|until| {
         call.table
@@ -67,7 +67,7 @@ fn set_until(call: &Short<'_>, key: &[u8], value: &[u8], unit: Option<Unit>, spa
     })
 }
 
-pub(super) fn mset(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+pub(super) fn mset(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let done = call.table.quick_set_all(call.location, &call.args[1..], call.now_ms);
     if done {
         reply.ok();
@@ -75,19 +75,19 @@ pub(super) fn mset(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     done
 }
 
-pub(super) fn incr(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+pub(super) fn incr(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     add(call, 1, reply)
 }
 
-pub(super) fn decr(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+pub(super) fn decr(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     add(call, -1, reply)
 }
 
-pub(super) fn incrby(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+pub(super) fn incrby(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     number::integer(call.args[2]).is_some_and(|by| add(call, by, reply))
 }
 
-fn add(call: &Short<'_>, by: i64, reply: &mut dyn Reply) -> bool {
+fn add(call: &FastCall<'_>, by: i64, reply: &mut dyn Reply) -> bool {
     let (key, mut texts) = (call.args[1], [itoa::Buffer::new(), itoa::Buffer::new()]);
     let [plain, other] = &mut texts;
     let sum = call.table.edit_plain(call.location, key, call.now_ms, 1, |old| {
@@ -109,7 +109,7 @@ fn add(call: &Short<'_>, by: i64, reply: &mut dyn Reply) -> bool {
 }
 
 /// A packed string is shorter than any limit that `proto-max-bulk-len` can be.
-pub(super) fn append(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+pub(super) fn append(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let &[_, key, more] = call.args else { return false };
     let len = call.table.update(call.location, key, Kind::String, call.now_ms, |old| match old {
         Some(old) => Some((
@@ -122,7 +122,7 @@ pub(super) fn append(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     len.map(|len| reply.integer(len as i64)).is_some()
 }
 
-pub(super) fn incrbyfloat(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+pub(super) fn incrbyfloat(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let (&[_, key, by], mode) = (call.args, number_mode(call.settings)) else { return false };
     let Some(by) = Number::parse(mode, by) else { return false };
     let mut text = None;
@@ -137,7 +137,7 @@ pub(super) fn incrbyfloat(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
     done.map(|sum| reply.bulk(sum)).is_some()
 }
 
-pub(super) fn getdel(call: &Short<'_>, reply: &mut dyn Reply) -> bool {
+pub(super) fn getdel(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let (&[_, key], mark) = (call.args, reply.mark()) else { return false };
     let found = call.table.update(call.location, key, Kind::String, call.now_ms, |old| {
         let Some(old) = old else {

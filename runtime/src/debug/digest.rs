@@ -8,6 +8,7 @@
 //!   of everything   for each database: mix(number, 4 bytes big-endian), then for each key: add(mix(mix(0, key), value))
 //! ```
 use polder_base::number;
+use polder_commands::types;
 use polder_table::{Db, Found, Mode, Scanned, Stop, Txn};
 use polder_values::hash::Hash;
 use polder_values::sequence::Sequence;
@@ -36,21 +37,9 @@ fn mix(digest: &mut [u8; 20], bytes: &[u8]) {
     *digest = Sha1::digest(*digest).into();
 }
 
-/// Redis's number of a type.
-fn type_number(kind: Kind) -> u32 {
-    match kind {
-        Kind::String => 0,
-        Kind::List => 1,
-        Kind::Set => 2,
-        Kind::SortedSet => 3,
-        Kind::Hash => 4,
-        Kind::Stream => 6,
-    }
-}
-
 /// Mixes a value into the digest of its key.
 fn mix_value(txn: &Txn<'_>, digest: &mut [u8; 20], found: &Found<'_>) -> Result<(), Stop> {
-    mix(digest, &type_number(found.kind).to_be_bytes());
+    mix(digest, &types::of(found.kind).number.to_be_bytes());
     match found.kind {
         Kind::String => mix(digest, &string::contiguous(txn, &found.value)?),
         Kind::Hash => add_fields(txn, digest, &found.value)?,

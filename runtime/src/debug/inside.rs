@@ -16,7 +16,7 @@ use crate::run::begin;
 use polder_calls::call::{NOT_AN_INTEGER, Outcome, is};
 use polder_calls::settings::value;
 use polder_commands::dump;
-use polder_commands::object::encoding;
+use polder_commands::types::encoding;
 
 static MAINTENANCE_REST: AtomicBool = AtomicBool::new(false);
 static SCRIPTS_MAY_ALL: AtomicBool = AtomicBool::new(false);
