@@ -34,7 +34,7 @@ pub enum Run {
 }
 
 /// A call that may go its command's short way.
-pub struct Short<'c> {
+pub struct FastCall<'c> {
     pub table: &'c Table,
     /// Where its key belongs.
     pub location: &'c Location,
@@ -45,7 +45,7 @@ pub struct Short<'c> {
     pub settings: &'c Settings,
 }
 
-impl Short<'_> {
+impl FastCall<'_> {
     /// The time that a call counts from.
     pub fn exact_ms(&self) -> u64 {
         if self.is_exact { self.now_ms } else { polder_base::time::now_ms() }
@@ -54,7 +54,7 @@ impl Short<'_> {
 
 /// A command's fast path for its commonest form, without a transaction of its own. Returns false,
 /// having done and written nothing, if the form is another one or another case applies.
-pub type Quick = fn(&Short<'_>, &mut dyn Reply) -> bool;
+pub type Quick = fn(&FastCall<'_>, &mut dyn Reply) -> bool;
 
 /// Runs successive calls of a pipeline, of one command on one key, all inside one transaction: what
 /// each of them would open and publish is opened and published once. If the command only reads, its

@@ -733,9 +733,9 @@ impl Drop for Caller {
         let mut session = std::mem::take(&mut self.session);
         match self.thread {
             Some(thread) if thread != thread_state::thread_number() => {
-                thread_state::orphan(memory.table(), thread, session)
+                thread_state::detach(memory.table(), thread, session)
             }
-            _ => thread_state::bury(memory.table(), &mut session),
+            _ => thread_state::reap(memory.table(), &mut session),
         }
     }
 }

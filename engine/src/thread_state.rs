@@ -172,8 +172,8 @@ impl ThreadState {
 }
 
 /// Sessions of callers that were dropped elsewhere than where they listened, by where that was. Threads that have ended are not among them.
-static ORPHANS: Shelter<BTreeMap<ThreadEntry, Vec<Session>>> = Shelter::new(BTreeMap::new());
-static ORPHANS_COUNT: AtomicUsize = AtomicUsize::new(0);
+static DETACHED: Shelter<BTreeMap<ThreadEntry, Vec<Session>>> = Shelter::new(BTreeMap::new());
+static DETACHED_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// A thread's home: its segment and the process's generation, and the thread by a number of ours.
 type ThreadEntry = (Key, u64);
@@ -193,11 +193,11 @@ struct ThreadGuard(ThreadEntry);
 impl ThreadGuard {
     fn begin(key: Key) -> ThreadGuard {
         let entry = (key, thread_number());
-        let mut orphans = ORPHANS.lock();
+        let mut detached = DETACHED.lock();
         // A child of fork has no thread of its parent's.
-        orphans.retain(|((_, generation), _), _| *generation == key.1);
-        orphans.insert(entry, Vec::new());
-        count(&orphans);
+        detached.retain(|((_, generation), _), _| *generation == key.1);
+        detached.insert(entry, Vec::new());
+        count(&detached);
         ThreadGuard(entry)
     }
 }
@@ -205,42 +205,42 @@ impl ThreadGuard {
 impl Drop for ThreadGuard {
     /// What its callers heard and waited for ends with the thread's seat.
     fn drop(&mut self) {
-        let mut orphans = ORPHANS.lock();
-        let left = orphans.remove(&self.0);
-        count(&orphans);
-        drop(orphans);
+        let mut detached = DETACHED.lock();
+        let left = detached.remove(&self.0);
+        count(&detached);
+        drop(detached);
         drop(left);
     }
 }
 
-fn count(orphans: &BTreeMap<ThreadEntry, Vec<Session>>) {
-    ORPHANS_COUNT.store(orphans.values().map(Vec::len).sum(), Ordering::Release);
+fn count(detached: &BTreeMap<ThreadEntry, Vec<Session>>) {
+    DETACHED_COUNT.store(detached.values().map(Vec::len).sum(), Ordering::Release);
 }
 
 /// Ends all that a caller of this thread hears and waits for.
-pub(crate) fn bury(table: &Table, session: &mut Session) {
+pub(crate) fn reap(table: &Table, session: &mut Session) {
     blocking::leave(table, session);
     session.end_listening(table);
     with(table, |home| home.leave(session.identity.id));
 }
 
 /// Leaves it to a thread to do so: only it knows its callers. If it has ended, that has.
-pub(crate) fn orphan(table: &Table, thread: u64, session: Session) {
-    let mut orphans = ORPHANS.lock();
-    if let Some(own) = orphans.get_mut(&((table.segment().id(), fork::generation()), thread)) {
+pub(crate) fn detach(table: &Table, thread: u64, session: Session) {
+    let mut detached = DETACHED.lock();
+    if let Some(own) = detached.get_mut(&((table.segment().id(), fork::generation()), thread)) {
         own.push(session);
     }
-    count(&orphans);
+    count(&detached);
 }
 
 #[cold]
-fn bury_orphans(table: &Table) {
+fn reap_detached(table: &Table) {
     let entry = ((table.segment().id(), fork::generation()), thread_number());
-    let mut orphans = ORPHANS.lock();
-    let own = orphans.get_mut(&entry).map(std::mem::take).unwrap_or_default();
-    count(&orphans);
-    drop(orphans);
-    own.into_iter().for_each(|mut session| bury(table, &mut session));
+    let mut detached = DETACHED.lock();
+    let own = detached.get_mut(&entry).map(std::mem::take).unwrap_or_default();
+    count(&detached);
+    drop(detached);
+    own.into_iter().for_each(|mut session| reap(table, &mut session));
 }
 
 /// The thread as the hub knows it: everything goes to its callers, which look at it when they are
@@ -289,8 +289,8 @@ impl MessageSink for Ear<'_> {
 
 /// Takes in the letters that have come, for all callers of the thread.
 pub(crate) fn take_in(table: &Table, sink: &mut dyn MessageSink) {
-    if ORPHANS_COUNT.load(Ordering::Acquire) != 0 {
-        bury_orphans(table);
+    if DETACHED_COUNT.load(Ordering::Acquire) != 0 {
+        reap_detached(table);
     }
     queue::flush_pending(table);
     while polder_hub::hear(table, sink) {}
@@ -394,7 +394,7 @@ mod tests {
 
     #[test]
     fn what_is_handed_from_a_thread_that_ends_leaves_nothing_behind() {
-        let segment = format!("shm:polder-orphans-{}", std::process::id());
+        let segment = format!("shm:polder-detached-{}", std::process::id());
         let options = Options { segment: segment.clone(), ceiling: 64 << 20, ..Options::default() };
         let memory = Arc::new(Memory::attach(&options).expect("a segment"));
         let listening = || {
@@ -403,7 +403,7 @@ mod tests {
             caller
         };
         let kept = |thread: u64| {
-            ORPHANS
+            DETACHED
                 .lock()
                 .iter()
                 .filter(|((_, at), _)| *at == thread)

@@ -159,7 +159,7 @@ fn review_interest(table: &Table) {
     let Ok(seat) = table.seat() else { return };
     let (reads_nothing, hears_nothing) = track::is_idle(table);
     let idle = [
-        (subscriptions::is_empty(table) && !subject::owes(table), interest::SUBSCRIBERS),
+        (subscriptions::is_empty(table) && !subject::has_pending(table), interest::SUBSCRIBERS),
         (queue::is_empty(table), interest::WAITERS),
         (reads_nothing, interest::TRACKERS),
         (hears_nothing, interest::BROADCAST),

@@ -213,7 +213,7 @@ fn rewritten(txn: &Txn<'_>, bytes: &[u8], patterns: &[&[u8]], by: i64) -> Vec<u8
 }
 
 /// The seats that hear what a transaction publishes on a channel, over all processes.
-pub struct Hearers<'c> {
+pub struct Receivers<'c> {
     shard: bool,
     channel: &'c [u8],
     /// One of each seat.
@@ -221,28 +221,28 @@ pub struct Hearers<'c> {
     subscribers: u64,
 }
 
-impl<'c> Hearers<'c> {
+impl<'c> Receivers<'c> {
     /// Those of this moment.
     ///
     /// # Errors
     /// A fault.
-    pub fn of(txn: &Txn<'_>, shard: bool, channel: &'c [u8]) -> Result<Hearers<'c>, Stop> {
-        let mut hearers = Hearers { shard, channel, records: Records::new(), subscribers: 0 };
+    pub fn of(txn: &Txn<'_>, shard: bool, channel: &'c [u8]) -> Result<Receivers<'c>, Stop> {
+        let mut receivers = Receivers { shard, channel, records: Records::new(), subscribers: 0 };
         if txn.interest() & interest::SUBSCRIBERS == 0 {
-            return Ok(hearers);
+            return Ok(receivers);
         }
         let subject = if shard { Subject::Shard } else { Subject::Channel };
-        hearers.add(record::glimpse(txn, &channel_key(subject, channel))?);
+        receivers.add(record::glimpse(txn, &channel_key(subject, channel))?);
         if !shard {
             each_group(txn, channel, &mut |group| {
                 for entry in group.filter(|entry| glob::matches(entry.pattern, channel)) {
                     let mut records = record::read(entry.records);
                     records.retain(|record| record.number > 0 && record.lives(txn));
-                    hearers.add(records);
+                    receivers.add(records);
                 }
             })?;
         }
-        Ok(hearers)
+        Ok(receivers)
     }
 
     fn add(&mut self, records: Records) {
@@ -269,7 +269,7 @@ impl<'c> Hearers<'c> {
 /// # Errors
 /// A fault.
 pub fn publish(txn: &Txn<'_>, shard: bool, channel: &[u8], payload: &[u8]) -> Result<u64, Stop> {
-    Ok(Hearers::of(txn, shard, channel)?.tell(txn, payload))
+    Ok(Receivers::of(txn, shard, channel)?.tell(txn, payload))
 }
 
 /// Calls `visit` with each group of patterns whose common beginning `channel` has.
@@ -423,7 +423,7 @@ pub(crate) fn withdraw_owed(table: &Table) {
 }
 
 /// Whether the segment still has subscriptions that have ended.
-pub(crate) fn owes(table: &Table) -> bool {
+pub(crate) fn has_pending(table: &Table) -> bool {
     per_thread::with(&OWED, table, |owed| !owed.is_empty()).unwrap_or(false)
 }
 

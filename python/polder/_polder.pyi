@@ -73,7 +73,7 @@ class Caller:
     def fileno(self) -> int: ...
 
 @final
-class Short:
+class FastCommand:
     def __new__(
         cls,
         door: Union[Caller, "Remote"],
@@ -85,7 +85,7 @@ class Short:
         client: Callable[[], Any],
         method: str,
         awaited: bool = False,
-    ) -> Short: ...
+    ) -> FastCommand: ...
     def __call__(self, *args: Any, **options: Any) -> Any: ...
 
 @final

@@ -22,7 +22,7 @@ import redis.asyncio
 from redis.asyncio.connection import AbstractConnection
 from redis.commands import AsyncCoreCommands
 
-from polder._polder import Ended, Error, Fault, Short
+from polder._polder import Ended, Error, Fault, FastCommand
 from polder.client import Connection as _Sync
 from polder.client import _SHORT, memory, told
 from polder.remote import Base, Condition, Pipeline, Subscribing, _left, _seen, segment_of
@@ -204,7 +204,7 @@ class Polder(redis.asyncio.Redis):
         own = weakref.ref(self)
         for name, (command, least, most, *rest) in _SHORT.items():
             callback = dict.get(self.response_callbacks, command)
-            self.__dict__[name] = Short(caller, command.encode(), least, most, rest, callback, own, name, True)
+            self.__dict__[name] = FastCommand(caller, command.encode(), least, most, rest, callback, own, name, True)
 
     def set_response_callback(self, command, callback):
         super().set_response_callback(command, callback)

@@ -12,7 +12,7 @@ from redis._parsers import BaseParser
 from redis.client import EMPTY_RESPONSE, NEVER_DECODE
 from redis.connection import AbstractConnection
 
-from polder._polder import PLAIN, Caller, Ended, Fault, Memory, Short
+from polder._polder import PLAIN, Caller, Ended, Fault, Memory, FastCommand
 from polder.cache import Cache
 
 _memories = {}
@@ -400,7 +400,7 @@ class Polder(redis.Redis):
         for name, (command, least, most, *rest) in hidden:
             if getattr(kind, name) is getattr(Polder, name):
                 callback = _get(self.response_callbacks, command)
-                self.__dict__[name] = Short(caller, command.encode(), least, most, rest, callback, own, name)
+                self.__dict__[name] = FastCommand(caller, command.encode(), least, most, rest, callback, own, name)
         return call
 
     def execute_command(self, *args, **options):

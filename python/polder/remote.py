@@ -19,7 +19,7 @@ from redis._parsers import BaseParser, Encoder
 from redis.client import EMPTY_RESPONSE, NEVER_DECODE
 from redis.commands import CoreCommands
 
-from polder._polder import NAMES, Error, Remote, Short
+from polder._polder import NAMES, Error, Remote, FastCommand
 from polder.client import _SHORT, attach
 
 
@@ -225,7 +225,7 @@ class Base:
         hidden = _SHORT.items() if type(self).__module__ in ("polder.remote", "polder.aio") else ()
         for name, (command, least, most, *rest) in hidden:
             callback = dict.get(self.response_callbacks, command)
-            self.__dict__[name] = Short(core, command.encode(), least, most, rest, callback, own, name)
+            self.__dict__[name] = FastCommand(core, command.encode(), least, most, rest, callback, own, name)
 
     def _forget(self):
         """Leaves the connection as it is: the next call opens another one."""

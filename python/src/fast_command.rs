@@ -1,7 +1,7 @@
 //! The methods of redis-py that are called most, without the Python between their arguments and a call.
 //!
 //! ```text
-//!   client.get -> (instance attribute) Short -> Caller -> memory, or Remote -> server
+//!   client.get -> (instance attribute) FastCommand -> Caller -> memory, or Remote -> server
 //!              \-> whatever it does not know how to do: the class's own method, as redis-py has it
 //! ```
 //!
@@ -23,7 +23,7 @@ enum Door {
 
 /// A method of a client. It holds what the client's calls go through, and the client only by a weak reference: they belong to it.
 #[pyclass(frozen, module = "polder._polder")]
-pub struct Short {
+pub struct FastCommand {
     door: Door,
     /// Whether a reply of the memory is to be awaited.
     awaited: bool,
@@ -38,7 +38,7 @@ pub struct Short {
 }
 
 #[pymethods]
-impl Short {
+impl FastCommand {
     /// `command` for `least` to `most` arguments, with defaults for the last of them; `callback` as redis-py has it for the command; `client`: a weak
     /// reference to a client whose class has `method`.
     #[new]
@@ -54,9 +54,9 @@ impl Short {
         client: Py<PyAny>,
         method: Py<PyString>,
         awaited: bool,
-    ) -> Short {
+    ) -> FastCommand {
         let shape = Shape::of(command.as_bytes(), callback.as_ref());
-        Short { door, awaited, command: command.unbind(), least, most, defaults, shape, client, method }
+        FastCommand { door, awaited, command: command.unbind(), least, most, defaults, shape, client, method }
     }
 
     #[pyo3(signature = (*args, **options))]
@@ -87,7 +87,7 @@ impl Short {
     }
 }
 
-impl Short {
+impl FastCommand {
     /// The words of a call; `None` where it is not one for here.
     fn words<'p>(
         &self,

@@ -7,13 +7,13 @@
 
 mod caller;
 mod changes;
+mod fast_command;
 mod feed;
 mod interrupt;
 mod ready;
 mod remote;
 mod rooted;
 mod shape;
-mod short;
 mod strings;
 
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use caller::Caller;
 use changes::Changes;
+use fast_command::FastCommand;
 use feed::Feed;
 use polder_engine::{Database, Error as CallError, Expiry, NoSuchUser, Options, SetOptions, Stop};
 use pyo3::create_exception;
@@ -29,7 +30,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFrozenSet, PyString, PyTuple};
 use ready::Ready;
 use remote::Remote;
-use short::Short;
 use strings::Strings;
 
 create_exception!(
@@ -274,7 +274,9 @@ fn add(memory: &polder_engine::Memory, db: u8, key: &[u8], by: i64, py: Python<'
 mod _polder {
     use super::*;
     #[pymodule_export]
-    use super::{Caller, Changes, Ended, Error, Fault, Feed, Memory, Ready, Refused, Remote, Short, Strings};
+    use super::{
+        Caller, Changes, Ended, Error, FastCommand, Fault, Feed, Memory, Ready, Refused, Remote, Strings,
+    };
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -53,7 +53,7 @@ pub fn execute_together(
     {
         return done;
     }
-    let rows = company(table, session, host, calls);
+    let rows = group(table, session, host, calls);
     if rows.len() < 2 || writes_restricted(host) {
         return one_by_one(table, session, host, &calls[..1], reply);
     }
@@ -85,7 +85,7 @@ pub fn execute_together(
 }
 
 /// The rows of the calls that may share a transaction, from the first on.
-fn company(
+fn group(
     table: &Table,
     session: &mut Session,
     host: &dyn Host,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use polder_base::Reply;
 use polder_base::time::coarse_ms;
 use polder_calls::call::{Call, Caller, Outcome, telling};
-use polder_calls::command::{Command, EMPTIES, GROWS, PUBSUB, Run, Short};
+use polder_calls::command::{Command, EMPTIES, FastCall, GROWS, PUBSUB, Run};
 use polder_table::{Counter, Db, Mode, Table, Txn};
 
 use crate::retry::retry;
@@ -45,8 +45,10 @@ impl DirectCall<'_> {
         let location = alone.and_then(|key| table.location(db, key));
         if let (Some(quick), Some(location)) = (command.quick, &location) {
             let settings = self.host.settings();
-            if quick(&Short { table, location, args, now_ms: coarse_ms(), is_exact: false, settings }, reply)
-            {
+            if quick(
+                &FastCall { table, location, args, now_ms: coarse_ms(), is_exact: false, settings },
+                reply,
+            ) {
                 return Ok(());
             }
         }

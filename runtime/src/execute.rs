@@ -25,8 +25,8 @@ use crate::session::{Host, Replies, Session};
 use crate::{acl, blocking, monitor, scripting, transaction};
 use polder_calls::call::{Call, Outcome, WRONG_TYPE, telling, wrong_arity};
 use polder_calls::command::{
-    AT_ONCE, BLOCKING, CONTAINER, Command, EMPTIES, ENDS_WITH_KEY, FAST, GROWS, MAY_WRITE, NO_AUTH, NO_MULTI,
-    PUBSUB, Quick, RUNS_QUEUE, Run, SCRIPTS, Short, WHILE_LISTENING,
+    AT_ONCE, BLOCKING, CONTAINER, Command, EMPTIES, ENDS_WITH_KEY, FAST, FastCall, GROWS, MAY_WRITE, NO_AUTH,
+    NO_MULTI, PUBSUB, Quick, RUNS_QUEUE, Run, SCRIPTS, WHILE_LISTENING,
 };
 
 /// What is known of a call before it is made.
@@ -138,7 +138,7 @@ fn run_shortest(
         ((!passed).then(|| recorder.begin(settings, command)), if passed { 0 } else { reply.mark() });
     let now_ms = session.clock_ms();
     let is_exact = session.clock.turn_ms != 0;
-    if !quick(&Short { table, location, args, now_ms, is_exact, settings }, reply) {
+    if !quick(&FastCall { table, location, args, now_ms, is_exact, settings }, reply) {
         if passed {
             recorder.take_back(command);
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use polder_base::{Protocol, Reply, glob};
 use polder_hub::Delivery;
-use polder_hub::subject::{self, Hearers, Subject};
+use polder_hub::subject::{self, Receivers, Subject};
 use polder_hub::track;
 use polder_table::{Mode, Stop, Table};
 
@@ -259,9 +259,9 @@ fn publish<const IS_SHARD: bool>(call: &mut Call<'_>) -> Outcome {
 /// Messages on one channel: its listeners are looked up once.
 fn publish_many<const IS_SHARD: bool>(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
     let channel = calls[0][1];
-    let hearers = Hearers::of(call.txn, IS_SHARD, channel)?;
+    let receivers = Receivers::of(call.txn, IS_SHARD, channel)?;
     let alike = calls.iter().take_while(|args| args[1] == channel);
-    Ok(alike.map(|args| call.reply.integer(hearers.tell(call.txn, args[2]) as i64)).count())
+    Ok(alike.map(|args| call.reply.integer(receivers.tell(call.txn, args[2]) as i64)).count())
 }
 
 fn channels<const SUBJECT: usize>(call: &mut TxnCall<'_>) -> Outcome {

@@ -14,16 +14,16 @@ pub(super) fn run_chunk(caller: &mut Caller, calls: &[&[&[u8]]], plan: &mut Batc
     caller.memory().prefetch(calls.iter().map(|args| (db, *args)), plan);
     let mut at = 0;
     while at < calls.len() {
-        let company = company(caller.memory(), plan, &calls[at..], at);
+        let group = group(caller.memory(), plan, &calls[at..], at);
         caller.wait_for_pause(calls[at]);
         let (memory, session) = caller.parts();
         let host = &Presence::of(memory);
-        let (done, progress) = match company.len() {
+        let (done, progress) = match group.len() {
             0 | 1 => {
                 let progress = memory.execute_foreseen(session, host, plan, at, calls[at], answer);
                 (usize::from(progress == Progress::Answered), progress)
             }
-            _ => memory.execute_together(session, host, &company, answer),
+            _ => memory.execute_together(session, host, &group, answer),
         };
         if progress == Progress::Busy {
             // As a single call does it, from the first that was not run on.
@@ -43,7 +43,7 @@ pub(super) fn run_chunk(caller: &mut Caller, calls: &[&[&[u8]]], plan: &mut Batc
 }
 
 /// The first of the calls and those behind it that may share its transaction.
-fn company<'c, 'a>(
+fn group<'c, 'a>(
     memory: &Memory,
     plan: &BatchPlan,
     calls: &'c [&'c [&'a [u8]]],
