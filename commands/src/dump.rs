@@ -6,7 +6,6 @@
 //! A payload of a stranger is read to its end before the first node is made of it (C1); only that an element comes twice shows
 //! later, and then what was made is given back.
 mod build;
-pub(crate) mod encode;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,8 +20,8 @@ use polder_calls::settings::{Id, Settings, id};
 
 use crate::types;
 
+pub use crate::encode::{Drain, Source};
 pub use build::{Builder, Problem};
-pub use encode::{Drain, Source};
 
 const BUSY_KEY: &str = "BUSYKEY Target key name already exists.";
 const WRONG_FOOTER: &str = "ERR DUMP payload version or checksum are wrong";

@@ -12,6 +12,7 @@ mod collection;
 pub mod database;
 pub mod dump;
 pub mod durability;
+mod encode;
 pub mod expiry;
 pub mod flush;
 pub mod geo;

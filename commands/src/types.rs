@@ -3,13 +3,12 @@ use polder_base::number;
 use polder_table::{Found, Stop};
 use polder_values::sequence::Sequence;
 use polder_values::sorted_set::SortedSet;
-use polder_values::{Kind, Value, hash as hashes, list as lists, set as sets};
+use polder_values::{Kind, Value, hash, list, set};
 
 use polder_calls::call::Call;
-use polder_calls::command::Command;
 
-use crate::dump::encode::{self, Encode};
-use crate::{hash, item, list, set, sorted_set, stream};
+use crate::encode::{self, Encode};
+use crate::stream;
 
 /// The longest string that Redis keeps in one piece with its header, in bytes.
 const EMBEDDED_MAX: usize = 44;
@@ -29,8 +28,8 @@ pub struct Type {
     effort: fn(&Call<'_>, &Found<'_>) -> Result<u64, Stop>,
     /// Tells an RDB writer a value.
     pub(crate) encode: Encode,
-    /// The command that returns all of a value, which family has it, and its arguments behind the key.
-    pub(crate) whole: (&'static [Command], &'static str, &'static [&'static [u8]]),
+    /// The command that returns all of a value, and its arguments behind the key.
+    pub(crate) whole: (&'static str, &'static [&'static [u8]]),
 }
 
 /// In the order of their stored numbers, which begin at 1.
@@ -41,42 +40,42 @@ const TYPES: [Type; 6] = [
         encoding: of_string,
         effort: |_, _| Ok(1),
         encode: encode::encode_string,
-        whole: (item::COMMANDS, "ITEM.GET", &[]),
+        whole: ("ITEM.GET", &[]),
     },
     Type {
         kind: Kind::List,
         number: 1,
-        encoding: |found| if lists::is_large(&found.value) { "quicklist" } else { "listpack" },
-        effort: |_, found| match lists::is_large(&found.value) {
+        encoding: |found| if list::is_large(&found.value) { "quicklist" } else { "listpack" },
+        effort: |_, found| match list::is_large(&found.value) {
             true => Ok(Sequence::of(&found.value).count()?.div_ceil(LIST_NODE)),
             false => Ok(1),
         },
         encode: encode::encode_list,
-        whole: (list::COMMANDS, "LRANGE", &[b"0", b"-1"]),
+        whole: ("LRANGE", &[b"0", b"-1"]),
     },
     Type {
         kind: Kind::Hash,
         number: 4,
-        encoding: |found| match hashes::encoding(&found.value) {
-            hashes::Encoding::Listpack => "listpack",
-            hashes::Encoding::ListpackEx => "listpackex",
-            hashes::Encoding::Hashtable => HASHTABLE,
+        encoding: |found| match hash::encoding(&found.value) {
+            hash::Encoding::Listpack => "listpack",
+            hash::Encoding::ListpackEx => "listpackex",
+            hash::Encoding::Hashtable => HASHTABLE,
         },
         effort: of_hashtable,
         encode: encode::encode_hash,
-        whole: (hash::COMMANDS, "HGETALL", &[]),
+        whole: ("HGETALL", &[]),
     },
     Type {
         kind: Kind::Set,
         number: 2,
-        encoding: |found| match sets::encoding(&found.value) {
-            sets::Encoding::Intset => "intset",
-            sets::Encoding::Listpack => "listpack",
-            sets::Encoding::Hashtable => HASHTABLE,
+        encoding: |found| match set::encoding(&found.value) {
+            set::Encoding::Intset => "intset",
+            set::Encoding::Listpack => "listpack",
+            set::Encoding::Hashtable => HASHTABLE,
         },
         effort: of_hashtable,
         encode: encode::encode_set,
-        whole: (set::COMMANDS, "SMEMBERS", &[]),
+        whole: ("SMEMBERS", &[]),
     },
     Type {
         kind: Kind::SortedSet,
@@ -87,7 +86,7 @@ const TYPES: [Type; 6] = [
             _ => Ok(1),
         },
         encode: encode::encode_sorted_set,
-        whole: (sorted_set::COMMANDS, "ZRANGE", &[b"0", b"-1", b"WITHSCORES"]),
+        whole: ("ZRANGE", &[b"0", b"-1", b"WITHSCORES"]),
     },
     Type {
         kind: Kind::Stream,
@@ -95,7 +94,7 @@ const TYPES: [Type; 6] = [
         encoding: |_| "stream",
         effort: stream::info::effort,
         encode: encode::encode_stream,
-        whole: (stream::COMMANDS, "XRANGE", &[b"-", b"+"]),
+        whole: ("XRANGE", &[b"-", b"+"]),
     },
 ];
 

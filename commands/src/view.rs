@@ -6,7 +6,7 @@ use polder_values::Kind;
 use polder_calls::call::{Call, Outcome};
 use polder_calls::command::{Command, KEYSPACE, Run, read};
 
-use crate::types;
+use crate::{hash, item, list, set, sorted_set, stream, types};
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[read("ITEM.VIEW", "key", view)
@@ -14,12 +14,17 @@ pub const COMMANDS: &[Command] = &[read("ITEM.VIEW", "key", view)
     .costs("O(N) where N is the size of the value.")
     .about("Returns a string as ITEM.GET does, and a value of another type as the command that returns all of it.")];
 
+/// The families that have a command for all of a value.
+const FAMILIES: [&[Command]; 6] =
+    [item::COMMANDS, list::COMMANDS, hash::COMMANDS, set::COMMANDS, sorted_set::COMMANDS, stream::COMMANDS];
+
 fn view(call: &mut Call<'_>) -> Outcome {
     let key = call.args[1];
     let kind = call.peek(key)?.map_or(Kind::String, |found| found.kind);
-    let (rows, name, rest) = types::of(kind).whole;
+    let (name, rest) = types::of(kind).whole;
     let args = &[&[name.as_bytes(), key], rest].concat()[..];
-    let row = rows.iter().find(|row| row.name == name).map(|row| (row, row.run));
+    let mut rows = FAMILIES.iter().copied().flatten();
+    let row = rows.find(|row| row.name == name).map(|row| (row, row.run));
     let Some((command, Run::Table(_, run))) = row else {
         return Err("ERR a row is missing: please report this".into());
     };
