@@ -2,7 +2,7 @@
 # Installs what building or testing lacks, on Debian 12 as root or with sudo. Quiet when nothing is missing.
 #   needs.sh build   a C compiler for the allocator, Rust
 #   needs.sh test    the servers that Polder is compared with, and a Python environment in .venv
-#   needs.sh bench   what `cargo x bench protocols` compares HTTP with, and measures it by: nginx and wrk
+#   needs.sh bench   what `cargo x bench protocols` compares HTTP with, and measures it by: nginx, webdis and wrk
 #   needs.sh newer   redis 8.0 and valkey 8.1 from Debian 13, in a folder of their own, for `cargo x peers`
 #   needs.sh newest [FOLDER]
 #                    redis 8.6 and valkey 9.1 as Debian builds them (experimental, sid), with their own libraries, for
@@ -175,6 +175,7 @@ test)
 bench)
     install nginx nginx-light
     install wrk wrk
+    install webdis webdis
     ;;
 newer)
     unpack_newer

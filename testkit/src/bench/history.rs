@@ -93,7 +93,7 @@ impl Entry {
         let mut servers = Vec::new();
         for word in self.figures.iter().flat_map(|(name, _)| name.split([' ', ','])) {
             let family = word.split_once('-').map_or(word, |(family, _)| family);
-            if ["polder", "redis", "valkey", "memcached", "nginx"].contains(&family)
+            if ["polder", "redis", "valkey", "memcached", "nginx", "webdis"].contains(&family)
                 && word != "redis-py"
                 && !servers.iter().any(|known| known == word)
             {

@@ -1,4 +1,4 @@
-//! The doors beside their own servers: memcached, nginx, and redis-server with TLS. What an operation costs the server in
+//! The doors beside their own servers: memcached, nginx, webdis with redis-server behind it, and redis-server with TLS. What an operation costs the server in
 //! CPU time, one thread against one thread, and the throughput beside it.
 //!
 //! ```text
@@ -42,6 +42,19 @@ struct Rival {
 struct Place {
     server: Server,
     udp: u16,
+    /// A server that works for it.
+    behind: Option<Server>,
+}
+
+impl Place {
+    fn of(server: Server) -> Place {
+        Place { server, udp: 0, behind: None }
+    }
+
+    /// CPU time that all of it has used, in nanoseconds.
+    fn cpu_ns(&self) -> f64 {
+        cpu_ns(self.server.pid()) + self.behind.as_ref().map_or(0.0, |server| cpu_ns(server.pid()))
+    }
 }
 
 /// Runs a workload on a server.
@@ -61,6 +74,7 @@ pub fn protocols(scale: &Scale) -> Result<Figures, String> {
     let folder = Folder::new().map_err(|error| error.to_string())?;
     let mut figures = compare(scale, &memcached_rivals()?, &memcached_workloads(scale))?;
     figures.extend(compare(scale, &http_rivals(&folder)?, &[http(scale)])?);
+    figures.extend(compare(scale, &json_rivals(&folder)?, &[json(scale, &folder)])?);
     figures.extend(compare(scale, &tls_rivals(&folder)?, &[tls(scale, &folder), handshake(scale)])?);
     Ok(figures)
 }
@@ -94,8 +108,8 @@ fn compare(scale: &Scale, rivals: &[Rival], workloads: &[Workload]) -> Result<Fi
 }
 
 /// What a workload took: `operations` since the server had used so much CPU time, and since this moment.
-fn run_since(server: &Server, before: f64, began: Instant, operations: u64) -> Run {
-    let cpu_ns = (cpu_ns(server.pid()) - before) / operations as f64;
+fn run_since(place: &Place, before: f64, began: Instant, operations: u64) -> Run {
+    let cpu_ns = (place.cpu_ns() - before) / operations as f64;
     Run { per_second: operations as f64 / began.elapsed().as_secs_f64(), cpu_ns }
 }
 
@@ -117,7 +131,7 @@ fn memcached_rivals() -> Result<Vec<Rival>, String> {
             &udp.to_string(),
         ])?;
         fill(&server)?;
-        Ok(Place { server, udp })
+        Ok(Place { server, udp, behind: None })
     };
     let peer = move || {
         let udp = free_port()?;
@@ -126,7 +140,7 @@ fn memcached_rivals() -> Result<Vec<Rival>, String> {
             ["-u", "nobody", "-t", "1", "-m", "1024", "-l", "127.0.0.1", "-p", "{port}", "-U", &udp_flag];
         let server = start_pinned(&memcached, &flags)?;
         fill(&server)?;
-        Ok(Place { server, udp })
+        Ok(Place { server, udp, behind: None })
     };
     Ok(vec![
         Rival { name: "polder", start: Box::new(polder) },
@@ -234,7 +248,7 @@ fn lines(
         streams.iter().try_for_each(|stream| stream.set_read_timeout(Some(PATIENCE)))?;
         let mut room = vec![0; 64 << 10];
         let rounds = (requests as usize).div_ceil(CONNECTIONS * pipeline);
-        let (before, began) = (cpu_ns(place.server.pid()), Instant::now());
+        let (before, began) = (place.cpu_ns(), Instant::now());
         for round in 0..rounds {
             let batch = |number: usize| &batches[(round * CONNECTIONS + number) % batches.len()];
             for (number, stream) in streams.iter_mut().enumerate() {
@@ -252,7 +266,7 @@ fn lines(
                 }
             }
         }
-        Ok(run_since(&place.server, before, began, (rounds * CONNECTIONS * pipeline) as u64))
+        Ok(run_since(place, before, began, (rounds * CONNECTIONS * pipeline) as u64))
     })
 }
 
@@ -268,7 +282,7 @@ fn datagrams(place: &Place, requests: u64) -> Result<Run, String> {
         socket.set_read_timeout(Some(LOST))?;
         let mut room = [0; 2048];
         let mut done = 0;
-        let (before, began) = (cpu_ns(place.server.pid()), Instant::now());
+        let (before, began) = (place.cpu_ns(), Instant::now());
         while done < requests {
             for at in 0..WINDOW {
                 socket.send(&wanted[(done as usize + at) % wanted.len()])?;
@@ -279,7 +293,7 @@ fn datagrams(place: &Place, requests: u64) -> Result<Run, String> {
             }
             done += replies as u64;
         }
-        Ok(run_since(&place.server, before, began, done))
+        Ok(run_since(place, before, began, done))
     })
 }
 
@@ -328,7 +342,7 @@ fn http_rivals(folder: &Folder) -> Result<Vec<Rival>, String> {
         if status != *b"HTTP/1.1 204" {
             return Err(io::Error::other(String::from_utf8_lossy(&status).into_owned()));
         }
-        Ok(Place { server, udp: 0 })
+        Ok(Place::of(server))
     };
     let root = folder.0.display().to_string();
     let peer = move || {
@@ -343,7 +357,7 @@ fn http_rivals(folder: &Folder) -> Result<Vec<Rival>, String> {
         std::fs::write(format!("{root}/nginx.conf"), text)?;
         let configuration = format!("{root}/nginx.conf");
         let server = start_at(&nginx, &["-p", &root, "-c", &configuration], port)?;
-        Ok(Place { server, udp: 0 })
+        Ok(Place::of(server))
     };
     Ok(vec![
         Rival { name: "polder", start: Box::new(polder) },
@@ -358,20 +372,91 @@ fn start_at(program: &Path, flags: &[&str], port: u16) -> io::Result<Server> {
 }
 
 fn http(scale: &Scale) -> Workload {
-    let seconds = scale.of(10);
+    with_wrk("HTTP GET of 42 bytes", scale, &[], "/page.txt")
+}
+
+/// Polder, and webdis with one thread before a redis-server on the same core. Both have the key `answer`.
+fn json_rivals(folder: &Folder) -> Result<Vec<Rival>, String> {
+    let missing = |name| format!("{name} is not installed: xtask/needs.sh bench");
+    let webdis = on_path("webdis").ok_or_else(|| missing("webdis"))?;
+    let redis = on_path("redis-server").ok_or_else(|| missing("redis-server"))?;
+    let root = folder.0.display().to_string();
+    let polder = || {
+        let server = start_polder(&["--port", "0", "--http-port", "{port}"])?;
+        post(&server, "/js", r#"["SET","answer","42"]"#)?;
+        Ok(Place::of(server))
+    };
+    let peer = move || {
+        let behind = start_pinned(&redis, &["--port", "{port}", "--save", "", "--appendonly", "no"])?;
+        let (port, redis_port) = (free_port()?, behind.port());
+        let text = format!(
+            r#"{{"redis_host": "127.0.0.1", "redis_port": {redis_port}, "http_host": "127.0.0.1", "http_port": {port}, "threads": 1,
+            "pool_size": 20, "daemonize": false, "database": 0, "verbosity": 0, "logfile": "{root}/webdis.log"}}"#
+        );
+        let configuration = format!("{root}/webdis.json");
+        std::fs::write(&configuration, text)?;
+        let server = start_at(&webdis, &[&configuration], port)?;
+        post(&server, "/", "SET/answer/42")?;
+        Ok(Place { server, udp: 0, behind: Some(behind) })
+    };
+    Ok(vec![
+        Rival { name: "polder", start: Box::new(polder) },
+        Rival { name: "webdis", start: Box::new(peer) },
+    ])
+}
+
+/// Sends a body, whose reply must be a success.
+fn post(server: &Server, path: &str, body: &str) -> io::Result<()> {
+    let request =
+        format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let mut stream = TcpStream::connect(server.address())?;
+    stream.write_all(request.as_bytes())?;
+    let mut status = [0; 12];
+    stream.read_exact(&mut status)?;
+    if status == *b"HTTP/1.1 200" {
+        Ok(())
+    } else {
+        Err(io::Error::other(String::from_utf8_lossy(&status).into_owned()))
+    }
+}
+
+/// GET as a command in a body: JSON for Polder, a path for webdis, which the server's name tells.
+fn json(scale: &Scale, folder: &Folder) -> Workload {
+    let script = "wrk.method = 'POST'\nfunction init(args)\n  wrk.path = '/js'\n  wrk.body = '[\"GET\",\"answer\"]'\n\
+                  if args[1] == 'webdis' then wrk.path = '/' wrk.body = 'GET/answer' end\nend\n";
+    let (path, written) = (folder.path("post.lua"), folder.write("post.lua", script));
+    let of_polder = with_wrk("", scale, &["-s", &path], "/ ");
+    let of_webdis = with_wrk("", scale, &["-s", &path], "/ webdis");
     let run = move |place: &Place| {
-        let url = format!("http://{}/page.txt", place.server.address());
-        let (before, began) = (cpu_ns(place.server.pid()), Instant::now());
-        let said = on_core("wrk", &["-t", "1", "-c", "50", "-d", &format!("{seconds}s"), &url])?;
+        written.clone()?;
+        if place.behind.is_some() { (of_webdis.run)(place) } else { (of_polder.run)(place) }
+    };
+    Workload { name: "HTTP POST of a GET", run: Box::new(run) }
+}
+
+/// 50 connections of wrk, with these flags, to this path of the server; words behind a blank are for the script.
+fn with_wrk(name: &'static str, scale: &Scale, flags: &[&str], path: &'static str) -> Workload {
+    let seconds = scale.of(10);
+    let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+    let run = move |place: &Place| {
+        let mut words = path.split_whitespace();
+        let url = format!("http://{}{}", place.server.address(), words.next().unwrap_or_default());
+        let duration = format!("{seconds}s");
+        let mut all = vec!["-t", "1", "-c", "50", "-d", &duration];
+        all.extend(flags.iter().map(String::as_str));
+        all.push(&url);
+        all.extend(words);
+        let (before, began) = (place.cpu_ns(), Instant::now());
+        let said = on_core("wrk", &all)?;
         let refused = said.contains("Non-2xx") || said.contains("Socket errors");
         let count = said
             .lines()
             .find_map(|line| line.trim().split_once(" requests in "))
             .and_then(|(count, _)| count.parse().ok());
         let count = count.filter(|_| !refused).ok_or_else(|| format!("wrk: {said}"))?;
-        Ok(run_since(&place.server, before, began, count))
+        Ok(run_since(place, before, began, count))
     };
-    Workload { name: "HTTP GET of 42 bytes", run: Box::new(run) }
+    Workload { name, run: Box::new(run) }
 }
 
 /// Runs a load generator on core 1 to its end: what it has said.
@@ -419,11 +504,11 @@ fn tls_rivals(folder: &Folder) -> Result<Vec<Rival>, String> {
     let own = flags.clone();
     let polder = move || {
         let server = start_polder(&own.iter().map(String::as_str).collect::<Vec<_>>())?;
-        Ok(Place { server, udp: 0 })
+        Ok(Place::of(server))
     };
     let peer = move || {
         let flags: Vec<&str> = ["--save", ""].into_iter().chain(flags.iter().map(String::as_str)).collect();
-        Ok(Place { server: start_pinned(&redis, &flags)?, udp: 0 })
+        Ok(Place::of(start_pinned(&redis, &flags)?))
     };
     Ok(vec![
         Rival { name: "polder", start: Box::new(polder) },
@@ -445,7 +530,7 @@ fn tls(scale: &Scale, folder: &Folder) -> Workload {
 fn handshake(scale: &Scale) -> Workload {
     let seconds = scale.of(5).to_string();
     let run = move |place: &Place| {
-        let (before, began) = (cpu_ns(place.server.pid()), Instant::now());
+        let (before, began) = (place.cpu_ns(), Instant::now());
         let said =
             on_core("openssl", &["s_time", "-connect", &place.server.address(), "-new", "-time", &seconds])?;
         let count = said
@@ -453,7 +538,7 @@ fn handshake(scale: &Scale) -> Workload {
             .find_map(|line| line.split_once(" connections in "))
             .and_then(|(count, _)| count.trim().parse().ok());
         Ok(run_since(
-            &place.server,
+            place,
             before,
             began,
             count.filter(|count| *count > 0).ok_or_else(|| format!("openssl s_time: {said}"))?,
