@@ -277,8 +277,8 @@ fn look<'c>(call: &Call<'c>, key: &[u8], options: &Options<'_>) -> Result<Option
     Ok(found.filter(|found| found.kind == Kind::String))
 }
 
-/// The fast path of ITEM.GET and of ITEM.GAT without options: a packed string that no client is to renew.
-fn quick_get(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
+/// The fast path of ITEM.GET, and of ITEM.GAT and ITEM.VIEW without options: a packed string that no client is to renew.
+pub(crate) fn quick_get(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let &[_, key] = call.args else { return false };
     let replied = call.table.quick_item(call.location, key, call.now_ms, |found| {
         let Some(found) = found else {
