@@ -1,5 +1,6 @@
 //! The change log against what it tells of: every transcript runs with the log on, and the stream of each case is executed elsewhere, by
-//! us and by a real redis-server. The contents must be equal, and no key may have been told as a whole for want of an effect.
+//! us and by a real redis-server: the one that is installed, and those of newer versions that `xtask/needs.sh newer` and `newest` have put below target.
+//! The contents must be equal, and no key may have been told as a whole for want of an effect.
 use std::path::Path;
 
 use polder_base::Protocol;
@@ -7,7 +8,7 @@ use polder_engine::Counter;
 use polder_testkit::answer::Answer;
 use polder_testkit::caller::Caller;
 use polder_testkit::door::Door;
-use polder_testkit::process::{Server, on_path};
+use polder_testkit::process::{Server, more_peers, newer, on_path};
 use polder_testkit::resp::Connection;
 use polder_testkit::runner;
 use polder_testkit::scratch::Scratch;
@@ -23,13 +24,60 @@ const UNLIKE_MAX: u64 = 8;
 struct Logged {
     scratch: Scratch,
     callers: std::collections::BTreeMap<String, Caller>,
-    redis: Option<Connection>,
+    redis: Vec<Redis>,
     cases: u64,
-    compared: u64,
-    unlike: u64,
     /// The case has changed a setting ([`OWN_FORM`]).
     has_own_form: bool,
     failures: Vec<String>,
+}
+
+/// A real server that executes the streams.
+struct Redis {
+    name: String,
+    connection: Connection,
+    /// Cases whose contents were compared, and those whose digests may differ.
+    compared: u64,
+    unlike: u64,
+    server: Server,
+}
+
+impl Redis {
+    fn start(name: &str, program: &Path) -> Redis {
+        let server = Server::start_redis(program).expect("a redis-server");
+        let connection = Connection::open(&server.address()).expect("a connection");
+        Redis { name: name.into(), connection, compared: 0, unlike: 0, server }
+    }
+
+    /// All that are here.
+    fn all() -> Vec<Redis> {
+        let newest = more_peers().into_iter().filter(|(name, _)| name.starts_with("redis"));
+        let known = [("redis-server", on_path("redis-server")), ("redis8", newer("redis8"))];
+        let known = known.into_iter().filter_map(|(name, program)| Some((name.to_owned(), program?)));
+        known.chain(newest).map(|(name, program)| Redis::start(&name, &program)).collect()
+    }
+
+    /// Executes a stream; `None`: it has what this version does not know. Else its errors, and the digest of what is there then.
+    fn replay(&mut self, commands: &[Vec<Vec<u8>>], bytes: &[u8]) -> Option<(Vec<String>, String)> {
+        let redis = &mut self.connection;
+        redis.call(&["FLUSHALL"]).expect("a reply");
+        redis.call(&["FUNCTION", "FLUSH"]).expect("a reply");
+        redis.send_framed(bytes).expect("sent");
+        let mut errors = Vec::new();
+        for words in commands {
+            if let Answer::Error(text) = redis.receive().expect("a reply") {
+                errors.push(format!("{}: {text}", shown(words)));
+            }
+        }
+        redis.call(&["SELECT", "0"]).expect("a reply");
+        if errors.iter().any(|error| error.contains("unknown command") || error.contains("DB index")) {
+            return None;
+        }
+        let digest = match redis.call(&["DEBUG", "DIGEST"]).expect("a reply") {
+            Answer::Status(digest) => digest,
+            other => other.shown(),
+        };
+        Some((errors, digest))
+    }
 }
 
 fn logged() -> Scratch {
@@ -41,14 +89,12 @@ fn logged() -> Scratch {
 }
 
 impl Logged {
-    fn new(redis: Option<Connection>) -> Logged {
+    fn new(redis: Vec<Redis>) -> Logged {
         Logged {
             scratch: logged(),
             callers: Default::default(),
             redis,
             cases: 0,
-            compared: 0,
-            unlike: 0,
             has_own_form: false,
             failures: Vec::new(),
         }
@@ -110,42 +156,30 @@ impl Logged {
     }
 
     fn replay_in_redis(&mut self, commands: &[Vec<Vec<u8>>], bytes: &[u8]) {
-        let Some(redis) = &mut self.redis else { return };
-        // Times that pass meanwhile, and what Redis 7.0 does not know.
+        // Times that pass meanwhile.
         let is_timed = |words: &Vec<Vec<u8>>| {
             words
                 .iter()
                 .any(|word| [&b"PXAT"[..], b"PEXPIREAT", b"HPEXPIREAT", b"ABSTTL"].contains(&&word[..]))
         };
-        if commands.iter().any(is_timed) {
+        if commands.iter().any(is_timed) || self.redis.is_empty() {
             return;
         }
-        redis.call(&["FLUSHALL"]).expect("a reply");
-        redis.call(&["FUNCTION", "FLUSH"]).expect("a reply");
-        redis.send_framed(bytes).expect("sent");
-        let mut errors = Vec::new();
-        for words in commands {
-            if let Answer::Error(text) = redis.receive().expect("a reply") {
-                errors.push(format!("{}: {text}", shown(words)));
+        let ours = digest(&mut Caller::new(1_000_001, Protocol::Resp2), &self.scratch);
+        for redis in &mut self.redis {
+            let Some((errors, theirs)) = redis.replay(commands, bytes) else { continue };
+            let name = &redis.name;
+            self.failures.extend(errors.into_iter().map(|error| format!("{name}: {error}")));
+            redis.compared += 1;
+            if theirs == ours {
+                continue;
             }
-        }
-        redis.call(&["SELECT", "0"]).expect("a reply");
-        if errors.iter().any(|error| error.contains("unknown command") || error.contains("DB index")) {
-            return;
-        }
-        self.failures.extend(errors.into_iter().map(|error| format!("redis-server: {error}")));
-        self.compared += 1;
-        let theirs = match redis.call(&["DEBUG", "DIGEST"]).expect("a reply") {
-            Answer::Status(digest) => digest,
-            other => other.shown(),
-        };
-        if theirs != digest(&mut Caller::new(1_000_001, Protocol::Resp2), &self.scratch) {
             if commands.iter().any(|words| words[0] == b"ZADD" || words[0] == b"GEOADD") {
-                self.unlike += 1;
-                return;
+                redis.unlike += 1;
+                continue;
             }
             let told: Vec<String> = commands.iter().take(40).map(|words| shown(words)).collect();
-            self.failures.push(format!("redis-server has another digest after {}", told.join("\n    ")));
+            self.failures.push(format!("{name} has another digest after {}", told.join("\n    ")));
         }
     }
 }
@@ -211,13 +245,12 @@ impl Door for Logged {
 
 #[test]
 fn the_stream_of_every_transcript_leads_to_the_same_contents_elsewhere() {
-    let server =
-        on_path("redis-server").map(|program| Server::start_redis(&program).expect("a redis-server"));
-    if server.is_none() {
+    let mut redis = Redis::all();
+    if redis.is_empty() {
         println!("no redis-server: left out");
     }
     let chosen = std::env::var("POLDER_TRANSCRIPT").ok();
-    let (mut failures, mut cases, mut compared, mut unlike) = (Vec::new(), 0, 0, 0);
+    let (mut failures, mut cases) = (Vec::new(), 0);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/transcripts");
     let mut paths: Vec<_> =
         std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
@@ -230,19 +263,22 @@ fn the_stream_of_every_transcript_leads_to_the_same_contents_elsewhere() {
         if chosen.as_ref().is_some_and(|chosen| chosen != name) {
             continue;
         }
-        let mut door = Logged::new(
-            server.as_ref().map(|server| Connection::open(&server.address()).expect("a connection")),
-        );
+        let mut door = Logged::new(std::mem::take(&mut redis));
         let outcome = runner::run(&transcript, &mut door);
         door.settle();
         failures.extend(outcome.failures);
         failures.extend(door.failures.iter().map(|failure| format!("{name}: {failure}")));
-        (cases, compared, unlike) = (cases + door.cases, compared + door.compared, unlike + door.unlike);
+        cases += door.cases;
+        redis = door.redis;
     }
-    println!(
-        "{cases} cases, {compared} of them in a redis-server, {unlike} of which with scores that it writes otherwise"
-    );
+    println!("{cases} cases");
+    for Redis { name, compared, unlike, server, .. } in &redis {
+        println!(
+            "{compared} of them in {name} of port {}, {unlike} of which with scores that it writes otherwise",
+            server.port()
+        );
+        assert!(chosen.is_some() || *compared > 200, "{name}: {compared}");
+        assert!(*unlike <= UNLIKE_MAX, "{name}: {unlike} cases with another digest");
+    }
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
-    assert!(chosen.is_some() || server.is_none() || compared > 200, "{compared}");
-    assert!(unlike <= UNLIKE_MAX, "{unlike} cases with another digest");
 }
