@@ -7,6 +7,7 @@
 //! Every run appends one line to bench/history.jsonl: what, when, which commit, which machine, the figures.
 pub mod cache;
 pub mod calls;
+pub mod change_log;
 pub mod contention;
 pub mod doors;
 pub mod flood;
@@ -87,6 +88,11 @@ pub const BENCHES: &[Bench] = &[
         name: "bgsave",
         about: "throughput, longest reply and memory while a gigabyte is saved",
         run: saving::bgsave,
+    },
+    Bench {
+        name: "log",
+        about: "what the change log costs in this process and in a server, and how fast files are loaded, against redis-server",
+        run: change_log::change_log,
     },
     Bench {
         name: "inprocess",
