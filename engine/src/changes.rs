@@ -169,6 +169,8 @@ impl Memory {
     /// # Errors
     /// What the memory says.
     pub fn followers(&self) -> Result<Vec<Follower>, Stop> {
+        // What is committed counts. Where it cannot be merged now, it is counted later.
+        let _ = self.table().log().is_on() && self.table().log().merge_before().is_ok();
         let places = followers::all(self.table())?;
         Ok(places.into_iter().map(|place| Follower::of(self, place)).collect())
     }
