@@ -65,7 +65,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn failed(stop: &Stop) -> Failed {
     let text = stop.to_string();
-    unfit(text.strip_prefix("ERR ").unwrap_or(&text).into())
+    Failed::unattached(text.strip_prefix("ERR ").unwrap_or(&text).into())
 }
 
 impl Arguments {
@@ -80,7 +80,9 @@ impl Arguments {
         if let Some(name) = &self.forget {
             return match memory.forget_follower(name).map_err(stopped)? {
                 true => Ok(()),
-                false => Err(unfit(format!("there is no follower {name}: --followers lists them"))),
+                false => {
+                    Err(Failed::unattached(format!("there is no follower {name}: --followers lists them")))
+                }
             };
         }
         let kept = match (&self.follower, &self.from) {
@@ -102,7 +104,7 @@ impl Arguments {
     fn position(&self) -> Result<Option<Position>, Failed> {
         let text = self.from.as_deref().filter(|text| *text != "now");
         let wrong = |text: &str| {
-            unfit(format!(
+            Failed::unattached(format!(
                 "{text} is no position: give one that a line began with, IDENTITY:OFFSET:DB, or now"
             ))
         };
@@ -118,7 +120,7 @@ impl Arguments {
             ("--forget", self.forget.is_some()),
         ];
         if let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
-            return Err(unfit(format!(
+            return Err(Failed::unattached(format!(
                 "{option} is for segments, and {} is a log: name the segment",
                 path.display()
             )));
@@ -160,11 +162,6 @@ impl Arguments {
             std::thread::sleep(LOOK_AGAIN);
         }
     }
-}
-
-/// A request that cannot be met as it is.
-fn unfit(text: String) -> Failed {
-    Failed { text, status: Failed::UNATTACHED }
 }
 
 /// Followers that have a name, a line each.

@@ -33,7 +33,7 @@ pub struct Arguments {
 
 /// Runs the subcommand.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let key = arguments.key().map_err(|text| Failed { text, status: Failed::UNATTACHED });
+    let key = arguments.key().map_err(Failed::unattached);
     let found = key.and_then(|key| {
         let memory = text::attach(&arguments.name, &arguments.whose)?;
         memory.table().inspect(arguments.db, &key).map_err(|fault| Failed::unknown(&fault))

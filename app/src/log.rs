@@ -103,7 +103,7 @@ fn lock(folder: &Folder) -> Result<Lock, String> {
 
 /// Whether the log is whole in the end.
 fn look(arguments: &Check) -> Result<bool, Failed> {
-    let unread = |text: String| Failed { text, status: Failed::UNATTACHED };
+    let unread = Failed::unattached;
     let folder = folder(&arguments.path).map_err(unread)?;
     let _lock = if arguments.fix { Some(lock(&folder).map_err(unread)?) } else { None };
     let report = check(&folder).map_err(|error| unread(error.to_string()))?;

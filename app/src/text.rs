@@ -106,9 +106,14 @@ impl Failed {
     /// The status of every tool that could not attach its segment; any other failure is 1.
     pub const UNATTACHED: u8 = 2;
 
+    /// Nothing can be said, for want of what was to be looked at.
+    pub fn unattached(text: String) -> Failed {
+        Failed { text, status: Failed::UNATTACHED }
+    }
+
     /// Nothing can be said: what is attached could not be read.
     pub fn unknown(fault: &Fault) -> Failed {
-        Failed { text: plain(fault), status: Failed::UNATTACHED }
+        Failed::unattached(plain(fault))
     }
 
     /// Says it on standard error.
@@ -143,7 +148,7 @@ pub fn attach(segment: &str, whose: &Whose) -> Result<Memory, Failed> {
 /// # Errors
 /// A line that says what to do.
 pub fn attached(options: &Options) -> Result<Memory, Failed> {
-    let failed = |text: String| Failed { text, status: Failed::UNATTACHED };
+    let failed = Failed::unattached;
     let memory = Memory::attach_unread(options).map_err(|fault| failed(plain(&fault)))?;
     let seat = memory
         .table()

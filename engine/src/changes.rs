@@ -119,9 +119,10 @@ impl Memory {
     /// # Errors
     /// [`Stop::Fault`].
     pub fn stop_changes(&self) -> Result<(), Stop> {
-        self.table().log().turn_off()?;
+        // It is off also where this fails.
+        let off = self.table().log().turn_off();
         followers::release(self.table());
-        Ok(())
+        Ok(off?)
     }
 
     /// Keeps a follower's position under a name, and the change log from there on: up to 256 MiB of it, or an eighth of a memory that is smaller than
@@ -169,8 +170,11 @@ impl Memory {
     /// # Errors
     /// What the memory says.
     pub fn followers(&self) -> Result<Vec<Follower>, Stop> {
-        // What is committed counts. Where it cannot be merged now, it is counted later.
-        let _ = self.table().log().is_on() && self.table().log().merge_before().is_ok();
+        let log = self.table().log();
+        if log.is_on() {
+            // What is committed counts. What cannot be merged now is counted later.
+            let _ = log.merge_before();
+        }
         let places = followers::all(self.table())?;
         Ok(places.into_iter().map(|place| Follower::of(self, place)).collect())
     }

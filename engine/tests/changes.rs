@@ -272,7 +272,7 @@ fn a_follower_with_a_name_learns_that_its_stream_has_ended() {
     let scratch = Scratch::new("ended");
     let begin = scratch.0.changes(None).expect("a log").position().clone();
     scratch.0.keep_follower("search", &begin).expect("kept");
-    scratch.0.stop_changes().expect("nobody is stopped");
+    scratch.0.stop_changes().expect("no thread is stopped");
     let followers = scratch.0.followers().expect("readable");
     assert_eq!((&followers[0].position, followers[0].lag), (&begin, None));
     let now = scratch.0.changes(None).expect("another stream").position().clone();

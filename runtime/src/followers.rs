@@ -3,9 +3,10 @@
 //! Each has a record of its own, `changes:follower:SLOT`, and the slot of the log with the same number ([`polder_table::Log::hold`]). The first slot is the
 //! storage process's.
 //!
-//! **Why the log is there when a follower comes back.** The slot names the record's offset or an earlier one: a record is moved on before its slot, and
-//! given up after it. A death between the two leaves a slot that keeps more than is needed, or a new record whose slot is not set. The next call that
-//! reads or moves the record sets it. What was trimmed meanwhile is told by an error, since the reader asks for an offset that is not kept.
+//! **Why the log is there when a follower comes back.** A record is one transaction, and moves on before its slot does. So a death between the two leaves a
+//! slot that names an earlier offset and keeps more than is needed. Where the record is new or moves back, or is to be forgotten, the slot may keep less
+//! than the record names after a death, and also where two programs use one name at the same time. The next call that reads or moves the record sets the
+//! slot. What was trimmed meanwhile is told by an error and never passed over, since the reader asks for an offset that is not kept.
 use polder_base::words::{quote, split};
 use polder_shm::layout::log::HOLD_SLOTS;
 use polder_table::{Mode, New, Replaces, SYSTEM, Stop, Table, Txn};

@@ -118,7 +118,7 @@ pub const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "protocols",
-        about: "server CPU time of memcached, HTTP and TLS clients against memcached, nginx and redis-server",
+        about: "server CPU time of memcached, HTTP and TLS clients against memcached, nginx, webdis and redis-server",
         run: protocols::protocols,
     },
     Bench { name: "memory", about: "bytes per key, everything counted", run: memory::per_key },

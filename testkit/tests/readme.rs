@@ -66,12 +66,17 @@ fn the_commands_of_the_readme_run_in_order() {
     }
     // Names and ports of this run alone.
     let segments = ["shm:tour", "shm:doors"].map(|name| (name, fresh_name()));
+    script = script.replace("--all-protocols", "--memcache-port 11211 --http-port 8080");
+    // In two steps: a new port may hold the digits of another old one.
+    let ports = [("7000", "@a@"), ("7001", "@b@"), ("11211", "@c@"), ("8080", "@d@")];
+    for (port, mark) in ports {
+        script = script.replace(port, mark);
+    }
+    for (_, mark) in ports {
+        script = script.replace(mark, &process::free_port().unwrap().to_string());
+    }
     for (name, own) in &segments {
         script = script.replace(name, own);
-    }
-    script = script.replace("--all-protocols", "--memcache-port 11211 --http-port 8080");
-    for port in ["7000", "7001", "11211", "8080"] {
-        script = script.replace(port, &process::free_port().unwrap().to_string());
     }
     let path =
         format!("{}:{}", process::polder().parent().unwrap().display(), std::env::var("PATH").unwrap());

@@ -6,7 +6,6 @@ use polder_storage::resume::opening;
 use polder_storage::{Folder, Manifest, ScanError, scan};
 use polder_wire::resp::command;
 
-use super::unfit;
 use crate::text::Failed;
 
 /// Where a log lies, if `name` is the path of one and no segment's name.
@@ -26,9 +25,10 @@ pub fn show(
     from: Option<&Position>,
     tell: &mut dyn FnMut(&str, &[ChangeCommand]) -> bool,
 ) -> Result<(), Failed> {
-    let folder = crate::log::folder(path).map_err(unfit)?;
-    let manifest = folder.load().map_err(|error| unfit(error.to_string()))?;
-    let manifest = manifest.ok_or_else(|| unfit(format!("{}: there is no manifest", path.display())))?;
+    let folder = crate::log::folder(path).map_err(Failed::unattached)?;
+    let manifest = folder.load().map_err(|error| Failed::unattached(error.to_string()))?;
+    let manifest =
+        manifest.ok_or_else(|| Failed::unattached(format!("{}: there is no manifest", path.display())))?;
     let stream = manifest.identity.as_ref().map(|identity| identity.stream.as_str());
     if let Some(from) = from {
         check_begin(&folder, &manifest, stream, from)?;
@@ -37,7 +37,7 @@ pub fn show(
         Transactions { stream, from: from.map_or(0, |from| from.offset), ..Transactions::default() };
     for entry in &manifest.increments {
         let path = folder.path_of(entry);
-        let told = |why: String| unfit(format!("{}: {why}", path.display()));
+        let told = |why: String| Failed::unattached(format!("{}: {why}", path.display()));
         let file = folder.medium.read(&path).map_err(|error| told(error.to_string()))?;
         transactions.begin(&path, opening(&*file).map_err(|error| told(error.to_string()))?);
         let mut goes_on = true;
@@ -77,7 +77,7 @@ fn check_begin(
     let again = "take the data from its base, and follow from the position at which that was taken";
     if stream != Some(&from.identity) {
         let other = stream.unwrap_or("no stream, since its files name no offsets");
-        return Err(unfit(format!(
+        return Err(Failed::unattached(format!(
             "this log is not of the stream {}, but of {other}: {again}",
             from.identity
         )));
@@ -85,10 +85,10 @@ fn check_begin(
     let first =
         manifest.increments.first().map(|entry| folder.medium.read(&folder.path_of(entry))).transpose();
     let first = first.and_then(|file| file.map_or(Ok(None), |file| opening(&*file)));
-    match first.map_err(|error| unfit(error.to_string()))? {
+    match first.map_err(|error| Failed::unattached(error.to_string()))? {
         Some((offset, _)) if offset <= from.offset => Ok(()),
-        Some((offset, _)) => Err(unfit(format!("this log begins at offset {offset}: {again}"))),
-        None => Err(unfit(format!("this log holds no changes yet: {again}"))),
+        Some((offset, _)) => Err(Failed::unattached(format!("this log begins at offset {offset}: {again}"))),
+        None => Err(Failed::unattached(format!("this log holds no changes yet: {again}"))),
     }
 }
 

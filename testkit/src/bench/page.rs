@@ -14,7 +14,7 @@ each measurement. `cargo x bench NAME` repeats one; `cargo x bench readme` makes
 - Servers run on core 0 with one thread, the load (`redis-benchmark`, `wrk`, or 50 connections of the bench itself) on core 1. Rounds alternate between the servers, and each round begins with fresh ones.
 - `redis` is the redis-server of the machine (7.0.15 on Debian 12), `valkey` the valkey-server of its backports (8.0). Names with a number are the
   versions in the folder that `POLDER_PEERS` names (`xtask/needs.sh newest`).
-- `cargo x bench protocols` compares memcached, HTTP and TLS clients with memcached, nginx and redis-server, which `xtask/needs.sh test` and
+- `cargo x bench protocols` compares memcached, HTTP and TLS clients with memcached, nginx, webdis and redis-server, which `xtask/needs.sh test` and
   `xtask/needs.sh bench` install.
 - `cpu ns` is the CPU time of the server for one operation, in nanoseconds. `polder / X` below 1 means that Polder needs less.
 - **Noise.** These machines are virtual. Their neighbours change what a memory access costs within minutes: the same build has measured 30 and 120 ns
