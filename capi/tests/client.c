@@ -183,18 +183,20 @@ static void a_deadline_names_its_stage(void)
     if (!server)
         return;
     polder_call_options soon = {.timeout_ms = 50};
-    struct timespec begun, ended;
+    struct timespec first, begun, ended;
+    polder_status status;
+    polder_stage stage;
     CHECK(kill(server, SIGSTOP) == 0);
-    polder_status status = POLDER_OK;
-    /* All of its threads have stopped only some time later. */
-    for (int turn = 0; turn < 1000 && status == POLDER_OK; turn++) {
+    clock_gettime(CLOCK_MONOTONIC, &first);
+    /* All threads of the server have stopped only some time later; and a stall of this machine is not the server's fault, which its stage says. */
+    do {
         clock_gettime(CLOCK_MONOTONIC, &begun);
         status = polder_client_run(client, &soon, WORDS("GET", "a"), NULL);
-    }
-    CHECK(status == POLDER_TIMED_OUT);
-    clock_gettime(CLOCK_MONOTONIC, &ended);
+        clock_gettime(CLOCK_MONOTONIC, &ended);
+        stage = polder_client_stage();
+    } while ((status == POLDER_OK || stage == POLDER_STAGE_RUNTIME) && ended.tv_sec - first.tv_sec < 20);
     CHECK(kill(server, SIGCONT) == 0);
-    CHECK(strstr(polder_message(), "at stage server") && polder_client_stage() == POLDER_STAGE_SERVER);
+    CHECK(status == POLDER_TIMED_OUT && stage == POLDER_STAGE_SERVER && strstr(polder_message(), "at stage server"));
     long passed_ms = (ended.tv_sec - begun.tv_sec) * 1000 + (ended.tv_nsec - begun.tv_nsec) / 1000000;
     CHECK(passed_ms >= 49 && passed_ms < 2000);
     /* A server that is not there: nothing was sent. */
