@@ -1,4 +1,5 @@
 //! Runs the layers of checks one after another, lets their output through, and adds up what they report.
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
@@ -11,10 +12,15 @@ pub struct Tally {
     passed: u64,
     failed: u64,
     failed_layers: Vec<String>,
+    /// The last lines of each layer that failed, told again at the end.
+    last_words: Vec<String>,
     /// Lines that name a test which failed, or which took very long.
     findings: Vec<String>,
     times: Vec<Time>,
 }
+
+/// How many lines of a layer that failed are told again at the end, where the log of a long run is read first.
+const LINES_KEPT: usize = 25;
 
 /// What a layer took.
 struct Time {
@@ -53,6 +59,7 @@ impl Tally {
         println!("== {layer}");
         let clock = Clock::start();
         let (before_passed, before_failed) = (self.passed, self.failed);
+        let mut last_lines = VecDeque::with_capacity(LINES_KEPT);
         let succeeded = match command.stdout(Stdio::piped()).spawn() {
             Ok(mut child) => {
                 for line in child
@@ -65,6 +72,10 @@ impl Tally {
                     self.count(&line);
                     self.note(&line);
                     println!("{line}");
+                    if last_lines.len() == LINES_KEPT {
+                        last_lines.pop_front();
+                    }
+                    last_lines.push_back(line);
                 }
                 child.wait().is_ok_and(|status| status.success())
             }
@@ -81,6 +92,7 @@ impl Tally {
         }
         if !succeeded {
             self.failed_layers.push(layer.into());
+            self.last_words.extend(last_lines.iter().map(|line| format!("{layer}: {line}")));
         }
         self.end(layer, succeeded, &clock);
     }
@@ -133,6 +145,9 @@ impl Tally {
         }
         for finding in self.findings.iter().filter(|_| self.failed > 0) {
             println!("{finding}");
+        }
+        for line in &self.last_words {
+            println!("{line}");
         }
         if !self.failed_layers.is_empty() {
             println!("failed: {}", self.failed_layers.join(", "));
