@@ -20,7 +20,7 @@ fn blocks(language: &str) -> Vec<String> {
     found
 }
 
-/// A line of README.md as it is run here: a server in the background is waited for, as a reader would.
+/// A line of README.md as it is run here: a server that begins or ends is waited for, as a reader would.
 fn runnable(line: &str) -> String {
     let port = line.split_once("--port ").map(|(_, rest)| rest.split_whitespace().next().unwrap_or_default());
     match port {
@@ -29,7 +29,11 @@ fn runnable(line: &str) -> String {
                 "{line}\nfor try in $(seq 200); do redis-cli -p {port} PING >pong 2>&1 && grep -q PONG pong && break; sleep 0.1; done\n"
             )
         }
-        _ => format!("{line}\n"),
+        _ if line.ends_with(" SHUTDOWN") => format!("{line}\nwait\n"),
+        _ => match line.strip_prefix("kill %") {
+            Some(job) => format!("{line}\nwait %{job} || true\n"),
+            None => format!("{line}\n"),
+        },
     }
 }
 
