@@ -152,8 +152,9 @@ fn import_log(arguments: &Arguments) -> Result<(), Failed> {
     let bar = peer::bar(bytes, "bytes");
     let scripting = polder_engine::scripting(&settings);
     let mut progress = |taken| bar.set_position(taken);
+    let loading = table.begin_loading().map_err(|fault| fault.to_string())?;
     let replayed =
-        replay::replay(table, &settings, scripting, (&folder, manifest), TornEnd::Ignored, &mut progress)
+        replay::replay(&loading, &settings, scripting, (&folder, manifest), TornEnd::Ignored, &mut progress)
             .map_err(|why| {
                 let left = match memory.abandon() {
                     true => "the new segment has been removed".into(),
@@ -164,6 +165,7 @@ fn import_log(arguments: &Arguments) -> Result<(), Failed> {
                 };
                 format!("{why}; {left}")
             })?;
+    drop(loading);
     opened::confirm(table).map_err(|stop| stop.to_string())?;
     bar.finish_and_clear();
     let keys: u64 = (0..DATABASES).map(|db| table.keys(db).0).sum();

@@ -10,7 +10,8 @@
 use std::ops::Deref;
 
 use polder_base::Reply;
-use polder_table::{Location, Mode, Stop, Table};
+use polder_table::{Effect, Location, Mode, Mutation, Old, Stop, Table};
+use polder_values::Kind;
 
 use crate::call::{Call, Outcome};
 pub use crate::facts::{BatchKey, Decide, Locate, ON_ALL_NODES, Shares, Where};
@@ -35,6 +36,7 @@ pub enum Run {
 
 /// A call that may go its command's short way.
 pub struct FastCall<'c> {
+    pub command: &'static Command,
     pub table: &'c Table,
     /// Where its key belongs.
     pub location: &'c Location,
@@ -49,6 +51,32 @@ impl FastCall<'_> {
     /// The time that a call counts from.
     pub fn exact_ms(&self) -> u64 {
         if self.is_exact { self.now_ms } else { polder_base::time::now_ms() }
+    }
+
+    /// Changes the value of the call's key ([`Table::update`]), where the call itself has the same effect elsewhere.
+    #[inline]
+    pub fn update<'n, R>(
+        &self,
+        kind: impl Into<Option<Kind>>,
+        change: impl for<'v> FnOnce(Option<Old<'v>>) -> Option<(Mutation<'v, 'n>, R)>,
+    ) -> Option<R> {
+        self.update_telling(kind, change, |_, effect| self.tell(effect))
+    }
+
+    /// The same; `tell` says what has the same effect elsewhere, or nothing, and then the slow path makes the change while the change log is on.
+    #[inline]
+    pub fn update_telling<'n, R>(
+        &self,
+        kind: impl Into<Option<Kind>>,
+        change: impl for<'v> FnOnce(Option<Old<'v>>) -> Option<(Mutation<'v, 'n>, R)>,
+        tell: impl Fn(&R, &mut Effect<'_>),
+    ) -> Option<R> {
+        self.table.update(self.location, self.args[1], kind, self.now_ms, change, tell)
+    }
+
+    /// Tells of a change by the call itself.
+    pub fn tell(&self, effect: &mut Effect<'_>) {
+        effect.call(self.command.name, &self.args[1..]);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The table keeps the absolute millisecond; everything else is arithmetic here.
 use polder_base::{Reply, number};
-use polder_table::{Mutation, New, Stop};
+use polder_table::{Effect, Mutation, New, Stop};
 
 use polder_calls::call::{Call, Outcome, integer, is};
 use polder_calls::command::{Command, FAST, FastCall, read, write};
@@ -197,17 +197,21 @@ fn expire_in_quickly(call: &FastCall<'_>, unit: Unit, base_ms: u64, reply: &mut 
     let Some(expiry_ms) = expiry_ms.filter(|expiry_ms| *expiry_ms > call.exact_ms() as i64) else {
         return false;
     };
-    let done = call.table.update(call.location, call.args[1], None, call.now_ms, |old| match old {
-        Some(old) if condition.holds(old.expiry_ms, expiry_ms) => {
-            Some((Mutation::Expiring(Some(expiry_ms as u64)), true))
+    let change = |expiry: Option<Option<u64>>| match expiry {
+        Some(old_ms) if condition.holds(old_ms, expiry_ms) => {
+            (Mutation::Expiring(Some(expiry_ms as u64)), true)
         }
-        _ => Some((Mutation::Same, false)),
-    });
+        _ => (Mutation::Same, false),
+    };
+    let tell = |_: &bool, effect: &mut Effect<'_>| {
+        effect.call("PEXPIREAT", &[call.args[1], itoa::Buffer::new().format(expiry_ms).as_bytes()]);
+    };
+    let done = call.update_telling(None, |old| Some(change(old.map(|old| old.expiry_ms))), tell);
     done.map(|done| reply.integer(done.into())).is_some()
 }
 
 fn persist_quickly(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
-    let done = call.table.update(call.location, call.args[1], None, call.now_ms, |old| match old {
+    let done = call.update(None, |old| match old {
         Some(old) if old.expiry_ms.is_some() => Some((Mutation::Expiring(None), true)),
         _ => Some((Mutation::Same, false)),
     });

@@ -145,8 +145,8 @@ fn unlink_quickly(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
 
 /// As [`delete`], of one key that holds a packed value (`table::update`) of which nothing needs to be counted.
 fn delete_quickly(call: &FastCall<'_>, freely: bool, reply: &mut dyn Reply) -> bool {
-    let &[_, key] = call.args else { return false };
-    let there = call.table.update(call.location, key, None, call.now_ms, |old| match old {
+    let &[_, _] = call.args else { return false };
+    let there = call.update(None, |old| match old {
         Some(old) if freely && old.kind != Kind::String => None,
         Some(_) => Some((Mutation::Gone, true)),
         None => Some((Mutation::Same, false)),

@@ -99,19 +99,30 @@ impl Memory {
         let position = match from {
             Some(position) if log.is_on() => position,
             Some(position) => return Err(other_stream(&position, "off")),
-            None => {
-                log.turn_on()?;
-                log.merge()?;
-                // Before the place: one that belongs to a later stream is not taken for a place of this one.
-                let identity = log.identity();
-                let (offset, db) = log.end();
-                Position { identity, offset, db }
-            }
+            None => self.end_of_stream()?,
         };
         let (read, reader) = (position.offset, Reader::new(position.db));
         let changes = Changes { memory: self, position, read, reader };
         changes.check_stream()?;
         Ok(changes)
+    }
+
+    /// Where the stream ends, which every commit that follows is in.
+    fn end_of_stream(&self) -> Result<Position, Stop> {
+        let log = self.table().log();
+        loop {
+            log.turn_on()?;
+            log.merge()?;
+            // Before the place: one that belongs to a later stream is not taken for a place of this one.
+            let identity = log.identity();
+            let (offset, db) = log.end();
+            // The merge may have begun another stream, since a commit had no room for its record: that one may not have ended yet, and is in
+            // neither the stream nor the copy that its follower makes. Turning the log on waits for it.
+            log.turn_on()?;
+            if log.identity() == identity {
+                return Ok(Position { identity, offset, db });
+            }
+        }
     }
 
     /// Turns the change log off, for all followers. Those that have a name keep it, but not what they could go on with.

@@ -291,3 +291,26 @@ fn a_follower_with_a_name_learns_that_its_stream_has_ended() {
     assert_eq!(scratch.0.followers().expect("readable")[0].lag, Some(0));
     scratch.is_whole();
 }
+
+/// A commit that had no room for its record has ended the stream. A follower that begins in the next one waits for its end: it is in neither the
+/// stream nor, before that, in the data.
+#[test]
+fn a_follower_waits_for_a_commit_that_is_in_no_stream() {
+    let scratch = Scratch::new("unheard");
+    scratch.0.changes(None).expect("a follower");
+    let (locked, go_on) = (std::sync::Barrier::new(2), std::time::Duration::from_millis(300));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let table = scratch.0.table();
+            let txn = table.begin(polder_table::Mode::Write).expect("a transaction");
+            txn.remove(0, b"k", polder_table::Replaces::Whole).expect("its lock");
+            table.seat().expect("a seat").break_log();
+            locked.wait();
+            std::thread::sleep(go_on);
+        });
+        locked.wait();
+        let begun = std::time::Instant::now();
+        scratch.0.changes(None).expect("a follower");
+        assert!(begun.elapsed() >= go_on / 2, "{:?}", begun.elapsed());
+    });
+}

@@ -12,7 +12,8 @@
 //!   nothing; all others are refused.
 //! - **A2** The change log is off while a log is read, and on before the memory is open. So what is committed afterwards follows in the files. A program
 //!   that was attached before may write meanwhile: where there may be one, or anything was written by another thread, the files get a base of
-//!   what is in the memory, as if the log began there. Until then they count, and nothing else is promised.
+//!   what is in the memory, as if the log began there. Until then they count, and nothing else is promised. Nothing expires before the log is on
+//!   ([`polder_table::Loading`]): that would be told nowhere, and counts as no change.
 //! - **A3** The folder is locked from before the first byte is read until the server's storage process has taken it over.
 use std::path::PathBuf;
 use std::time::Duration;
@@ -207,11 +208,14 @@ fn read_and_open(
         if settings.is_on(const { id("aof-load-truncated") }) { TornEnd::CutOff } else { TornEnd::Refused };
     let others_changed = || table.changes_of_others().map_err(|fault| fault.to_string());
     let (was_empty, before) = (replay::is_empty(table), others_changed()?);
+    // Until the change log is on: what expires in between would be told nowhere.
+    let loading = table.begin_loading().map_err(|fault| fault.to_string())?;
     let replayed =
-        replay::replay(table, settings, scripting, (folder, manifest.clone()), torn_end, &mut |_| ())?;
+        replay::replay(&loading, settings, scripting, (folder, manifest.clone()), torn_end, &mut |_| ())?;
     // A2. A writer that has not seen the change log on is attached still, or what it has changed is counted.
     let is_whole = || was_empty && table.segment().is_alone_here() && others_changed() == Ok(before);
     storage_process::adopt(table, folder, manifest, is_whole)?;
+    drop(loading);
     opened::confirm(table).map_err(|stop| format!("the segment cannot be written: {stop}"))?;
     tell(&replayed);
     let keys = (0..polder_table::SYSTEM).map(|db| table.keys(db).0).sum();

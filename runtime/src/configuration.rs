@@ -31,6 +31,11 @@ impl Deref for Configuration {
 }
 
 impl Configuration {
+    /// These settings as a log is read with: see [`Settings::for_replay`].
+    pub(crate) fn for_replay(&self) -> Configuration {
+        Configuration { settings: self.settings.for_replay(), users: Users::default() }
+    }
+
     /// What a file and then flags say: see [`Settings::begin`].
     ///
     /// # Errors

@@ -46,7 +46,7 @@ impl DirectCall<'_> {
         if let (Some(quick), Some(location)) = (command.quick, &location) {
             let settings = self.host.settings();
             if quick(
-                &FastCall { table, location, args, now_ms: coarse_ms(), is_exact: false, settings },
+                &FastCall { command, table, location, args, now_ms: coarse_ms(), is_exact: false, settings },
                 reply,
             ) {
                 return Ok(());

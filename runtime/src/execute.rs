@@ -138,7 +138,7 @@ fn run_shortest(
         ((!passed).then(|| recorder.begin(settings, command)), if passed { 0 } else { reply.mark() });
     let now_ms = session.clock_ms();
     let is_exact = session.clock.turn_ms != 0;
-    if !quick(&FastCall { table, location, args, now_ms, is_exact, settings }, reply) {
+    if !quick(&FastCall { command, table, location, args, now_ms, is_exact, settings }, reply) {
         if passed {
             recorder.take_back(command);
         }

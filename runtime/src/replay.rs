@@ -5,10 +5,11 @@
 //!            \-> 1.incr.aof ...  --> execute  each command as a client would make it, but for what is said below
 //! ```
 //!
-//! - **P1** Nothing expires meanwhile: what a command met when it was made is there when it is made again. What has expired goes afterwards.
-//! - **P2** No user's rights and no `maxmemory` stop a command. The segment's own size does, and then the load fails.
-//! - **P3** A command that is refused for what it meets (`WRONGTYPE`) was refused before, too: it is counted, and the load goes on. Commands that
-//!   are unknown, and SELECT, MULTI and EXEC that are refused, end the load: what follows would go astray.
+//! - **P1** Nothing expires meanwhile ([`Loading`]): what a command met when it was made is there when it is made again. What has expired goes afterwards.
+//! - **P2** No user's rights, no `maxmemory` and no other setting that refuses writes stop a command ([`Settings::for_replay`]). The segment's own size
+//!   does, and then the load fails.
+//! - **P3** A command that is refused for what it meets (`WRONGTYPE`) was refused before, too: it is counted, and the load goes on. What is refused for
+//!   another reason, commands that are unknown, and SELECT, MULTI and EXEC that are refused, end the load: what follows would go astray.
 //! - **P4** Only the last file may end inside a record, and only where the settings allow it (`aof-load-truncated`).
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use polder_base::Protocol;
 use polder_storage::check::{EMPTY_RDB, is_rdb};
 use polder_storage::{Batch, Disk, Entry, File, Folder, Manifest, ScanError, scan};
-use polder_table::{Limits, SYSTEM, Table};
+use polder_table::{Loading, SYSTEM, Table};
 use polder_wire::Output;
 
 use crate::configuration::Configuration;
@@ -31,6 +32,19 @@ use polder_calls::settings::{Settings, id};
 
 /// The longest part of a reply that is told when a command is refused.
 const TOLD_BYTES_MAX: usize = 200;
+
+/// How replies begin that refuse a command for another reason than what it meets.
+const NOT_OF_DATA: [&str; 9] = [
+    "OOM",
+    "EXECABORT",
+    "NOREPLICAS",
+    "MISCONF",
+    "NOPERM",
+    "NOAUTH",
+    "LOADING",
+    "ERR unknown command",
+    "ERR string exceeds maximum allowed size",
+];
 
 /// What is done where the last file ends inside a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,26 +81,26 @@ pub fn folder(settings: &Settings) -> Folder {
     Folder { medium: Arc::new(Disk), path, name: settings.string(const { id("appendfilename") }) }
 }
 
-/// Reads a log into a table, which must be empty. `progress` hears how many bytes of all files have been read. The scripting runs the
+/// Reads a log into a table, which must be empty and stays without limits until `loading` ends. `progress` hears how many bytes of all files have been read. The scripting runs the
 /// scripts and functions that the log may call.
 ///
 /// # Errors
 /// What went wrong, with file and byte. What was read before it stays in the table.
 pub fn replay(
-    table: &Table,
+    loading: &Loading<'_>,
     settings: &Configuration,
     scripting: Scripting,
     (folder, manifest): (&Folder, Manifest),
     torn_end: TornEnd,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Replayed, String> {
+    let (table, settings) = (loading.table(), &settings.for_replay());
     let files: Vec<Entry> = manifest.live().cloned().collect();
     for entry in &files {
         let path = folder.path_of(entry);
         folder.medium.read(&path).map_err(|error| told(&path, &error.to_string()))?;
     }
     let host = Loader { settings, recorder: Recorder::default(), saves: Saves::resting(), scripting };
-    let _unlimited = Unlimited::begin(table);
     let mut replaying = Replaying {
         table,
         host: &host,
@@ -129,27 +143,6 @@ impl Host for Loader<'_> {
     }
     fn scripting(&self) -> Option<&Scripting> {
         Some(&self.scripting)
-    }
-}
-
-/// Lifts the limits of a table and keeps what has expired, until it is dropped (P1, P2). Should the process die before, the next one that
-/// joins the segment puts them right, since limits are settings.
-struct Unlimited<'t> {
-    table: &'t Table,
-    before: Limits,
-}
-
-impl Unlimited<'_> {
-    fn begin(table: &Table) -> Unlimited<'_> {
-        let before = table.limits();
-        table.set_limits(Limits { memory_max: 0, importing: true, ..before });
-        Unlimited { table, before }
-    }
-}
-
-impl Drop for Unlimited<'_> {
-    fn drop(&mut self) {
-        self.table.set_limits(self.before);
     }
 }
 
@@ -275,11 +268,7 @@ impl Replaying<'_> {
         let line = String::from_utf8_lossy(&reply[1..reply.len().min(TOLD_BYTES_MAX)]).trim_end().to_owned();
         let name = String::from_utf8_lossy(words[0]).into_owned();
         let leads = ["SELECT", "MULTI", "EXEC"].iter().any(|leading| name.eq_ignore_ascii_case(leading));
-        if leads
-            || line.starts_with("OOM")
-            || line.starts_with("ERR unknown command")
-            || line.starts_with("EXECABORT")
-        {
+        if leads || NOT_OF_DATA.iter().any(|begin| line.starts_with(begin)) {
             return Err(format!("{name}: {line}"));
         }
         self.done.refused += 1;

@@ -81,6 +81,15 @@ pub struct StorageProcess<'t> {
     _lock: Lock,
 }
 
+impl Drop for StorageProcess<'_> {
+    fn drop(&mut self) {
+        // Before the folder's lock is given up: a base that ends later could take the place of a successor's.
+        if let Some(base) = self.base.take() {
+            base.cancel();
+        }
+    }
+}
+
 /// Numbers drawn from the counter of commits (P3), each with the offset behind all that was merged afterwards.
 #[derive(Default)]
 struct Draws {
@@ -119,7 +128,8 @@ impl Stream for Tail<'_> {
             // No memory for it, or a stopped thread has the lock. A process that goes on after our death with the note before finds these bytes in the
             // file, or begins anew where the memory does not have them any more.
             Ok(()) | Err(Stop::Busy | Stop::Fault(Fault::Full(_))) => {
-                self.table.log().hold(SLOT, Some(position.offset))
+                // A successor rewrites what may not be on the disk (I2 of `storage/`): it needs the log from there on.
+                self.table.log().hold(SLOT, Some(position.offset.min(synced.offset)))
             }
             Err(stop) => return Err(stop.to_string()),
         }

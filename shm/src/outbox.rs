@@ -21,7 +21,8 @@
 //!   belongs to the seat, not to a life of it: the next owner appends behind what a dead one has left.
 //! - **L2** The reader retires a block once another one follows it. A writer that is stopped or dead behind its commit still writes the link
 //!   of the block that was the last one. The writer's pin keeps that block until its seat is recovered. The block may be younger than the
-//!   pin, since a transaction makes its outbox when it has a pin already: so the writer first widens the pin to the block's birth.
+//!   pin, since a transaction makes its outbox when it has a pin already: so the writer first widens the pin to the block's birth. A fast path
+//!   appends to the last block only, which an earlier transaction of its seat has made, and writes no link ([`Seat::append_in_place`]).
 //! - **L3** (order) A batch reads the counter of CSNs first, as S, then each tail, and takes the records below S in the order of their CSNs. Let T2
 //!   conflict with T1 and follow it. Then these follow each other: T1's COMMITTED, T1's unlock, T2's lock, T2's draw, the read of S of
 //!   T2's batch, the read of T1's tail. So T1 is in the same batch with a lower number, or in an earlier batch. It is the same for a transaction that began
@@ -52,6 +53,8 @@ pub(crate) const BLOCK_BYTES: u64 = NODE_MAX as u64 - BLOCK_HEAD;
 const RECORD_HEAD: u64 = 24;
 /// No outbox and no log gets to this place: a greater one is damage.
 pub(crate) const PLACE_MAX: u64 = 1 << 60;
+/// A thread that leaves more than this in its outbox merges it; fast paths leave that to transactions.
+pub const WAITING_MAX: u64 = 1 << 20;
 /// A commit that finds more than this in its outbox, since no thread merges, breaks the log.
 pub const OUTBOX_MAX: u64 = 64 << 20;
 
@@ -333,6 +336,41 @@ impl Seat {
         Ok(Ok(()))
     }
 
+    /// The same for a fast path: `write` writes the `bytes` bytes that the record says, all of them. Returns what the tail becomes, which the
+    /// caller's commit is to write ([`StagedJournal::tail`](crate::staged_journal::StagedJournal::tail)). `None`, and nothing has happened: there is no outbox, its last block
+    /// has no room, or much of it waits to be merged. The seat has all its locks, and is pinned.
+    #[inline]
+    pub fn append_in_place(
+        &self,
+        recording: u64,
+        bytes: usize,
+        write: impl FnOnce(&mut [u8]),
+    ) -> Option<u64> {
+        let segment = &self.segment;
+        let (tail, last) = (self.get(at::OUTBOX_TAIL), self.get(at::OUTBOX_LAST));
+        if last == 0 || !segment.is_chained(last, NodeKind::Outbox) {
+            return None;
+        }
+        let inside = tail.wrapping_sub(segment.load(last + PLACE));
+        let fits =
+            inside < BLOCK_BYTES && RECORD_HEAD + (bytes as u64).next_multiple_of(8) <= BLOCK_BYTES - inside;
+        let waiting = tail.wrapping_sub(segment.load(self.base + at::OUTBOX_HEAD));
+        if !fits || !tail.is_multiple_of(8) || tail >= PLACE_MAX || waiting > WAITING_MAX {
+            return None;
+        }
+        let place = last + BLOCK_HEAD + inside;
+        crate::crash::point();
+        // SAFETY: L1, behind the tail only the seat's owner writes, which we are, and no thread reads; the range lies inside the block, and its
+        // bytes are plain memory of the segment.
+        write(unsafe { std::slice::from_raw_parts_mut(segment.address(place + RECORD_HEAD), bytes) });
+        for (word, place) in [bytes as u64, self.draw_csn(), recording].into_iter().zip((place..).step_by(8))
+        {
+            crate::crash::point();
+            segment.store(place, word);
+        }
+        Some(tail + RECORD_HEAD + (bytes as u64).next_multiple_of(8))
+    }
+
     /// Writes bytes from `place` on into the blocks of an outbox.
     fn fill_outbox(&self, blocks: &[u64], place: &mut u64, mut bytes: &[u8]) {
         let first = self.segment.load(blocks[0] + PLACE);
@@ -368,7 +406,7 @@ impl Seat {
         self.segment.waiting_in(self.base)
     }
 
-    /// Whether a word is the link of the last block of this seat's outbox, or of the one before where the link has been followed.
+    /// Whether a word is the link of the last block of this seat's outbox.
     pub(crate) fn is_outbox_link(&self, offset: u64) -> bool {
         let last = self.get(at::OUTBOX_LAST);
         last != 0 && offset == last + NEXT && self.segment.is_chained(last, NodeKind::Outbox)

@@ -203,6 +203,13 @@ impl StagedJournal<'_> {
         self.item(Tag::Word, offset, value);
     }
 
+    /// The record of this commit is in the seat's outbox, whose tail becomes `tail` ([`Seat::append_in_place`]).
+    #[inline]
+    pub fn tail(&mut self, tail: u64) {
+        self.cover_own();
+        self.word(self.seat.base + at::OUTBOX_TAIL, tail);
+    }
+
     /// The commit, and all that follows from it, as [`Seat::commit`].
     #[inline(always)]
     pub fn commit(self) {

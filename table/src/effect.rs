@@ -1,12 +1,8 @@
 //! Effects: what a transaction says of itself in the change log, as commands that lead to the same state elsewhere.
 //!
-//! ```text
-//!   what a record says   flags (4) | commands (4) | milliseconds (8) | commands
-//!   command              database (2) | 0 (2) | words (4) | for each word: bytes (4) and the word
-//! ```
-//!
 //! A transaction finds out with its first lock whether the log is on ([`Txn::tells`]), and then collects what it is told: by the calls that it
-//! runs ([`Txn::tell`]), and by itself for keys that it meets expired. Its commit appends all of that as one record (`recording.rs`).
+//! runs ([`Txn::tell`]), and by itself for keys that it meets expired. Its commit appends all of that as one record (`telling.rs`). A fast path has
+//! one command to tell, right before its commit (`recording.rs`).
 //!
 //! - **E1** If the log is turned on between that look and the commit, the commit fails with [`Stop::Retry`]: the next attempt collects.
 //! - **E2** A key that is written and that no call has told of is told as a whole: `DEL`, or `RESTORE` with the dump of its value. That is never wrong and
@@ -14,13 +10,15 @@
 //! - **E3** Effects name databases as the client does, at their place among the effects: SWAPDB is one of these.
 //! - **E4** An expired key that is locked is told as `DEL` before all that the transaction does to it: elsewhere it may not have expired yet.
 
+use std::sync::atomic::Ordering;
+
 use polder_base::Fault;
 use polder_shm::layout::recording;
 
 use crate::api::{Counter, Db, Found, SYSTEM, Stop};
 use crate::held::{Held, Pending};
 use crate::recording::save;
-use crate::telling::{ATOMIC, Mark, Telling};
+use crate::telling::{ATOMIC, Mark, Telling, command_head, record_head, word_head};
 use crate::txn::Txn;
 
 impl Held {
@@ -48,6 +46,7 @@ impl Txn<'_> {
             // Where there is no memory for it, the commit breaks the log.
             let _ = self.seat.open_outbox();
         }
+        self.table.seems_logged.store(logs, Ordering::Relaxed);
         self.notes.telling.set(if logs { Telling::Yes } else { Telling::No });
     }
 
@@ -62,11 +61,9 @@ impl Txn<'_> {
             return;
         }
         let mut effects = self.buffers.log.effects.borrow_mut();
-        effects.extend_from_slice(&db.to_le_bytes());
-        effects.extend_from_slice(&[0; 2]);
-        effects.extend_from_slice(&(words.len() as u32).to_le_bytes());
+        effects.extend_from_slice(&command_head(db, words.len()));
         for word in words {
-            effects.extend_from_slice(&(word.len() as u32).to_le_bytes());
+            effects.extend_from_slice(&word_head(word));
             effects.extend_from_slice(word);
         }
         self.buffers.log.told.set(self.buffers.log.told.get() + 1);
@@ -172,9 +169,7 @@ impl Txn<'_> {
         let effects = self.buffers.log.effects.borrow();
         let record = &mut *self.buffers.log.record.borrow_mut();
         record.clear();
-        record.extend_from_slice(&if is_atomic { ATOMIC } else { 0 }.to_le_bytes());
-        record.extend_from_slice(&told.to_le_bytes());
-        record.extend_from_slice(&self.now_ms().to_le_bytes());
+        record.extend_from_slice(&record_head(if is_atomic { ATOMIC } else { 0 }, told, self.now_ms()));
         record.extend_from_slice(&effects);
         if !self.seat.has_outbox() && self.is_first_attempt() {
             // No call has asked before the first lock whether there is a log. The next attempt makes an outbox, if there is memory for it.

@@ -78,6 +78,7 @@ impl Table {
         let segment = self.segment();
         segment.publish(header::MAINTAINED, polder_base::time::now_ms());
         segment.recover_dead();
+        self.end_loading_of_dead();
         // For half of the time at most, so that the tasks below get their time.
         let mut due_ms = if segment.free_gone(Instant::now() + Duration::from_micros(budget_us / 2)) {
             1

@@ -18,6 +18,8 @@
 //!
 //! In all other cases a function here does nothing and says so, and the caller takes the next longer path.
 
+use std::sync::atomic::Ordering;
+
 use polder_shm::layout::{interest, seat as at};
 use polder_shm::staged_journal::StagedJournal;
 use polder_shm::{RawView, Seat, Segment, coarse_seconds, lock, offset_of};
@@ -330,6 +332,9 @@ impl Table {
     /// Gives a key that has a plain short string another one that takes as many units. `false`: take another way.
     #[inline(always)]
     pub fn write_plain(&self, db: Db, hash: Hash, key: &[u8], value: &[u8]) -> bool {
+        if self.seems_logged.load(Ordering::Relaxed) {
+            return false;
+        }
         let written = self.segment().with_seat(|seat| {
             let guard = PinGuard::begin(seat, db)?;
             write(guard.seat, db, hash, (self, now()), (key, value))

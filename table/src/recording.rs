@@ -12,15 +12,24 @@
 //!   snapshot and what it logs must follow from one read of the word.
 //! - **K2** A commit that changes no key does not read it: growth and compaction of buckets, maintenance, inboxes, records of the hub.
 //!
-//! REFUSES is reserved (docs/decisions/008-layout-9.md). A fast path leaves its commit to the slow path while LOG is set; one that records nothing
+//! REFUSES is reserved (docs/decisions/008-layout-9.md): a fast path leaves its commit to the slow path while it is set. One that records nothing
 //! does so when any bit is set.
+//!
+//! A fast path that knows which command has the effect of its change ([`Tell`]) appends the record of it by itself while LOG is set: it writes the
+//! record behind the tail of its seat's outbox, and adds the new tail to its journal. So its one store of COMMITTED delivers change and record
+//! together, as that of a transaction does (`effect.rs`), and recovery undoes or redoes both. It draws its number with all its locks held (L3 of
+//! `shm/src/outbox.rs`), and looks for LOG by the one read of K1, so that it need not have looked before (E1). What it cannot do it leaves to a
+//! transaction, having changed nothing: make an outbox or another block of it, merge what has piled up, or tell of several commands.
 use polder_shm::layout::{header, recording};
 use polder_shm::node::NodeHeader;
+use polder_shm::staged_journal::StagedJournal;
 use polder_shm::{Seat, Segment};
 
+use crate::api::{Db, SYSTEM};
 use crate::directory::{self, database};
 use crate::entry::{Image, WORDS_MAX};
 use crate::hash::Hash;
+use crate::telling::Single;
 
 /// Bits of a position that [`order`] leaves out: those of a tally take their place.
 const TALLY_BITS: u32 = 10;
@@ -44,6 +53,58 @@ pub(crate) struct Changed<'c> {
     pub after: Option<&'c Image>,
 }
 
+/// Where a fast path says which command has the effect of its change.
+pub struct Effect<'e> {
+    seat: &'e Seat,
+    recording: u64,
+    db: Db,
+    now_ms: u64,
+    /// What becomes of the outbox's tail with the commit.
+    tail: Option<u64>,
+}
+
+impl Effect<'_> {
+    /// The change has the effect of this command: its name in upper case, and its other words. To be called once.
+    pub fn call(&mut self, name: &str, words: &[&[u8]]) {
+        let single = Single { db: self.db, name: name.as_bytes(), words, now_ms: self.now_ms };
+        let appended = single
+            .bytes()
+            .filter(|_| self.db != SYSTEM)
+            .and_then(|bytes| self.seat.append_in_place(self.recording, bytes, |place| single.write(place)));
+        self.tail = appended;
+    }
+}
+
+/// Says the effect of a change, or nothing: then the slow path makes the change.
+pub(crate) type Tell<'t> = &'t dyn Fn(&mut Effect<'_>);
+
+/// As [`before_commit`], for a fast path that changes one key and says its effect by itself.
+#[inline(never)]
+#[must_use]
+pub(crate) fn before_told_commit(
+    (seat, db, now_ms): (&Seat, Db, u64),
+    notes: &mut StagedJournal<'_>,
+    changed: &Changed<'_>,
+    tell: Tell<'_>,
+) -> bool {
+    let word = seat.segment().recording();
+    if word & recording::REFUSES != 0 {
+        return false;
+    }
+    if word & recording::LOG != 0 {
+        // First: it may fail.
+        let mut effect = Effect { seat, recording: word, db, now_ms, tail: None };
+        tell(&mut effect);
+        let Some(tail) = effect.tail else { return false };
+        notes.tail(tail);
+    }
+    let number = recording::snapshot(word);
+    if number != 0 {
+        save(seat, number, changed);
+    }
+    true
+}
+
 /// Reads the word (K1) for a fast path and records what it asks for; returns false where it must leave its commit to the slow path, having
 /// recorded nothing. `changes` shows every key that the commit changes, and is called only while a snapshot is on.
 #[inline(always)]
@@ -62,7 +123,7 @@ pub(crate) fn is_on(segment: &Segment) -> bool {
 #[cold]
 #[inline(never)]
 fn record(seat: &Seat, word: u64, changes: impl FnOnce(&mut dyn FnMut(Changed<'_>))) -> bool {
-    if word & recording::LOG != 0 {
+    if word & (recording::LOG | recording::REFUSES) != 0 {
         return false;
     }
     let number = recording::snapshot(word);

@@ -152,6 +152,8 @@ pub struct Snapshot<'t> {
     seat: Rc<Seat>,
     number: u64,
     now_ms: u64,
+    /// What has expired counts as there: a snapshot that a log goes on behind. A call of that log may have begun before, and have met it alive.
+    keeps_expired: bool,
     watermark: u64,
     /// In the order of the walk, and how far it has come.
     databases: Vec<Captured>,
@@ -242,6 +244,7 @@ impl Table {
             seat: seat.clone(),
             number,
             now_ms: 0,
+            keeps_expired: cuts,
             watermark: 0,
             databases: Vec::new(),
             at: 0,
@@ -296,6 +299,11 @@ impl Snapshot<'_> {
     /// The time of the instant: keys that had expired by then are not in it.
     pub fn now_ms(&self) -> u64 {
         self.now_ms
+    }
+
+    /// The time before which keys and fields have expired that are left out.
+    pub fn judged_ms(&self) -> u64 {
+        if self.keeps_expired { 0 } else { self.now_ms }
     }
 
     /// The databases that had keys, in the order in which the walk comes by.
@@ -354,15 +362,17 @@ impl Snapshot<'_> {
         Ok(live.into_iter().find(|(_, found, _)| found == key).map(|(_, key, image)| Item { key, image }))
     }
 
-    /// What a key was; nothing for one that had expired.
+    /// What a key was; nothing for one that had expired, except where the change log goes on behind the snapshot.
     ///
     /// # Errors
     /// [`Fault::Damaged`].
     pub fn found<'s>(&'s self, item: &'s Item) -> Result<Option<Found<'s>>, Fault> {
         let found = record::found(self.table.segment(), &item.image)?;
-        let found = found.filter(|found| found.expiry_ms.is_none_or(|expiry_ms| expiry_ms > self.now_ms));
-        let fields =
-            |found: &Found<'_>| Expired::fields(self, &found.value, found.inner_expiry_ms, || self.now_ms);
+        let found =
+            found.filter(|found| found.expiry_ms.is_none_or(|expiry_ms| expiry_ms > self.judged_ms()));
+        let fields = |found: &Found<'_>| {
+            Expired::fields(self, &found.value, found.inner_expiry_ms, || self.judged_ms())
+        };
         Ok(found.filter(|found| !fields(found).is_some_and(|expired| expired.is_gone())))
     }
 

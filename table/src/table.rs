@@ -42,6 +42,8 @@ pub struct Table {
     pub(crate) lifts: Mutex<Vec<((u64, u64), Instant)>>,
     /// The receiver of changes.
     pub(crate) sink: std::sync::OnceLock<&'static dyn ChangeSink>,
+    /// Whether the change log was on when a transaction looked last: a guess, which decides what fast paths try first. Their commits look themselves.
+    pub(crate) seems_logged: AtomicBool,
     /// What dumps values that no call has told of.
     pub(crate) dump: std::sync::OnceLock<Dump>,
 }
@@ -105,6 +107,7 @@ impl Table {
             sweep_pause_ms: AtomicU64::new(0),
             lifts: Mutex::default(),
             sink: std::sync::OnceLock::new(),
+            seems_logged: AtomicBool::new(false),
             dump: std::sync::OnceLock::new(),
         }
     }
@@ -264,15 +267,15 @@ impl Table {
         }
     }
 
-    /// The limits in force, in all processes.
+    /// The limits in force, in all processes: while files are read ([`Table::begin_loading`]), nothing expires and nothing is evicted.
     #[inline]
     pub fn limits(&self) -> Limits {
         let segment = &self.segment;
         if segment.load(LIMITED) == 0 {
-            return Limits::default();
+            return Limits { importing: self.is_loading(), ..Limits::default() };
         }
         Limits {
-            memory_max: segment.load(MEMORY_MAX),
+            memory_max: if self.is_loading() { 0 } else { segment.load(MEMORY_MAX) },
             policy: POLICIES
                 .get(segment.load(POLICY) as usize)
                 .map_or(Policy::NoEviction, |(policy, _)| *policy),
@@ -287,13 +290,13 @@ impl Table {
     /// Whether there is no limit to what may be used.
     #[inline]
     pub fn is_unlimited(&self) -> bool {
-        self.segment.load(LIMITED) == 0 || self.segment.load(MEMORY_MAX) == 0
+        self.segment.load(LIMITED) == 0 || self.segment.load(MEMORY_MAX) == 0 || self.is_loading()
     }
 
-    /// Whether nothing expires and nothing is evicted, since data is being imported.
+    /// Whether nothing expires and nothing is evicted, since data is being imported or read.
     #[inline]
     pub fn imports(&self) -> bool {
-        self.segment.load(PASSIVE) & IMPORTING != 0
+        self.segment.load(PASSIVE) & IMPORTING != 0 || self.is_loading()
     }
 
     /// Whether access clocks count how often (LFU), not when (LRU).

@@ -1,13 +1,20 @@
-//! What effects (`effect.rs`) and the change log (`log.rs`) have in common: whether a transaction tells, and how a record reads.
+//! What effects (`effect.rs`), fast paths (`recording.rs`) and the change log (`log.rs`) have in common: whether a transaction tells, and how a
+//! record reads.
+//!
+//! ```text
+//!   what a record says   flags (4) | commands (4) | milliseconds (8) | commands
+//!   command              database (2) | 0 (2) | words (4) | for each word: bytes (4) and the word
+//! ```
 use crate::api::Db;
-
-/// A thread that leaves more than this in its outbox merges it.
-pub(crate) const MERGED_BY_WRITERS: u64 = 1 << 20;
 
 /// The commands of a record are one transaction.
 pub(crate) const ATOMIC: u32 = 1;
-/// Bytes before a record's commands.
+/// Bytes before a record's commands, before a command's words, and before a word.
 const HEAD: usize = 16;
+const COMMAND_HEAD: usize = 8;
+const WORD_HEAD: usize = 4;
+/// The longest record that a fast path makes: longer values are no packed ones.
+const SINGLE_MAX: usize = 1 << 16;
 
 /// Whether an attempt collects effects.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -24,6 +31,58 @@ pub(crate) enum Telling {
 pub struct Mark {
     pub(crate) writes: u64,
     pub(crate) told: u32,
+}
+
+/// The bytes before the commands of a record: `count` of them.
+pub(crate) fn record_head(flags: u32, count: u32, now_ms: u64) -> [u8; HEAD] {
+    let mut head = [0; HEAD];
+    head[..4].copy_from_slice(&flags.to_le_bytes());
+    head[4..8].copy_from_slice(&count.to_le_bytes());
+    head[8..].copy_from_slice(&now_ms.to_le_bytes());
+    head
+}
+
+/// The bytes before the words of a command: `count` of them.
+pub(crate) fn command_head(db: Db, count: usize) -> [u8; COMMAND_HEAD] {
+    (u64::from(db) | (count as u64) << 32).to_le_bytes()
+}
+
+/// The bytes before a word.
+pub(crate) fn word_head(word: &[u8]) -> [u8; WORD_HEAD] {
+    (word.len() as u32).to_le_bytes()
+}
+
+/// A command that makes up a record by itself.
+pub(crate) struct Single<'w> {
+    pub db: Db,
+    pub name: &'w [u8],
+    pub words: &'w [&'w [u8]],
+    pub now_ms: u64,
+}
+
+impl Single<'_> {
+    /// How many bytes the record says; `None`: too many for a fast path.
+    pub(crate) fn bytes(&self) -> Option<usize> {
+        let words = self.words.iter().map(|word| WORD_HEAD + word.len()).sum::<usize>();
+        let bytes = HEAD + COMMAND_HEAD + WORD_HEAD + self.name.len() + words;
+        (bytes <= SINGLE_MAX).then_some(bytes)
+    }
+
+    /// Writes these bytes.
+    pub(crate) fn write(&self, place: &mut [u8]) {
+        let mut rest = place;
+        let mut put = |bytes: &[u8]| {
+            let (own, behind) = std::mem::take(&mut rest).split_at_mut(bytes.len());
+            own.copy_from_slice(bytes);
+            rest = behind;
+        };
+        put(&record_head(0, 1, self.now_ms));
+        put(&command_head(self.db, 1 + self.words.len()));
+        for word in std::iter::once(&self.name).chain(self.words) {
+            put(&word_head(word));
+            put(word);
+        }
+    }
 }
 
 /// One command of a record.
@@ -43,10 +102,10 @@ pub(crate) fn read_record(says: &[u8]) -> Option<(bool, Vec<Told<'_>>)> {
     };
     let mut told = Vec::new();
     for _ in 0..number(&head[4..]) {
-        let head = take(8)?;
+        let head = take(COMMAND_HEAD)?;
         let db = Db::from_le_bytes(head[..2].try_into().expect("two bytes"));
         let words = (0..number(&head[4..]))
-            .map(|_| take(4).map(number).and_then(|bytes| take(bytes as usize)))
+            .map(|_| take(WORD_HEAD).map(number).and_then(|bytes| take(bytes as usize)))
             .collect::<Option<_>>()?;
         told.push(Told { db, words });
     }

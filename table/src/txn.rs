@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use polder_base::{Fault, Ref};
 use polder_shm::node::NodeKind;
+use polder_shm::outbox::WAITING_MAX;
 use polder_shm::{Locked, Seat, Segment, offset_of};
 use polder_values::{Kind, Nodes, Value};
 
@@ -37,7 +38,7 @@ use crate::record::{self, Record};
 use crate::recording::Changed;
 use crate::shadow::Editing;
 use crate::table::Table;
-use crate::telling::{MERGED_BY_WRITERS, Telling};
+use crate::telling::Telling;
 use crate::txn_state::{Attempt, Counts, Notes, Shared, TxnClock, Waiting};
 use crate::{clock, extras, raw};
 
@@ -711,7 +712,7 @@ impl Drop for Txn<'_> {
         }
         self.seat.unpin();
         self.seat.leave();
-        if self.notes.telling.get() == Telling::Yes && self.seat.outbox_waiting() > MERGED_BY_WRITERS {
+        if self.notes.telling.get() == Telling::Yes && self.seat.outbox_waiting() > WAITING_MAX {
             self.table.log().merge_as_writer();
         }
     }

@@ -25,13 +25,16 @@
 //! that are too low, which costs one search. The other order could leave an expiring key below a bound that is too high, so that no search
 //! for expired keys would find it.
 
+mod told;
+
+use std::sync::atomic::Ordering;
+
 use polder_base::{Fault, Ref};
 use polder_shm::item::Tag;
 use polder_shm::layout::{interest, seat as at};
 use polder_shm::node::NodeKind;
 use polder_shm::staged_journal::{Covered, StagedJournal};
 use polder_shm::{Locked, Seat, Segment, offset_of};
-use polder_values::sequence::{Edit, Removed};
 use polder_values::{Kind, PACKED_MAX, Value};
 
 use crate::api::{Attributes, Counter, New};
@@ -42,60 +45,13 @@ use crate::hash::FREE;
 use crate::interest::is_told;
 use crate::location::Location;
 use crate::lookup::Live;
+use crate::mutation::{Form, Mutation, Old};
 use crate::plain::BUSY;
 use crate::quick::{BucketProbe, CLOCK_LAG_MS, PinGuard, has_room, note_words, probe_bucket, put, tags_of};
 use crate::record::{self, Key, Record};
-use crate::recording::{self, Changed};
+use crate::recording::{self, Changed, Effect, Tell};
 use crate::table::Table;
 use crate::{clock, raw};
-
-/// What a key holds, as its update is shown it: it has not expired.
-#[derive(Clone, Copy)]
-pub struct Old<'v> {
-    pub kind: Kind,
-    pub value: &'v [u8],
-    /// Milliseconds since the Unix epoch.
-    pub expiry_ms: Option<u64>,
-}
-
-/// What becomes of a key.
-pub enum Mutation<'v, 'n> {
-    Same,
-    /// A sequence; expiry and flags stay.
-    Edited(Edit<'v, 'n>),
-    /// A string of at most `PACKED_MAX` bytes with these attributes, in the place of the whole old one.
-    String(&'n [u8], Attributes),
-    /// A string of two parts, of the given form; expiry and flags stay.
-    Text {
-        kept: &'v [u8],
-        added: &'n [u8],
-        form: Form,
-    },
-    /// The same value with another expiry, or none.
-    Expiring(Option<u64>),
-    /// The key goes.
-    Gone,
-}
-
-/// How OBJECT ENCODING tells of a string.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    Plain,
-    /// It was edited.
-    Raw,
-    /// An integer that is kept as text.
-    Text,
-}
-
-impl<'v, 'n> From<Removed<'v, 'n>> for Mutation<'v, 'n> {
-    fn from(removed: Removed<'v, 'n>) -> Mutation<'v, 'n> {
-        match removed {
-            Removed::Nothing => Mutation::Same,
-            Removed::Last => Mutation::Gone,
-            Removed::One(edit) => Mutation::Edited(edit),
-        }
-    }
-}
 
 impl Table {
     /// Gives a key a string, as [`Table::quick_edit`] does, one that may take a record, too. `calls` is added to the count of calls.
@@ -134,13 +90,28 @@ impl Table {
         // As it will be stored: the bounds of extent and database are lowered to this.
         let attributes =
             Attributes { expiry_ms: expiry_ms.map(|expiry_ms| expiry_ms.min(entry::EXPIRY_MAX_MS)), flags };
-        self.update_counted(location, key, Some(Kind::String), (now_ms, calls), |_| {
-            Some((Mutation::String(value, attributes), ()))
-        })
+        let tell = move |(): &(), effect: &mut Effect<'_>| match attributes {
+            Attributes { flags: 0, expiry_ms: None } => effect.call("SET", &[key, value]),
+            Attributes { flags: 0, expiry_ms: Some(expiry_ms) } => {
+                effect.call("SET", &[key, value, b"PXAT", expiry_ms.to_string().as_bytes()]);
+            }
+            // Only the slow path tells of flags.
+            _ => {}
+        };
+        let kind = Some(Kind::String);
+        self.update_counted(
+            location,
+            key,
+            kind,
+            (now_ms, calls),
+            move |_| Some((Mutation::String(value, attributes), ())),
+            tell,
+        )
     }
 
     /// Changes a packed value of `kind`, or of any kind: `change` gets the old state (nothing if there is no such key) and returns the mutation and a
-    /// result for the caller. `None`: take the slow path; `change` may have been called.
+    /// result for the caller. While the change log is on, `tell` gets that result and says the effect; where it says nothing, the slow path makes
+    /// the change. `None`: take the slow path; `change` may have been called.
     #[inline]
     pub fn update<'n, R>(
         &self,
@@ -149,28 +120,34 @@ impl Table {
         kind: impl Into<Option<Kind>>,
         now_ms: u64,
         change: impl for<'v> FnOnce(Option<Old<'v>>) -> Option<(Mutation<'v, 'n>, R)>,
+        tell: impl Fn(&R, &mut Effect<'_>),
     ) -> Option<R> {
-        self.update_counted(location, key, kind.into(), (now_ms, 1), change)
+        self.update_counted(location, key, kind.into(), (now_ms, 1), change, tell)
     }
 
     /// Gives a key a short string, made by `edit` from the one it has (nothing if there is no such key), which keeps expiry and flags. `edit` returns the
-    /// new bytes or, to leave the key alone, `None`, and a result for the caller. `calls` is added to the count of calls. `None`: take the slow path;
-    /// `edit` may have been called.
+    /// new bytes or, to leave the key alone, `None`, and a result for the caller. `calls` is added to the count of calls. As [`Table::update`] else.
     #[inline]
     pub fn quick_edit<'n, R>(
         &self,
         location: &Location,
         key: &[u8],
-        now_ms: u64,
-        calls: u64,
+        times: (u64, u64),
         edit: impl FnOnce(Option<&[u8]>) -> (Option<&'n [u8]>, R),
+        tell: impl Fn(&R, &mut Effect<'_>),
     ) -> Option<R> {
-        self.update_counted(location, key, Some(Kind::String), (now_ms, calls), |old| {
-            let (value, answer) = edit(old.map(|old| old.value));
-            let mutation =
-                value.map_or(Mutation::Same, |added| Mutation::Text { kept: &[], added, form: Form::Plain });
-            Some((mutation, answer))
-        })
+        self.update_counted(
+            location,
+            key,
+            Some(Kind::String),
+            times,
+            |old| {
+                let (value, answer) = edit(old.map(|old| old.value));
+                let text = |added| Mutation::Text { kept: &[], added, form: Form::Plain };
+                Some((value.map_or(Mutation::Same, text), answer))
+            },
+            tell,
+        )
     }
 
     #[inline]
@@ -181,10 +158,14 @@ impl Table {
         kind: Option<Kind>,
         (now_ms, calls): (u64, u64),
         change: impl for<'v> FnOnce(Option<Old<'v>>) -> Option<(Mutation<'v, 'n>, R)>,
+        tell: impl Fn(&R, &mut Effect<'_>),
     ) -> Option<R> {
+        if self.seems_logged.load(Ordering::Relaxed) {
+            return self.update_logged(location, key, kind, (now_ms, calls), change, tell);
+        }
         let work = |seat: &Seat| {
             let guard = PinGuard::begin(seat, location.db)?;
-            KeyUpdate { table: self, seat: guard.seat, location, key, kind, calls }.run(now_ms, change)
+            KeyUpdate { table: self, seat: guard.seat, location, key, kind, calls, now_ms }.run(change, None)
         };
         self.segment().with_seat(work).ok()?
     }
@@ -230,16 +211,18 @@ struct KeyUpdate<'e> {
     kind: Option<Kind>,
     /// What is added to the count of calls.
     calls: u64,
+    now_ms: u64,
 }
 
 impl<'e> KeyUpdate<'e> {
+    /// With `tell`, where the change log may be on.
     #[inline]
     fn run<'n, R>(
         &self,
-        now_ms: u64,
         change: impl for<'v> FnOnce(Option<Old<'v>>) -> Option<(Mutation<'v, 'n>, R)>,
+        tell: Option<Tell<'_>>,
     ) -> Option<R> {
-        let (seat, location) = (self.seat, self.location);
+        let (seat, location, now_ms) = (self.seat, self.location, self.now_ms);
         let segment = &**seat.segment();
         let mut before = Image::EMPTY;
         let seen = self.look(&mut before)?;
@@ -287,34 +270,42 @@ impl<'e> KeyUpdate<'e> {
         {
             self.replace(
                 Covered { item: seen.item(), line: bucket.line, at: bucket.word_at(LINE_WORDS + unit * 2) },
-                old,
-                new,
+                (old, new),
+                tell,
             )?;
             self.count();
             return Some(answer);
         }
         if !fits(&Live { segment, bucket }, before, after) {
             let (None, Some(image)) = (before, after) else { return None };
-            self.insert_displaced(image)?;
+            self.insert_displaced(image, tell)?;
             self.count();
             return Some(answer);
         }
-        self.publish_over(seen.displaced, (before, after))?;
+        self.publish_over(seen.displaced, (before, after), tell)?;
         self.count();
         Some(answer)
     }
 
     /// Publishes an entry in the place of another one, in its bucket, and retires the record of that one.
     #[inline(always)]
-    fn publish_over(&self, displaced: Option<Displaced>, (before, after): Turn<'_>) -> Option<()> {
+    fn publish_over(
+        &self,
+        displaced: Option<Displaced>,
+        (before, after): Turn<'_>,
+        tell: Option<Tell<'_>>,
+    ) -> Option<()> {
         let mut olds = 0;
         if let Some((_, image)) = before.filter(|(_, image)| image.is_reference()) {
             self.seat.note_old(image.record(), false).ok()?;
             olds = 1;
         }
-        match displaced {
-            None => publish(self.seat, self.location, self.key, (before, after), olds).ok()?.then_some(()),
-            Some(displaced) => self.publish_displaced(displaced, (before, after), olds),
+        match (displaced, tell) {
+            (None, None) => {
+                publish(self.seat, self.location, self.key, (before, after), olds).ok()?.then_some(())
+            }
+            (None, Some(tell)) => self.publish_told((before, after), olds, tell),
+            (Some(displaced), tell) => self.publish_displaced(displaced, (before, after), olds, tell),
         }
     }
 
@@ -462,6 +453,7 @@ impl<'e> KeyUpdate<'e> {
         Displaced { bucket, in_stash, .. }: Displaced,
         turn: Turn<'_>,
         olds: u64,
+        tell: Option<Tell<'_>>,
     ) -> Option<()> {
         let (seat, location) = (self.seat, self.location);
         let live = Live { segment: seat.segment(), bucket };
@@ -474,13 +466,13 @@ impl<'e> KeyUpdate<'e> {
             notes.cover(0, home.bucket.line);
             notes.word(home.bucket.word_at(7), bucket::with_displaced(home.word(7), in_stash, -1));
         }
-        self.publish_notes(notes, before, after, olds)
+        self.publish_notes(notes, (before, after), olds, tell)
     }
 
     /// Notes a new entry next door or in the stash, since its home is full, and commits. `None` when the extent would have to grow.
     #[cold]
     #[inline(never)]
-    fn insert_displaced(&self, image: &Image) -> Option<()> {
+    fn insert_displaced(&self, image: &Image, tell: Option<Tell<'_>>) -> Option<()> {
         let (seat, location) = (self.seat, self.location);
         let ((bucket, item), in_stash) = self.find_room(image.units)?;
         let home = Live { segment: seat.segment(), bucket: location.bucket };
@@ -489,23 +481,38 @@ impl<'e> KeyUpdate<'e> {
         notes.word(home.bucket.word_at(7), bucket::with_displaced(home.word(7), in_stash, 1));
         notes.cover(item, bucket.line);
         put(&mut notes, &Live { segment: seat.segment(), bucket }, location.hash.tag, image, &[0; 7])?;
-        self.publish_notes(notes, None, Some(image), 0)
+        self.publish_notes(notes, (None, Some(image)), 0, tell)
     }
 
     fn publish_notes(
         &self,
         mut notes: StagedJournal<'_>,
+        (before, after): (Option<&Image>, Option<&Image>),
+        olds: u64,
+        tell: Option<Tell<'_>>,
+    ) -> Option<()> {
+        note_tallies(&mut notes, self.seat, self.location, before, after);
+        self.is_recorded(&mut notes, before, after, tell).then_some(())?;
+        notes.commit_with(olds).ok()
+    }
+
+    /// Records what the commit has to; `false`: the slow path makes the change.
+    #[inline(always)]
+    fn is_recorded(
+        &self,
+        notes: &mut StagedJournal<'_>,
         before: Option<&Image>,
         after: Option<&Image>,
-        olds: u64,
-    ) -> Option<()> {
-        let (seat, location) = (self.seat, self.location);
-        note_tallies(&mut notes, seat, location, before, after);
+        tell: Option<Tell<'_>>,
+    ) -> bool {
+        let location = self.location;
         let change = Changed { root: location.root, hash: &location.hash, key: self.key, before, after };
-        if !recording::before_commit(seat, |record| record(change)) {
-            return None;
+        match tell {
+            None => recording::before_commit(self.seat, |record| record(change)),
+            Some(tell) => {
+                recording::before_told_commit((self.seat, location.db, self.now_ms), notes, &change, tell)
+            }
         }
-        notes.commit_with(olds).ok()
     }
 
     /// Finds and locks a bucket with room for what has none at home, as `Txn::put_in` does, and whether it is the stash's.
@@ -537,7 +544,10 @@ impl<'e> KeyUpdate<'e> {
 
     /// One entry in the place of another of as many units, which counts as the same in every tally: mostly.
     #[inline]
-    fn replace(&self, covered: Covered, old: &Image, new: &Image) -> Option<()> {
+    fn replace(&self, covered: Covered, (old, new): (&Image, &Image), tell: Option<Tell<'_>>) -> Option<()> {
+        if let Some(tell) = tell {
+            return self.replace_told(covered, (old, new), tell);
+        }
         let (seat, location) = (self.seat, self.location);
         let change = Changed {
             root: location.root,

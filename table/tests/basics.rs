@@ -5,7 +5,7 @@ mod common;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use common::{Draw, Place, run_alone};
+use common::{Draw, Place, run_alone, untold};
 use polder_shm::layout::interest;
 use polder_table::interest::{lose_interest, set_events, take_interest};
 use polder_table::{Attributes, Counter, Form, Limits, Mode, Mutation, New, Policy, Replaces, Stop};
@@ -155,7 +155,11 @@ fn the_short_way_writes_every_byte() {
             let (key, value) = (format!("{byte}:{length}").into_bytes(), vec![byte; length]);
             for _ in 0..2 {
                 let location = place.table.location(0, &key).expect("the database has keys");
-                if place.table.quick_edit(&location, &key, now_ms, 0, |_| (Some(&value[..]), ())).is_some() {
+                if place
+                    .table
+                    .quick_edit(&location, &key, (now_ms, 0), |_| (Some(&value[..]), ()), untold)
+                    .is_some()
+                {
                     assert_eq!(place.get(0, &key), Some(value.clone()));
                     let same =
                         place.table.quick_get(&location, &key, now_ms, |found| found == Some(&value[..]));
@@ -285,10 +289,16 @@ fn an_old_location_is_right_or_of_no_use() {
             let seen = place.table.quick_get(location, key, 1, |found| found.map(<[u8]>::to_vec));
             assert!(seen.is_none_or(|seen| seen == there), "round {round}");
             let value = [round.to_le_bytes(), [7; 4]].concat();
-            let written = place.table.quick_edit(location, key, 1, 0, |old| {
-                assert_eq!(old, there.as_deref(), "round {round}");
-                (Some(&value[..]), ())
-            });
+            let written = place.table.quick_edit(
+                location,
+                key,
+                (1, 0),
+                |old| {
+                    assert_eq!(old, there.as_deref(), "round {round}");
+                    (Some(&value[..]), ())
+                },
+                untold,
+            );
             used[written.is_some() as usize] += 1;
             assert!(written.is_none() || place.get(0, key) == Some(value), "round {round}");
             let hash = place.table.hash(key);
@@ -400,7 +410,7 @@ fn values_change_their_size_by_the_short_way_and_nothing_else_does() {
         let location = place.table.location(0, &key).expect("the database has keys");
         if place
             .table
-            .quick_edit(&location, &key, polder_base::time::now_ms(), 1, |_| (Some(&value), ()))
+            .quick_edit(&location, &key, (polder_base::time::now_ms(), 1), |_| (Some(&value), ()), untold)
             .is_some()
         {
             quick += 1;
@@ -649,7 +659,7 @@ fn accesses_by_the_short_ways_are_counted_where_frequencies_are() {
     let location = place.table.location(0, key).expect("the database has keys");
     let now_ms = polder_base::time::now_ms();
     assert!(place.table.quick_get(&location, key, now_ms, |_| ()).is_some());
-    assert!(place.table.quick_edit(&location, key, now_ms, 1, |_| (Some(b"1"), ())).is_some());
+    assert!(place.table.quick_edit(&location, key, (now_ms, 1), |_| (Some(b"1"), ()), untold).is_some());
     assert!(place.table.quick_set_with(&location, key, &[1; 100], Attributes::NONE, (now_ms, 1)).is_some());
     assert!(
         place.table.quick_set_all(&location, &[key, b"2"], now_ms)
@@ -673,12 +683,19 @@ fn strings_keep_expiry_and_flags_through_updates_that_do_not_change_them() {
         place.run(|txn| txn.write(0, &key, &new, Replaces::Whole));
         let location = place.table.location(0, &key).expect("the database has keys");
         let (appends, until) = (draw.below(2) == 0, (draw.below(2) == 0).then_some(now_ms + 2_000_000));
-        let done = place.table.update(&location, &key, None, now_ms, |old| {
-            let old = old.expect("it is there");
-            assert_eq!((old.kind, old.value, old.expiry_ms), (Kind::String, &value[..], expiry_ms));
-            let appended = Mutation::Text { kept: old.value, added: b"more", form: Form::Raw };
-            Some((if appends { appended } else { Mutation::Expiring(until) }, ()))
-        });
+        let done = place.table.update(
+            &location,
+            &key,
+            None,
+            now_ms,
+            |old| {
+                let old = old.expect("it is there");
+                assert_eq!((old.kind, old.value, old.expiry_ms), (Kind::String, &value[..], expiry_ms));
+                let appended = Mutation::Text { kept: old.value, added: b"more", form: Form::Raw };
+                Some((if appends { appended } else { Mutation::Expiring(until) }, ()))
+            },
+            untold,
+        );
         if done.is_none() {
             continue;
         }
@@ -710,15 +727,22 @@ fn small_lists_are_pushed_to_and_popped_from_by_the_short_way() {
         let (pushes, at_end, element) =
             (draw.below(5) < 3, draw.below(2) == 0, vec![draw.below(256) as u8; draw.below(30) as usize]);
         let parts = [&element[..]];
-        let done = place.table.update(&location, &key, Kind::List, polder_base::time::now_ms(), |old| {
-            if pushes {
-                let (edit, count) = pushed(old.map(|old| old.value), &parts, at_end, Limit::of(-2))?;
-                return Some((Mutation::Edited(edit), (Vec::new(), count)));
-            }
-            let Some(old) = old else { return Some((Mutation::Same, (Vec::new(), 0))) };
-            let (element, rest) = popped(old.value, at_end)?;
-            Some((rest.map_or(Mutation::Gone, Mutation::Edited), (element.to_vec(), 0)))
-        });
+        let done = place.table.update(
+            &location,
+            &key,
+            Kind::List,
+            polder_base::time::now_ms(),
+            |old| {
+                if pushes {
+                    let (edit, count) = pushed(old.map(|old| old.value), &parts, at_end, Limit::of(-2))?;
+                    return Some((Mutation::Edited(edit), (Vec::new(), count)));
+                }
+                let Some(old) = old else { return Some((Mutation::Same, (Vec::new(), 0))) };
+                let (element, rest) = popped(old.value, at_end)?;
+                Some((rest.map_or(Mutation::Gone, Mutation::Edited), (element.to_vec(), 0)))
+            },
+            untold,
+        );
         let Some((popped, count)) = done else { continue };
         quick += 1;
         let list = &mut model[number];
@@ -732,4 +756,42 @@ fn small_lists_are_pushed_to_and_popped_from_by_the_short_way() {
     }
     assert!(quick > 40_000, "the short way was hardly ever taken: {quick}");
     assert_eq!(place.keys(0), 1 + model.iter().filter(|list| !list.is_empty()).count() as u64);
+}
+
+#[test]
+fn nothing_expires_while_files_are_read_whatever_limits_are_set() {
+    let place = Place::new();
+    let loading = place.table.begin_loading().expect("no other reads");
+    assert!(place.table.begin_loading().is_err());
+    place.run(|txn| {
+        let expiry_ms = Some(polder_base::time::now_ms() + 1);
+        txn.write(0, b"k", &New { expiry_ms, ..New::of(Kind::String, Value::Packed(b"v")) }, Replaces::Whole)
+    });
+    // As a server does that joins meanwhile.
+    let limits = Limits { memory_max: 1, policy: Policy::AllkeysLru, ..Limits::default() };
+    place.table.set_limits(limits);
+    std::thread::sleep(Duration::from_millis(5));
+    for _ in 0..20 {
+        place.table.run_maintenance(10_000);
+    }
+    assert_eq!(place.table.keys(0).0, 1);
+    assert!(place.table.imports() && place.table.is_unlimited());
+    drop(loading);
+    assert_eq!(place.table.limits(), limits);
+    while place.table.keys(0).0 > 0 {
+        place.table.run_maintenance(10_000);
+    }
+}
+
+#[test]
+fn a_reader_that_dies_leaves_no_memory_without_limits() {
+    let place = Place::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| std::mem::forget(place.table.begin_loading().expect("no other reads")));
+    });
+    let begun = std::time::Instant::now();
+    while place.table.is_loading() && begun.elapsed() < Duration::from_secs(20) {
+        place.table.run_maintenance(10_000);
+    }
+    assert!(!place.table.is_loading());
 }

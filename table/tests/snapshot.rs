@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Draw, Place, run, try_run_as};
+use common::{Draw, Place, run, try_run_as, untold};
 use polder_base::Fault;
 use polder_shm::layout::seat as at;
 use polder_table::{Db, Limits, Mode, New, Policy, Replaces, Snapshot, Stop, Table, Txn};
@@ -147,11 +147,17 @@ fn count_up(table: &Table, seed: u64) {
         let key = format!("{which}:{seed}").into_bytes();
         let mut text = String::new();
         let quick = table.location(6, &key).and_then(|location| {
-            table.quick_edit(&location, &key, polder_base::time::now_ms(), 1, |old| {
-                text = (old.map_or(0, value_of) + 1).to_string();
-                // Outlives the call: the bytes are copied into the entry before it ends.
-                (Some(Box::leak(text.clone().into_bytes().into_boxed_slice()) as &[u8]), ())
-            })
+            table.quick_edit(
+                &location,
+                &key,
+                (polder_base::time::now_ms(), 1),
+                |old| {
+                    text = (old.map_or(0, value_of) + 1).to_string();
+                    // Outlives the call: the bytes are copied into the entry before it ends.
+                    (Some(Box::leak(text.clone().into_bytes().into_boxed_slice()) as &[u8]), ())
+                },
+                untold,
+            )
         });
         if quick.is_none() {
             run(table, |txn| {

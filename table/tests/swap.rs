@@ -8,7 +8,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::Place;
+use common::{Place, untold};
 use polder_shm::AttachOptions;
 use polder_shm::{Changes, Locked, Seat, Segment, lock, now_ms};
 use polder_table::directory::MAP_LOCK;
@@ -35,7 +35,9 @@ fn write_by(place: &Place, way: u64, value: &[u8]) {
             .is_some(),
         2 => table
             .location(0, key)
-            .and_then(|location| table.quick_edit(&location, key, now_ms(), 1, |_| (Some(value), ())))
+            .and_then(|location| {
+                table.quick_edit(&location, key, (now_ms(), 1), |_| (Some(value), ()), untold)
+            })
             .is_some(),
         3 => table
             .location(0, key)

@@ -7,7 +7,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Draw, Place, run, try_run_as};
+use common::{Draw, Place, run, try_run_as, untold};
 use polder_shm::crash::{self, Child, End};
 use polder_table::{Limits, Location, Mode, New, Policy, Replaces, Stop, Table, Txn};
 use polder_values::string::{self, Draft};
@@ -111,7 +111,7 @@ fn edit_by_old_location(table: &Table, kept: &Kept, value: &[u8]) {
 fn write_on_fast_paths(table: &Table, db: u16, (name, other): (&[u8], &[u8]), value: &[u8]) {
     let now_ms = polder_base::time::now_ms();
     if let (Some(location), Some(look)) = (table.location(db, name), table.location(db, other)) {
-        table.quick_edit(&location, name, now_ms, 0, |_| (Some(value), ()));
+        table.quick_edit(&location, name, (now_ms, 0), |_| (Some(value), ()), untold);
         table.quick_get(&look, other, now_ms, |_| ());
         table.write_plain(db, table.hash(other), other, value);
         table.read_plain(db, table.hash(name), name, |_| ());

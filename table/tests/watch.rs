@@ -5,7 +5,7 @@ mod common;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Draw, Place, run_as};
+use common::{Draw, Place, run_as, untold};
 use polder_table::{Mode, Watch};
 
 fn watch(place: &Place, key: &[u8]) -> Watch {
@@ -182,7 +182,13 @@ fn false_aborts_are_rare_where_there_are_many_keys() {
             if let Some(location) = place.table.location(0, &key)
                 && place
                     .table
-                    .quick_edit(&location, &key, polder_base::time::now_ms(), 0, |_| (Some(&[2; 16]), ()))
+                    .quick_edit(
+                        &location,
+                        &key,
+                        (polder_base::time::now_ms(), 0),
+                        |_| (Some(&[2; 16]), ()),
+                        untold,
+                    )
                     .is_none()
             {
                 place.set(0, &key, &[2; 16], None);

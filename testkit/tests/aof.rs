@@ -16,14 +16,23 @@ use polder_testkit::random::Random;
 use polder_testkit::resp::Connection;
 use polder_testkit::scratch::Scratch;
 
+/// Reads a log into a memory.
+fn read_with(
+    scratch: &Scratch,
+    settings: &Configuration,
+    folder: &Folder,
+    torn_end: TornEnd,
+) -> Result<Replayed, String> {
+    let manifest = folder.load().map_err(|error| error.to_string())?.ok_or("no manifest")?;
+    let loading = scratch.embedder.memory.table().begin_loading().map_err(|fault| fault.to_string())?;
+    replay(&loading, settings, scripting(settings), (folder, manifest), torn_end, &mut |_| ())
+}
+
 /// A memory into which a log was read.
 fn read(folder: &Folder, torn_end: TornEnd) -> Result<(Scratch, Replayed), String> {
     let scratch = Scratch::new();
-    let manifest = folder.load().map_err(|error| error.to_string())?.ok_or("no manifest")?;
-    let settings = Configuration::default();
-    let table = scratch.embedder.memory.table();
-    let replayed = replay(table, &settings, scripting(&settings), (folder, manifest), torn_end, &mut |_| ())?;
-    assert!(!table.limits().importing, "the limits are as before");
+    let replayed = read_with(&scratch, &Configuration::default(), folder, torn_end)?;
+    assert!(!scratch.embedder.memory.table().limits().importing, "the limits are as before");
     Ok((scratch, replayed))
 }
 
@@ -71,6 +80,20 @@ fn logs_of(program: &Path, name: &str) {
     }
 }
 
+#[test]
+fn no_setting_refuses_what_a_log_says() {
+    let place = Place::new("settings");
+    let text = format!("SET k v\nSET long {}\nAPPEND long more", "x".repeat(2 << 20));
+    place.write(&[("appendonly.aof.1.base.aof", 'b', "SET b 1"), ("appendonly.aof.1.incr.aof", 'i', &text)]);
+    let flags = ["--min-replicas-to-write", "1", "--proto-max-bulk-len", "1mb"].map(String::from);
+    let (_, flags) = polder_calls::settings::file::flags(&flags).expect("flags");
+    let settings = Configuration::begin(None, &[], &flags).expect("settings");
+    let scratch = Scratch::new();
+    let table = scratch.embedder.memory.table();
+    let replayed = read_with(&scratch, &settings, &place.folder(), TornEnd::Refused).expect("a log");
+    assert_eq!((replayed.refused, replayed.first_refused, table.keys(0).0), (0, None, 3));
+}
+
 /// Wherever the last file ends, what is whole is read, and the rest can be cut off.
 fn torn_anywhere(place: &Place, random: &mut Random) {
     let folder = place.folder();
@@ -81,11 +104,8 @@ fn torn_anywhere(place: &Place, random: &mut Random) {
     for _ in 0..8 {
         std::fs::write(&path, &whole[..random.below(whole.len())]).expect("cut");
         ask(&scratch, "FLUSHALL");
-        let settings = Configuration::default();
-        let table = scratch.embedder.memory.table();
         let load = |torn_end| {
-            replay(table, &settings, scripting(&settings), (&folder, manifest.clone()), torn_end, &mut |_| ())
-                .map(|replayed| replayed.torn)
+            read_with(&scratch, &Configuration::default(), &folder, torn_end).map(|replayed| replayed.torn)
         };
         let torn = load(TornEnd::CutOff).expect("what is whole");
         ask(&scratch, "FLUSHALL");
@@ -208,17 +228,8 @@ fn a_limit_of_memory_stops_no_load() {
     let scratch = Scratch::new();
     let table = scratch.embedder.memory.table();
     table.set_limits(polder_engine::Limits { memory_max: 100_000, ..table.limits() });
-    let settings = Configuration::default();
-    let manifest = place.folder().load().expect("readable").expect("a manifest");
-    let replayed = replay(
-        table,
-        &settings,
-        scripting(&settings),
-        (&place.folder(), manifest),
-        TornEnd::Refused,
-        &mut |_| (),
-    )
-    .expect("a log");
+    let replayed =
+        read_with(&scratch, &Configuration::default(), &place.folder(), TornEnd::Refused).expect("a log");
     assert_eq!((replayed.refused, table.keys(0).0, table.limits().memory_max), (0, 201, 100_000));
 }
 

@@ -74,6 +74,10 @@ fn measure(memory: &Arc<Memory>, only: Option<&str>) -> Result<(), Failure> {
     resp::with_server(memory, &mut |socket| resp::order(socket, "DEBUG PAUSE-CRON 1"))?;
     for (variant, settings, is_short) in VARIANTS {
         set_all(&mut caller, settings)?;
+        let logs = variant == operations::LOGGED;
+        if logs {
+            memory.table().log().turn_on()?;
+        }
         for operation in OPERATIONS.iter().filter(|operation| operation.everywhere || !is_short) {
             if only.is_some_and(|only| only != format!("{}{variant}", operation.name)) {
                 continue;
@@ -84,10 +88,15 @@ fn measure(memory: &Arc<Memory>, only: Option<&str>) -> Result<(), Failure> {
                 }
                 run(memory, &mut caller, operation)?;
                 println!("{}{variant}\t{CALLS}", operation.name);
+                if logs {
+                    // Each round begins with the same.
+                    memory.table().log().merge()?;
+                }
             }
         }
     }
     set_all(&mut caller, operations::PLAIN)?;
+    memory.table().log().turn_off()?;
     if only.is_none() { resp::with_server(memory, &mut resp::measure) } else { Ok(()) }
 }
 

@@ -38,7 +38,10 @@ type Variant = (&'static str, &'static [(&'static str, &'static str)], bool);
 pub const PLAIN: &[(&str, &str)] =
     &[("maxmemory-policy", "noeviction"), ("maxmemory", "0"), ("notify-keyspace-events", "")];
 
-pub const VARIANTS: [Variant; 3] = [
+/// The suffix of what is counted with the change log on.
+pub const LOGGED: &str = ", log";
+
+pub const VARIANTS: [Variant; 4] = [
     ("", PLAIN, false),
     (", LFU", &[("maxmemory-policy", "allkeys-lfu"), ("maxmemory", "900mb")], true),
     (
@@ -46,6 +49,7 @@ pub const VARIANTS: [Variant; 3] = [
         &[("maxmemory-policy", "noeviction"), ("maxmemory", "0"), ("notify-keyspace-events", "KEA")],
         true,
     ),
+    (LOGGED, PLAIN, true),
 ];
 
 const fn call(name: &'static str, prepare: &'static [&'static str], call: &'static str) -> Operation {

@@ -148,6 +148,19 @@ impl Settings {
         Ok(settings)
     }
 
+    /// These settings as a log of commands is read with: nothing refuses a write that has been made before.
+    pub fn for_replay(&self) -> Settings {
+        let replay = Settings::default();
+        let same = |id| Parsed { number: self.number(id), text: self.text(id).to_vec() };
+        Id::all().for_each(|id| replay.set(id, same(id)));
+        for (id, number) in
+            [(const { id("min-replicas-to-write") }, 0), (const { id("proto-max-bulk-len") }, i64::MAX)]
+        {
+            replay.set(id, Parsed { number, text: number.to_string().into_bytes() });
+        }
+        replay
+    }
+
     /// Whether file or flags said something about a setting.
     pub fn is_given(&self, id: Id) -> bool {
         self.given.contains(&id)

@@ -10,10 +10,10 @@ use super::thresholds_of;
 use polder_calls::command::FastCall;
 
 pub(super) fn hset(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
-    let &[_, key, field, value] = call.args else { return false };
+    let &[_, _, field, value] = call.args else { return false };
     let (thresholds, pair) = (thresholds_of(call.settings), Pair::of(field, value));
     let parts = pair.parts();
-    let new = call.table.update(call.location, key, Kind::Hash, call.now_ms, |old| {
+    let new = call.update(Kind::Hash, |old| {
         let (edit, new) = set(old.map(|old| old.value), &parts, thresholds)?;
         Some((Mutation::Edited(edit), new))
     });
@@ -21,10 +21,10 @@ pub(super) fn hset(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
 }
 
 pub(super) fn hdel(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
-    let &[_, key, field] = call.args else { return false };
+    let &[_, _, field] = call.args else { return false };
     let pair = Pair::of(field, &[]);
     let [head, ..] = pair.parts();
-    let deleted = call.table.update(call.location, key, Kind::Hash, call.now_ms, |old| {
+    let deleted = call.update(Kind::Hash, |old| {
         let Some(old) = old else { return Some((Mutation::Same, false)) };
         let removed = Place::of(Some(old.value), head, field)?.removed()?;
         let deleted = removed.is_some();
@@ -34,12 +34,12 @@ pub(super) fn hdel(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
 }
 
 pub(super) fn hincrby(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
-    let &[_, key, field, by] = call.args else { return false };
+    let &[_, _, field, by] = call.args else { return false };
     let Some(by) = number::integer(by) else { return false };
     let (thresholds, pair) = (thresholds_of(call.settings), Pair::of(field, &[]));
     let ([head, ..], mut text, mut parts) = (pair.parts(), itoa::Buffer::new(), [&[][..]; 3]);
     let (text, parts) = (&mut text, &mut parts);
-    let sum = call.table.update(call.location, key, Kind::Hash, call.now_ms, |old| {
+    let sum = call.update(Kind::Hash, |old| {
         let place = Place::of(old.map(|old| old.value), head, field)?;
         let sum = place.value().map_or(Some(0), number::integer)?.checked_add(by)?;
         *parts = [head, field, text.format(sum).as_bytes()];

@@ -27,10 +27,10 @@ pub(super) fn rpop(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
 }
 
 fn push(call: &FastCall<'_>, at_end: bool, reply: &mut dyn Reply) -> bool {
-    let &[_, key, element] = call.args else { return false };
+    let &[_, _, element] = call.args else { return false };
     let limit = Limit::of(call.settings.number(const { id("list-max-listpack-size") }));
     let element = [element];
-    let count = call.table.update(call.location, key, Kind::List, call.now_ms, |old| {
+    let count = call.update(Kind::List, |old| {
         let (edit, count) = pushed(old.map(|old| old.value), &element, at_end, limit)?;
         Some((Mutation::Edited(edit), count))
     });
@@ -40,8 +40,8 @@ fn push(call: &FastCall<'_>, at_end: bool, reply: &mut dyn Reply) -> bool {
 }
 
 fn pop(call: &FastCall<'_>, at_end: bool, reply: &mut dyn Reply) -> bool {
-    let (&[_, key], mark) = (call.args, reply.mark()) else { return false };
-    let done = call.table.update(call.location, key, Kind::List, call.now_ms, |old| {
+    let (&[_, _], mark) = (call.args, reply.mark()) else { return false };
+    let done = call.update(Kind::List, |old| {
         let Some(old) = old else {
             reply.null();
             return Some((Mutation::Same, ()));

@@ -6,7 +6,7 @@
 use polder_base::number::Number;
 use polder_base::{Reply, number};
 use polder_calls::command::FastCall;
-use polder_table::{Attributes, Counter, Form, Mutation};
+use polder_table::{Attributes, Counter, Effect, Form, Mutation};
 use polder_values::{Kind, PACKED_MAX};
 
 use super::number_mode;
@@ -95,13 +95,16 @@ fn add(call: &FastCall<'_>, by: i64, reply: &mut dyn Reply) -> bool {
         Some((plain.format(sum).as_bytes(), Some(sum)))
     });
     let sum = sum.or_else(|| {
-        call.table.quick_edit(call.location, key, call.now_ms, 1, |old| {
-            let old = old.map_or(Some(0), number::integer);
-            match old.and_then(|old| old.checked_add(by)) {
+        call.table.quick_edit(
+            call.location,
+            key,
+            (call.now_ms, 1),
+            |old| match old.map_or(Some(0), number::integer).and_then(|old| old.checked_add(by)) {
                 Some(sum) => (Some(other.format(sum).as_bytes()), Some(sum)),
                 None => (None, None),
-            }
-        })
+            },
+            |_, effect| call.tell(effect),
+        )
     });
     let Some(Some(sum)) = sum else { return false };
     reply.integer(sum);
@@ -110,8 +113,8 @@ fn add(call: &FastCall<'_>, by: i64, reply: &mut dyn Reply) -> bool {
 
 /// A packed string is shorter than any limit that `proto-max-bulk-len` can be.
 pub(super) fn append(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
-    let &[_, key, more] = call.args else { return false };
-    let len = call.table.update(call.location, key, Kind::String, call.now_ms, |old| match old {
+    let &[_, _, more] = call.args else { return false };
+    let len = call.update(Kind::String, |old| match old {
         Some(old) => Some((
             Mutation::Text { kept: old.value, added: more, form: Form::Raw },
             old.value.len() + more.len(),
@@ -127,26 +130,35 @@ pub(super) fn incrbyfloat(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let Some(by) = Number::parse(mode, by) else { return false };
     let mut text = None;
     let slot = &mut text;
-    let done = call.table.update(call.location, key, Kind::String, call.now_ms, |old| {
-        let old = old.map_or(Some(Number::zero(mode)), |old| Number::parse(mode, old.value))?;
-        let sum = slot.insert(old.sum_text(by)?).as_bytes();
-        // Redis keeps an integer that it has come to in this way as text.
-        let form = if number::integer(sum).is_some() { Form::Text } else { Form::Plain };
-        Some((Mutation::Text { kept: &[], added: sum, form }, sum))
-    });
+    let tell = |sum: &&[u8], effect: &mut Effect<'_>| effect.call("SET", &[key, sum, b"KEEPTTL"]);
+    let done = call.update_telling(
+        Kind::String,
+        |old| {
+            let old = old.map_or(Some(Number::zero(mode)), |old| Number::parse(mode, old.value))?;
+            let sum = slot.insert(old.sum_text(by)?).as_bytes();
+            // Redis keeps an integer that it has come to in this way as text.
+            let form = if number::integer(sum).is_some() { Form::Text } else { Form::Plain };
+            Some((Mutation::Text { kept: &[], added: sum, form }, sum))
+        },
+        tell,
+    );
     done.map(|sum| reply.bulk(sum)).is_some()
 }
 
 pub(super) fn getdel(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let (&[_, key], mark) = (call.args, reply.mark()) else { return false };
-    let found = call.table.update(call.location, key, Kind::String, call.now_ms, |old| {
-        let Some(old) = old else {
-            reply.null();
-            return Some((Mutation::Same, Counter::Misses));
-        };
-        reply.bulk(old.value);
-        Some((Mutation::Gone, Counter::Hits))
-    });
+    let found = call.update_telling(
+        Kind::String,
+        |old| {
+            let Some(old) = old else {
+                reply.null();
+                return Some((Mutation::Same, Counter::Misses));
+            };
+            reply.bulk(old.value);
+            Some((Mutation::Gone, Counter::Hits))
+        },
+        |_, effect| effect.call("DEL", &[key]),
+    );
     match found {
         Some(found) => call.table.count(found, 1),
         None => reply.rewind(mark),

@@ -4,8 +4,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use polder_shm::{Segment, SegmentName, SegmentOptions};
-use polder_table::{Found, Mode, New, Replaces, Stop, Table, Txn};
+use polder_table::{Effect, Found, Mode, New, Replaces, Stop, Table, Txn};
 use polder_values::{Kind, Value, string};
+
+/// What a change tells that is made without a change log.
+pub fn untold<R>(_: &R, _: &mut Effect<'_>) {}
 
 /// Numbers that a seed, which is not 0, decides.
 pub struct Draw(pub u64);

@@ -2,13 +2,13 @@
 use std::panic::RefUnwindSafe;
 
 use polder_base::score::Score;
-use polder_table::{Attributes, Form, Mutation, New, Old, Replaces, Table};
+use polder_table::{Attributes, Effect, Form, Mutation, New, Old, Replaces, Table};
 use polder_values::list::{self, Limit};
 use polder_values::sorted_set::{self, Scored};
 use polder_values::{Kind, Value};
 
 use super::{Case, LATER_MS, bystanders, case, displaced, displaced_in, fill, many, numbered, run, wide};
-use crate::common::Place;
+use crate::common::{Place, untold};
 
 /// Every case.
 pub fn cases() -> Vec<Case> {
@@ -18,11 +18,44 @@ pub fn cases() -> Vec<Case> {
         .collect()
 }
 
+/// Tells of a key by its state, as [`super::logged`] reads it.
+fn tell_whole(effect: &mut Effect<'_>, key: &[u8], value: &[u8], expiry_ms: Option<u64>) {
+    effect.call("RESTORE", &[key, expiry_ms.unwrap_or(0).to_string().as_bytes(), value]);
+}
+
+/// Those that append to the change log by themselves, in one block of the outbox: see [`super::logged`]. Others leave that to a transaction.
+pub fn that_tell() -> Vec<Case> {
+    let is_left_out = |case: &Case| ["plainly", "flags", "many"].iter().any(|word| case.name.contains(word));
+    let all = [entries(), strings(), attributes(), displaced_updates()];
+    let cases = all.into_iter().flatten().filter(|case| !is_left_out(case));
+    let with_outbox = |case: Case| {
+        let operation = case.operation;
+        Case {
+            // A transaction makes the outbox of its seat.
+            operation: Box::new(move |table| {
+                run(table, |txn| {
+                    assert!(txn.tells());
+                    Ok(())
+                });
+                operation(table);
+            }),
+            ..case
+        }
+    };
+    cases.map(with_outbox).collect()
+}
+
 /// The fast path of SET, which these cases must be able to take.
 fn set_quickly(table: &Table, db: u16, key: &[u8], value: &[u8]) {
     let location = table.location(db, key).expect("the database has keys");
     table
-        .quick_edit(&location, key, polder_base::time::now_ms(), 0, |_| (Some(value), ()))
+        .quick_edit(
+            &location,
+            key,
+            (polder_base::time::now_ms(), 0),
+            |_| (Some(value), ()),
+            |(), effect| tell_whole(effect, key, value, None),
+        )
         .expect("nothing is in the way");
 }
 
@@ -85,19 +118,33 @@ fn entries() -> Vec<Case> {
 /// The fast path of a push to a list, and of a pop, which these cases must be able to take.
 fn push_quickly(table: &Table, key: &[u8], element: &[u8]) {
     let (location, element) = (table.location(0, key).expect("the database has keys"), [element]);
-    let done = table.update(&location, key, Kind::List, polder_base::time::now_ms(), |old| {
-        let (edit, _) = list::pushed(old.map(|old| old.value), &element, true, Limit::of(-2))?;
-        Some((Mutation::Edited(edit), ()))
-    });
+    let done = table.update(
+        &location,
+        key,
+        Kind::List,
+        polder_base::time::now_ms(),
+        |old| {
+            let (edit, _) = list::pushed(old.map(|old| old.value), &element, true, Limit::of(-2))?;
+            Some((Mutation::Edited(edit), ()))
+        },
+        untold,
+    );
     done.expect("nothing is in the way");
 }
 
 fn pop_quickly(table: &Table, key: &[u8]) {
     let location = table.location(0, key).expect("the database has keys");
-    let done = table.update(&location, key, Kind::List, polder_base::time::now_ms(), |old| {
-        let (_, rest) = list::popped(old?.value, false)?;
-        Some((rest.map_or(Mutation::Gone, Mutation::Edited), ()))
-    });
+    let done = table.update(
+        &location,
+        key,
+        Kind::List,
+        polder_base::time::now_ms(),
+        |old| {
+            let (_, rest) = list::popped(old?.value, false)?;
+            Some((rest.map_or(Mutation::Gone, Mutation::Edited), ()))
+        },
+        untold,
+    );
     done.expect("nothing is in the way");
 }
 
@@ -132,7 +179,27 @@ fn mutate_quickly(
     let (location, now_ms) =
         (table.location(0, key).expect("the database has keys"), polder_base::time::now_ms());
     table
-        .update(&location, key, None, now_ms, |old| Some((mutation(old?), ())))
+        .update(
+            &location,
+            key,
+            None,
+            now_ms,
+            |old| {
+                let old = old?;
+                let mutation = mutation(old);
+                let (value, expiry_ms) = match &mutation {
+                    Mutation::Gone => (None, None),
+                    Mutation::Expiring(expiry_ms) => (Some(old.value.to_vec()), *expiry_ms),
+                    Mutation::Text { kept, added, .. } => (Some([*kept, *added].concat()), old.expiry_ms),
+                    _ => return None,
+                };
+                Some((mutation, (value, expiry_ms)))
+            },
+            |(value, expiry_ms), effect| match value {
+                None => effect.call("DEL", &[key]),
+                Some(value) => tell_whole(effect, key, value, *expiry_ms),
+            },
+        )
         .expect("nothing is in the way");
 }
 
@@ -153,10 +220,17 @@ fn score_quickly(table: &Table, member: &[u8], score: f64) {
     let location = table.location(0, b"zset").expect("the database has keys");
     let scored = Scored::of(&Score::of(score));
     let parts = scored.parts(member);
-    let done = table.update(&location, b"zset", Kind::SortedSet, polder_base::time::now_ms(), |old| {
-        let place = sorted_set::Place::of(old.map(|old| old.value), member)?;
-        Some((Mutation::Edited(place.put(score, &parts, |_| false)?), ()))
-    });
+    let done = table.update(
+        &location,
+        b"zset",
+        Kind::SortedSet,
+        polder_base::time::now_ms(),
+        |old| {
+            let place = sorted_set::Place::of(old.map(|old| old.value), member)?;
+            Some((Mutation::Edited(place.put(score, &parts, |_| false)?), ()))
+        },
+        untold,
+    );
     done.expect("nothing is in the way");
 }
 

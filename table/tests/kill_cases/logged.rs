@@ -9,8 +9,8 @@ use super::Case;
 /// Keys of the first databases, and their values.
 type Location = BTreeMap<(u16, Vec<u8>), Vec<u8>>;
 
-/// Of each write path that goes through transactions, the same with the log on. Nothing tells what the operations do, so that each key is told by its
-/// state, except where the table tells it itself.
+/// Of each write path, the same with the log on. Nothing tells what the operations of transactions do, so that each key is told by its state, except
+/// where the table tells it itself; fast paths tell of it in the same way.
 pub fn cases() -> Vec<Case> {
     // What flushes and swaps databases is told by the calls. In a full memory the stream ends, and another one begins.
     let is_left_out = |case: &Case| ["flush", "swap", "full"].iter().any(|word| case.name.contains(word));
@@ -21,6 +21,7 @@ pub fn cases() -> Vec<Case> {
             .into_iter()
             .filter(|case| ["expiring-key", "collect-expired", "meet-expired", "evict"].contains(&case.name)),
     );
+    cases.extend(super::fast_paths::that_tell());
     cases.into_iter().map(with_log).collect()
 }
 
@@ -70,6 +71,10 @@ pub fn check(table: &Table, old: &Location, found: &Location) -> Result<(), Stri
                             true => drop(there.remove(&(db, key.to_vec()))),
                             false => drop(there.insert((db, key.to_vec()), value.to_vec())),
                         }
+                    }
+                    (b"SET", [key, value]) => drop(there.insert((db, key.to_vec()), value.to_vec())),
+                    (b"SET", [key, value, b"PXAT", _]) => {
+                        there.insert((db, key.to_vec()), value.to_vec());
                     }
                     _ => return Err(format!("the log tells {}", name.escape_ascii())),
                 }
