@@ -259,14 +259,21 @@ impl Replaying<'_> {
         self.done.commands += 1;
         let reply = self.output.bytes();
         self.output.rewind(mark);
-        if reply.first() == Some(&b'-') { self.refused(words, &reply) } else { Ok(()) }
+        match reply.first() {
+            Some(b'-') => self.refused(words[0], &reply),
+            // The calls of a transaction are refused one by one.
+            Some(b'*') if words[0].eq_ignore_ascii_case(b"EXEC") => {
+                errors(&reply).try_for_each(|error| self.refused(b"a call of a transaction", error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Counts a command that was refused, or ends the load (P3).
     #[cold]
-    fn refused(&mut self, words: &[&[u8]], reply: &[u8]) -> Result<(), String> {
+    fn refused(&mut self, name: &[u8], reply: &[u8]) -> Result<(), String> {
         let line = String::from_utf8_lossy(&reply[1..reply.len().min(TOLD_BYTES_MAX)]).trim_end().to_owned();
-        let name = String::from_utf8_lossy(words[0]).into_owned();
+        let name = String::from_utf8_lossy(name).into_owned();
         let leads = ["SELECT", "MULTI", "EXEC"].iter().any(|leading| name.eq_ignore_ascii_case(leading));
         if leads || NOT_OF_DATA.iter().any(|begin| line.starts_with(begin)) {
             return Err(format!("{name}: {line}"));
@@ -275,6 +282,25 @@ impl Replaying<'_> {
         self.done.first_refused.get_or_insert_with(|| format!("{name}: {line}"));
         Ok(())
     }
+}
+
+/// The errors in a reply of RESP2, wherever they stand in it. It is one of ours, so it is well-formed.
+fn errors(reply: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = reply;
+    let lines = std::iter::from_fn(move || {
+        let end = rest.windows(2).position(|pair| pair == b"\r\n")?;
+        let (line, behind) = rest.split_at(end);
+        // The bytes of a string are no lines; a length of -1 has none.
+        let bytes = match line.split_first() {
+            Some((b'$', length)) => {
+                std::str::from_utf8(length).ok()?.parse::<usize>().map_or(0, |length| length + 2)
+            }
+            _ => 0,
+        };
+        rest = behind.get(2 + bytes..)?;
+        Some(line)
+    });
+    lines.filter(|line| line.starts_with(b"-"))
 }
 
 /// Whether a command may give something an expiry. Names with an X in them are those of all families that can (`PEXPIREAT`, `GETEX`,

@@ -94,6 +94,18 @@ fn no_setting_refuses_what_a_log_says() {
     assert_eq!((replayed.refused, replayed.first_refused, table.keys(0).0), (0, None, 3));
 }
 
+#[test]
+fn what_is_refused_inside_a_transaction_counts() {
+    let place = Place::new("inside");
+    let text = "SET s v\nMULTI\nGET s\nLPUSH s x\nSET t -v\nHSET s f v\nEXEC\nSET u v";
+    place.write(&[("appendonly.aof.1.base.aof", 'b', "SET b 1"), ("appendonly.aof.1.incr.aof", 'i', text)]);
+    let (scratch, replayed) = read(&place.folder(), TornEnd::Refused).expect("a log");
+    assert_eq!((replayed.refused, ask(&scratch, "DBSIZE")), (2, "(integer) 4".to_owned()));
+    assert!(
+        replayed.first_refused.is_some_and(|first| first.starts_with("a call of a transaction: WRONGTYPE"))
+    );
+}
+
 /// Wherever the last file ends, what is whole is read, and the rest can be cut off.
 fn torn_anywhere(place: &Place, random: &mut Random) {
     let folder = place.folder();
