@@ -18,6 +18,8 @@ use polder_calls::call::{Call, Outcome, SYNTAX, WRONG_TYPE, is};
 use polder_calls::command::{Command, FAST, FastCall, GROWS, read, write};
 use polder_calls::facts::Tells::Own;
 
+use crate::item_effect::tell_item;
+
 /// How a changed item is told.
 const SET_AGAIN: &str = "`ITEM.SET key value`, with `FLAGS` and `PXAT ms` where there are such";
 
@@ -439,7 +441,7 @@ fn vivify(call: &mut Call<'_>, key: &[u8], options: &Options<'_>) -> Outcome {
 /// Gives a key a new item.
 fn put(call: &Call<'_>, key: &[u8], new: &New<'_>) -> Outcome {
     call.put(key, new)?;
-    tell(call, key)?;
+    tell_item(call, key)?;
     call.notify('$', "set", key);
     if new.expiry_ms.is_some() {
         call.notify('g', "expire", key);
@@ -450,7 +452,7 @@ fn put(call: &Call<'_>, key: &[u8], new: &New<'_>) -> Outcome {
 /// Gives an item other properties; its value stays.
 fn edit(call: &Call<'_>, key: &[u8], new: &New<'_>, event: &'static str) -> Outcome {
     call.edit(key, new)?;
-    tell(call, key)?;
+    tell_item(call, key)?;
     call.notify('g', event, key);
     Ok(())
 }
@@ -459,39 +461,6 @@ fn remove(call: &Call<'_>, key: &[u8]) -> Outcome {
     if call.remove(key)? {
         call.tell(&[b"DEL", key]);
         call.notify('g', "del", key);
-    }
-    Ok(())
-}
-
-/// Says in the change log what an item has become. That a client has won it is not told: elsewhere another one may win it.
-fn tell(call: &Call<'_>, key: &[u8]) -> Outcome {
-    if !call.tells_itself() {
-        return Ok(());
-    }
-    let Some(found) = call.txn.peek(call.db(), key)? else { return Ok(()) };
-    let extras = ItemExtras::decode(found.extras);
-    let value = string::contiguous(call.txn, &found.value)?;
-    let [flags, cas, expiry] =
-        [u64::from(found.flags), extras.cas.unwrap_or(0), found.expiry_ms.unwrap_or(0)]
-            .map(|number| number.to_string());
-    let mut words: Vec<&[u8]> = vec![b"ITEM.SET", key, &value];
-    for (is_said, option, text) in [
-        (found.flags != 0, "FLAGS", flags.as_bytes()),
-        (extras.cas.is_some(), "NEWCAS", cas.as_bytes()),
-        (!extras.content_type.is_empty(), "TYPE", extras.content_type),
-        (found.expiry_ms.is_some(), "PXAT", expiry.as_bytes()),
-    ] {
-        if is_said {
-            words.extend([option.as_bytes(), text]);
-        }
-    }
-    call.tell(&words);
-    if extras.stale {
-        let mut words: Vec<&[u8]> = vec![b"ITEM.DEL", key, b"STALE"];
-        if extras.cas.is_some() {
-            words.extend([&b"NEWCAS"[..], cas.as_bytes()]);
-        }
-        call.tell(&words);
     }
     Ok(())
 }
@@ -604,7 +573,7 @@ fn cat(call: &mut Call<'_>) -> Outcome {
         let value = string::make(call.txn, &whole)?;
         call.put(key, &New { value, raw: true, text: false, extras: &kept, ..New::from(old) })?;
     }
-    tell(call, key)?;
+    tell_item(call, key)?;
     call.notify('$', "append", key);
     reply_written(call, key)
 }
@@ -640,7 +609,7 @@ fn inc(call: &mut Call<'_>) -> Outcome {
     let value = Value::Packed(digits.format(number).as_bytes());
     let expiry_ms = options.expiry.after(old.expiry_ms);
     call.put(key, &New { value, raw: false, text: false, expiry_ms, extras: &kept, ..New::from(old) })?;
-    tell(call, key)?;
+    tell_item(call, key)?;
     call.notify('$', "incrby", key);
     reply_number(call, key)?;
     if options.expiry.is_past(call) { remove(call, key) } else { Ok(()) }

@@ -19,6 +19,7 @@ pub mod geo;
 pub mod hash;
 pub mod hyperloglog;
 pub mod item;
+mod item_effect;
 pub mod key;
 pub mod list;
 pub mod object;

@@ -11,6 +11,7 @@ pub struct Old<'v> {
     pub value: &'v [u8],
     /// Milliseconds since the Unix epoch.
     pub expiry_ms: Option<u64>,
+    pub flags: u32,
 }
 
 /// What becomes of a key.

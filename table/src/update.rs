@@ -583,7 +583,7 @@ impl<'e> KeyUpdate<'e> {
     {
         let Some(kind) = self.kind else { return self.value_of_any(image, now_ms, extras) };
         if image.meta() == kind as u8 {
-            return Some(Old { kind, value: entry::inline_value(image)?, expiry_ms: None });
+            return Some(Old { kind, value: entry::inline_value(image)?, expiry_ms: None, flags: 0 });
         }
         if image.meta() != kind as u8 | entry::REFERENCE {
             return self.value_of_any(image, now_ms, extras);
@@ -593,7 +593,7 @@ impl<'e> KeyUpdate<'e> {
         };
         let (&length, rest) = payload.split_first()?;
         let (key, value) = rest.split_at_checked(length.into())?;
-        (key == self.key).then_some(Old { kind, value, expiry_ms: None })
+        (key == self.key).then_some(Old { kind, value, expiry_ms: None, flags: 0 })
     }
 
     /// The same of an entry that says more than key and value.
@@ -644,6 +644,7 @@ impl<'e> KeyUpdate<'e> {
             kind,
             value,
             expiry_ms,
+            flags: extras.flags,
         })
     }
 

@@ -228,6 +228,33 @@ fn clients_that_come_while_the_log_is_read_are_told_so() {
 }
 
 #[test]
+fn a_sum_keeps_the_flags_of_an_item() {
+    let world = World::new("flags");
+    let (mut server, mut connection) = world.with_log();
+    for line in ["ITEM.SET k 1 FLAGS 5", "INCRBYFLOAT k 0.5", "INCRBYFLOAT k 0.25", "INCRBYFLOAT plain 1.5"] {
+        assert!(!ask(&mut connection, line).starts_with("(error)"), "{line}");
+    }
+    // All but the CAS, which is drawn anew.
+    let item = |connection: &mut Connection| {
+        let shown = ask(connection, "ITEM.GET k");
+        shown
+            .lines()
+            .enumerate()
+            .filter(|(at, _)| *at != 3)
+            .map(|(_, line)| line.to_owned())
+            .collect::<Vec<_>>()
+    };
+    let expected = item(&mut connection);
+    assert!(expected[1].ends_with("(integer) 5") && expected.concat().contains("1.75"), "{expected:?}");
+    synced(&mut connection);
+    server.kill();
+    world.lose_segment();
+    let (_server, mut connection) = world.with_log();
+    assert_eq!(item(&mut connection), expected);
+    assert_eq!(ask(&mut connection, "GET plain"), "\"1.5\"");
+}
+
+#[test]
 fn replies_wait_for_the_disk_while_calls_are_executed() {
     let world = World::new("always");
     let (server, mut connection) = world.serve(&["--appendfsync", "always"]);

@@ -4,6 +4,7 @@ use polder_table::{Found, New, Stop};
 use polder_values::{Kind, Value};
 
 use super::find;
+use crate::item_effect::tell_item;
 use polder_calls::call::{Call, NOT_AN_INTEGER, Outcome, integer};
 use polder_calls::settings::{Settings, id};
 
@@ -58,8 +59,14 @@ pub(super) fn incrbyfloat(call: &mut Call<'_>) -> Outcome {
         return Err(NOT_A_FLOAT.into());
     };
     let sum = old.sum_text(by).ok_or(Stop::from(NOT_FINITE))?;
+    let is_item = found.as_ref().is_some_and(|found| found.flags != 0 || !found.extras.is_empty());
     put_number(call, key, found, sum.as_bytes(), number::integer(sum.as_bytes()).is_some())?;
-    call.tell(&[b"SET", key, sum.as_bytes(), b"KEEPTTL"]);
+    // What SET would not keep is told with the rest.
+    if is_item {
+        tell_item(call, key)?;
+    } else {
+        call.tell(&[b"SET", key, sum.as_bytes(), b"KEEPTTL"]);
+    }
     call.notify('$', "incrbyfloat", key);
     call.reply.bulk(sum.as_bytes());
     Ok(())

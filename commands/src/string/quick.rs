@@ -130,19 +130,25 @@ pub(super) fn incrbyfloat(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let Some(by) = Number::parse(mode, by) else { return false };
     let mut text = None;
     let slot = &mut text;
-    let tell = |sum: &&[u8], effect: &mut Effect<'_>| effect.call("SET", &[key, sum, b"KEEPTTL"]);
+    let tell = |(sum, flags): &(&[u8], u32), effect: &mut Effect<'_>| {
+        // SET would not keep flags.
+        if *flags == 0 {
+            effect.call("SET", &[key, sum, b"KEEPTTL"]);
+        }
+    };
     let done = call.update_telling(
         Kind::String,
         |old| {
+            let flags = old.map_or(0, |old| old.flags);
             let old = old.map_or(Some(Number::zero(mode)), |old| Number::parse(mode, old.value))?;
             let sum = slot.insert(old.sum_text(by)?).as_bytes();
             // Redis keeps an integer that it has come to in this way as text.
             let form = if number::integer(sum).is_some() { Form::Text } else { Form::Plain };
-            Some((Mutation::Text { kept: &[], added: sum, form }, sum))
+            Some((Mutation::Text { kept: &[], added: sum, form }, (sum, flags)))
         },
         tell,
     );
-    done.map(|sum| reply.bulk(sum)).is_some()
+    done.map(|(sum, _)| reply.bulk(sum)).is_some()
 }
 
 pub(super) fn getdel(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
