@@ -112,6 +112,8 @@ struct Tail<'p> {
     table: &'p Table,
     note: &'p Note,
     end: u64,
+    /// Whether files are synced now and then, so that what is not can be held.
+    syncs: bool,
 }
 
 impl Stream for Tail<'_> {
@@ -128,8 +130,10 @@ impl Stream for Tail<'_> {
             // No memory for it, or a stopped thread has the lock. A process that goes on after our death with the note before finds these bytes in the
             // file, or begins anew where the memory does not have them any more.
             Ok(()) | Err(Stop::Busy | Stop::Fault(Fault::Full(_))) => {
-                // A successor rewrites what may not be on the disk (I2 of `storage/`): it needs the log from there on.
-                self.table.log().hold(SLOT, Some(position.offset.min(synced.offset)))
+                // A successor of a process that dies in a sync copies again what may not be on the disk. Without syncs that would be all since the last
+                // base; it writes another base then.
+                let synced = if self.syncs { synced.offset } else { position.offset };
+                self.table.log().hold(SLOT, Some(position.offset.min(synced)))
             }
             Err(stop) => return Err(stop.to_string()),
         }
@@ -250,7 +254,7 @@ impl<'t> StorageProcess<'t> {
         self.draws.quiet_at = None;
         loop {
             self.turn();
-            let tail = Tail { table: self.table, note: &self.note, end: 0 };
+            let tail = Tail { table: self.table, note: &self.note, end: 0, syncs: true };
             let synced = self.follower.sync(&tail, Instant::now());
             self.publish_durable();
             let awaits_base = self.follower.needs_base() && self.base.is_some();
@@ -359,7 +363,7 @@ impl<'t> StorageProcess<'t> {
             fsync: self.fsync(),
             tells_time: self.settings.is_on(const { id("aof-timestamp-enabled") }),
         };
-        let tail = Tail { table: self.table, note: &self.note, end };
+        let tail = Tail { table: self.table, note: &self.note, end, syncs: terms.fsync != Fsync::Never };
         let began = Instant::now();
         let turned = self.follower.turn(&tail, terms, began, now_ms() / 1000);
         if began.elapsed() >= SLOW_SYNC {

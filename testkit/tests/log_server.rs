@@ -255,6 +255,20 @@ fn a_sum_keeps_the_flags_of_an_item() {
 }
 
 #[test]
+fn without_syncs_the_memory_keeps_no_more_of_the_log() {
+    let world = World::new("unsynced");
+    let (_server, mut connection) = world.serve(&["--appendonly", "yes", "--appendfsync", "no"]);
+    settle(&mut connection);
+    let memory = world.attach().expect("a segment");
+    let log = memory.table().log();
+    for number in 0..20 {
+        ask(&mut connection, &format!("SETRANGE k {number} {}", "x".repeat(100_000)));
+        let end = log.range().1;
+        until("the storage process holds no more", || log.held(0).is_some_and(|held| held >= end));
+    }
+}
+
+#[test]
 fn replies_wait_for_the_disk_while_calls_are_executed() {
     let world = World::new("always");
     let (server, mut connection) = world.serve(&["--appendfsync", "always"]);

@@ -232,7 +232,7 @@ fn go_on(
     if !counts(table, manifest, &note, left.begin().offset)? {
         return Ok(None);
     }
-    match resume(folder.clone(), manifest.clone(), &left, &Tail { table, note: &note, end }) {
+    match resume(folder.clone(), manifest.clone(), &left, &Tail { table, note: &note, end, syncs: true }) {
         Ok((log, offset)) => {
             // Orphans do no harm if they cannot be removed now.
             let _ = folder.remove_orphans(log.manifest());
@@ -297,7 +297,7 @@ pub fn check_folder(table: &Table, settings: &Configuration) -> Result<(), Strin
         return Ok(());
     }
     let end = table.log().range().1;
-    let tail = Tail { table, note: &note, end };
+    let tail = Tail { table, note: &note, end, syncs: true };
     // Another process may have taken over meanwhile, and what it has copied is not in `tail`.
     let goes_on =
         || table.log().range().1 != end || table.segment().storage().owner().is_some_and(|owner| owner.lives);
