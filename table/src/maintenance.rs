@@ -86,7 +86,7 @@ impl Table {
             ROUND_MS
         };
         let stands_still = self.stands_still();
-        let limits = self.limits();
+        let limits = self.limits_in_force();
         if limits.active_expiry && !limits.importing && !stands_still {
             let begun = Instant::now();
             due_ms = due_ms.min(self.expire(end));
@@ -295,7 +295,7 @@ impl Table {
     #[inline]
     pub fn is_crowded(&self) -> bool {
         !self.is_unlimited() && {
-            let limits = self.limits();
+            let limits = self.limits_in_force();
             let most = limits.memory_max;
             limits.evicts() && most > 0 && self.segment().used_bytes() > most && self.claimed() > most
         }
@@ -303,7 +303,7 @@ impl Table {
 
     /// As [`Table::make_room`], until `end` at most. Returns false if a write should fail with OOM now.
     fn evict(&self, end: Option<Instant>) -> bool {
-        let limits = self.limits();
+        let limits = self.limits_in_force();
         if limits.memory_max == 0 {
             return true;
         }

@@ -267,15 +267,22 @@ impl Table {
         }
     }
 
-    /// The limits in force, in all processes: while files are read ([`Table::begin_loading`]), nothing expires and nothing is evicted.
+    /// The limits in force, in all processes: those that are set, but while files are read ([`Table::begin_loading`]) nothing expires and nothing is
+    /// evicted.
+    pub(crate) fn limits_in_force(&self) -> Limits {
+        let limits = self.limits();
+        if self.is_loading() { Limits { memory_max: 0, importing: true, ..limits } } else { limits }
+    }
+
+    /// The limits as they are set, for all processes.
     #[inline]
     pub fn limits(&self) -> Limits {
         let segment = &self.segment;
         if segment.load(LIMITED) == 0 {
-            return Limits { importing: self.is_loading(), ..Limits::default() };
+            return Limits::default();
         }
         Limits {
-            memory_max: if self.is_loading() { 0 } else { segment.load(MEMORY_MAX) },
+            memory_max: segment.load(MEMORY_MAX),
             policy: POLICIES
                 .get(segment.load(POLICY) as usize)
                 .map_or(Policy::NoEviction, |(policy, _)| *policy),
@@ -283,7 +290,7 @@ impl Table {
             lfu_log_factor: segment.load(LFU_LOG_FACTOR) as u32,
             lfu_decay_minutes: segment.load(LFU_DECAY) as u32,
             active_expiry: segment.load(PASSIVE) & LAZY == 0,
-            importing: self.imports(),
+            importing: segment.load(PASSIVE) & IMPORTING != 0,
         }
     }
 

@@ -776,6 +776,8 @@ fn nothing_expires_while_files_are_read_whatever_limits_are_set() {
     }
     assert_eq!(place.table.keys(0).0, 1);
     assert!(place.table.imports() && place.table.is_unlimited());
+    // What is set can be read and set again.
+    assert_eq!(place.table.limits(), limits);
     drop(loading);
     assert_eq!(place.table.limits(), limits);
     while place.table.keys(0).0 > 0 {

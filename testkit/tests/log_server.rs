@@ -227,6 +227,29 @@ fn clients_that_come_while_the_log_is_read_are_told_so() {
     assert_eq!(ask(&mut connection, "GET n"), "\"10\"");
 }
 
+/// What has expired since is kept until all is read, whatever settings another server brings meanwhile.
+#[test]
+fn a_server_that_starts_while_the_log_is_read_lets_nothing_expire() {
+    let world = World::new("second");
+    std::fs::create_dir(world.place.folder().path).expect("a folder");
+    let slow = "EVAL for\ti=1,2e7\tdo\tend\treturn\tredis.call('INCR',KEYS[1]) 1 n\n".repeat(10);
+    world.place.write(&[
+        ("appendonly.aof.1.base.aof", 'b', "SET k v PXAT 1000"),
+        ("appendonly.aof.1.incr.aof", 'i', &format!("{slow}PERSIST k")),
+    ]);
+    let start = || {
+        Server::start_polder(&polder(), &world.segment, &world.flags(&["--appendonly", "yes"]))
+            .expect("a server")
+    };
+    let first = start();
+    let mut connection = Connection::open(&first.address()).expect("a connection");
+    assert!(info(&mut connection, "loading:1"));
+    let second = start();
+    until("it is loaded", || !info(&mut connection, "loading:1"));
+    let mut other = Connection::open(&second.address()).expect("a connection");
+    assert_eq!((ask(&mut other, "GET n"), ask(&mut other, "GET k")), ("\"10\"".into(), "\"v\"".into()));
+}
+
 #[test]
 fn a_sum_keeps_the_flags_of_an_item() {
     let world = World::new("flags");
