@@ -10,8 +10,6 @@
 //! - **E3** Effects name databases as the client does, at their place among the effects: SWAPDB is one of these.
 //! - **E4** An expired key that is locked is told as `DEL` before all that the transaction does to it: elsewhere it may not have expired yet.
 
-use std::sync::atomic::Ordering;
-
 use polder_base::Fault;
 use polder_shm::layout::recording;
 
@@ -46,7 +44,7 @@ impl Txn<'_> {
             // Where there is no memory for it, the commit breaks the log.
             let _ = self.seat.open_outbox();
         }
-        self.table.seems_logged.store(logs, Ordering::Relaxed);
+        self.table.guess_logged(logs);
         self.notes.telling.set(if logs { Telling::Yes } else { Telling::No });
     }
 

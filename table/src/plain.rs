@@ -18,8 +18,6 @@
 //!
 //! In all other cases a function here does nothing and says so, and the caller takes the next longer path.
 
-use std::sync::atomic::Ordering;
-
 use polder_shm::layout::{interest, seat as at};
 use polder_shm::staged_journal::StagedJournal;
 use polder_shm::{RawView, Seat, Segment, coarse_seconds, lock, offset_of};
@@ -332,7 +330,7 @@ impl Table {
     /// Gives a key that has a plain short string another one that takes as many units. `false`: take another way.
     #[inline(always)]
     pub fn write_plain(&self, db: Db, hash: Hash, key: &[u8], value: &[u8]) -> bool {
-        if self.seems_logged.load(Ordering::Relaxed) {
+        if self.seems_logged() {
             return false;
         }
         let written = self.segment().with_seat(|seat| {

@@ -54,7 +54,8 @@ impl Table {
     /// belongs. Returns false, having done nothing, if the caller must take the slow path.
     pub fn quick_set_all(&self, first: &Location, pairs: &[&[u8]], now_ms: u64) -> bool {
         let (pairs, []) = pairs.as_chunks::<2>() else { return false };
-        if pairs.len() > SEVERAL_MAX {
+        // Only the slow path tells of several keys.
+        if pairs.len() > SEVERAL_MAX || self.seems_logged() {
             return false;
         }
         if self.write_all_plainly(first.db(), pairs) {

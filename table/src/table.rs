@@ -43,7 +43,7 @@ pub struct Table {
     /// The receiver of changes.
     pub(crate) sink: std::sync::OnceLock<&'static dyn ChangeSink>,
     /// Whether the change log was on when a transaction looked last: a guess, which decides what fast paths try first. Their commits look themselves.
-    pub(crate) seems_logged: AtomicBool,
+    seems_logged: AtomicBool,
     /// What dumps values that no call has told of.
     pub(crate) dump: std::sync::OnceLock<Dump>,
 }
@@ -264,6 +264,20 @@ impl Table {
         for counter in 0..COUNTERS as u64 {
             let now = self.segment.sum_over_seats(at::COUNTERS + 8 * counter);
             self.segment.publish(COUNTER_BASES + 8 * counter, now);
+        }
+    }
+
+    /// Whether the change log was on when a transaction looked last.
+    #[inline(always)]
+    pub fn seems_logged(&self) -> bool {
+        self.seems_logged.load(Ordering::Relaxed)
+    }
+
+    /// What [`Table::seems_logged`] says from now on.
+    pub(crate) fn guess_logged(&self, logs: bool) {
+        // Other threads read this line all the time.
+        if self.seems_logged() != logs {
+            self.seems_logged.store(logs, Ordering::Relaxed);
         }
     }
 

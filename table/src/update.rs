@@ -27,8 +27,6 @@
 
 mod told;
 
-use std::sync::atomic::Ordering;
-
 use polder_base::{Fault, Ref};
 use polder_shm::item::Tag;
 use polder_shm::layout::{interest, seat as at};
@@ -87,6 +85,10 @@ impl Table {
         if value.len() > PACKED_MAX || is_told(self.segment(), listeners(Some(Kind::String))) {
             return None;
         }
+        // Only the slow path tells of flags.
+        if flags != 0 && self.seems_logged() {
+            return None;
+        }
         // As it will be stored: the bounds of extent and database are lowered to this.
         let attributes =
             Attributes { expiry_ms: expiry_ms.map(|expiry_ms| expiry_ms.min(entry::EXPIRY_MAX_MS)), flags };
@@ -95,7 +97,6 @@ impl Table {
             Attributes { flags: 0, expiry_ms: Some(expiry_ms) } => {
                 effect.call("SET", &[key, value, b"PXAT", expiry_ms.to_string().as_bytes()]);
             }
-            // Only the slow path tells of flags.
             _ => {}
         };
         let kind = Some(Kind::String);
@@ -160,7 +161,7 @@ impl Table {
         change: impl for<'v> FnOnce(Option<Old<'v>>) -> Option<(Mutation<'v, 'n>, R)>,
         tell: impl Fn(&R, &mut Effect<'_>),
     ) -> Option<R> {
-        if self.seems_logged.load(Ordering::Relaxed) {
+        if self.seems_logged() {
             return self.update_logged(location, key, kind, (now_ms, calls), change, tell);
         }
         let work = |seat: &Seat| {

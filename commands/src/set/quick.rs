@@ -35,6 +35,9 @@ pub(super) fn srem(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
 pub(super) fn spop(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let (&[_, _], mark) = (call.args, reply.mark()) else { return false };
     // Only the slow path tells which member it was.
+    if call.table.seems_logged() {
+        return false;
+    }
     let tell = |(): &(), _: &mut Effect<'_>| {};
     let done = call.update_telling(
         Kind::Set,

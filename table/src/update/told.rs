@@ -3,7 +3,6 @@
 //! They take the same steps as others (`update.rs`), from the look to the new entry, but are compiled once for all callers: what these want to change and to tell
 //! comes behind a pointer. Where nothing is logged, an update costs one look at a guess for them.
 use std::cell::RefCell;
-use std::sync::atomic::Ordering;
 
 use polder_shm::Seat;
 use polder_shm::staged_journal::Covered;
@@ -69,7 +68,7 @@ impl Table {
                 .run(|old| Some((mutate(old)?, ())), Some(tell))
         };
         if !self.segment().logs() {
-            self.seems_logged.store(false, Ordering::Relaxed);
+            self.guess_logged(false);
         }
         self.segment().with_seat(work).ok()?
     }
