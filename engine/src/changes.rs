@@ -3,6 +3,7 @@
 //! ```text
 //!   position  =  identity of the stream : offset : selected database      kept by the follower, with what it has made of the changes
 //! ```
+use polder_base::Fault;
 use polder_runtime::followers::{self, Place};
 use polder_table::{Db, Log, LogError, Stop};
 
@@ -10,6 +11,9 @@ use crate::Memory;
 
 /// Bytes that one look takes out of the log.
 const READ_BYTES: usize = 256 << 10;
+
+/// How many streams a follower sees end that has just begun to follow them, before it gives up.
+const STREAMS_MAX: usize = 100;
 
 /// A command's name and arguments.
 type Words = Vec<Vec<u8>>;
@@ -110,7 +114,7 @@ impl Memory {
     /// Where the stream ends, which every commit that follows is in.
     fn end_of_stream(&self) -> Result<Position, Stop> {
         let log = self.table().log();
-        loop {
+        for _ in 0..STREAMS_MAX {
             log.turn_on()?;
             log.merge()?;
             // Before the place: one that belongs to a later stream is not taken for a place of this one.
@@ -123,6 +127,9 @@ impl Memory {
                 return Ok(Position { identity, offset, db });
             }
         }
+        Err(Stop::Fault(Fault::System(
+            "the change log begins anew again and again, since commits have no room in it: make room in the memory, then try again".into(),
+        )))
     }
 
     /// Turns the change log off, for all followers. Those that have a name keep it, but not what they could go on with.
