@@ -240,8 +240,9 @@ impl Walk<'_, '_> {
         }
         writer.key(&item.key, found.expiry_ms, idle, frequency);
         let mut drain = |writer: &mut Writer| self.out.drain(writer, false).map_err(Stop::from);
-        let source =
-            Source { nodes: snapshot, now_ms: snapshot.judged_ms(), drops_expiries: self.drops_expiries };
+        // A field that has expired must not live for ever.
+        let now_ms = if self.drops_expiries { snapshot.now_ms() } else { snapshot.judged_ms() };
+        let source = Source { nodes: snapshot, now_ms, drops_expiries: self.drops_expiries };
         encode(writer, &source, found.kind, &found.value, &mut drain)
             .map_err(|stop| format!("the key '{}': {stop}", item.key.escape_ascii()))?;
         self.keys += 1;
