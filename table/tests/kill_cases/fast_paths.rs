@@ -115,37 +115,34 @@ fn entries() -> Vec<Case> {
     ]
 }
 
-/// The fast path of a push to a list, and of a pop, which these cases must be able to take.
-fn push_quickly(table: &Table, key: &[u8], element: &[u8]) {
-    let (location, element) = (table.location(0, key).expect("the database has keys"), [element]);
-    let done = table.update(
-        &location,
-        key,
-        Kind::List,
-        polder_base::time::now_ms(),
-        |old| {
-            let (edit, _) = list::pushed(old.map(|old| old.value), &element, true, Limit::of(-2))?;
-            Some((Mutation::Edited(edit), ()))
-        },
-        untold,
-    );
+/// A change of a value that no log is told of, by the fast path, which these cases must be able to take.
+fn change_quickly<'n>(
+    table: &Table,
+    key: &[u8],
+    kind: Kind,
+    change: impl for<'v> FnOnce(Option<Old<'v>>) -> Option<Mutation<'v, 'n>>,
+) {
+    let (location, now_ms) =
+        (table.location(0, key).expect("the database has keys"), polder_base::time::now_ms());
+    let done = table.update(&location, key, kind, now_ms, |old| Some((change(old)?, ())), untold);
     done.expect("nothing is in the way");
 }
 
+/// The fast path of a push to a list.
+fn push_quickly(table: &Table, key: &[u8], element: &[u8]) {
+    let element = [element];
+    change_quickly(table, key, Kind::List, |old| {
+        let (edit, _) = list::pushed(old.map(|old| old.value), &element, true, Limit::of(-2))?;
+        Some(Mutation::Edited(edit))
+    });
+}
+
+/// That of a pop.
 fn pop_quickly(table: &Table, key: &[u8]) {
-    let location = table.location(0, key).expect("the database has keys");
-    let done = table.update(
-        &location,
-        key,
-        Kind::List,
-        polder_base::time::now_ms(),
-        |old| {
-            let (_, rest) = list::popped(old?.value, false)?;
-            Some((rest.map_or(Mutation::Gone, Mutation::Edited), ()))
-        },
-        untold,
-    );
-    done.expect("nothing is in the way");
+    change_quickly(table, key, Kind::List, |old| {
+        let (_, rest) = list::popped(old?.value, false)?;
+        Some(rest.map_or(Mutation::Gone, Mutation::Edited))
+    });
 }
 
 /// The fast path of a SET whose string may take a record.
@@ -217,21 +214,12 @@ fn delete_quickly(table: &Table, key: &[u8]) {
 
 /// The fast path of ZADD.
 fn score_quickly(table: &Table, member: &[u8], score: f64) {
-    let location = table.location(0, b"zset").expect("the database has keys");
     let scored = Scored::of(&Score::of(score));
     let parts = scored.parts(member);
-    let done = table.update(
-        &location,
-        b"zset",
-        Kind::SortedSet,
-        polder_base::time::now_ms(),
-        |old| {
-            let place = sorted_set::Place::of(old.map(|old| old.value), member)?;
-            Some((Mutation::Edited(place.put(score, &parts, |_| false)?), ()))
-        },
-        untold,
-    );
-    done.expect("nothing is in the way");
+    change_quickly(table, b"zset", Kind::SortedSet, |old| {
+        let place = sorted_set::Place::of(old.map(|old| old.value), member)?;
+        Some(Mutation::Edited(place.put(score, &parts, |_| false)?))
+    });
 }
 
 /// The fast path of MSET; returns whether it was taken.
