@@ -81,8 +81,8 @@ pub fn folder(settings: &Settings) -> Folder {
     Folder { medium: Arc::new(Disk), path, name: settings.string(const { id("appendfilename") }) }
 }
 
-/// Reads a log into a table, which must be empty and stays without limits until `loading` ends. `progress` hears how many bytes of all files have been read. The scripting runs the
-/// scripts and functions that the log may call.
+/// Reads a log into a table, which must be empty and stays without limits until `loading` ends. `progress` hears how many bytes of all files have
+/// been read. The scripting runs the scripts and functions that the log may call.
 ///
 /// # Errors
 /// What went wrong, with file and byte. What was read before it stays in the table.
