@@ -62,7 +62,8 @@ export function confirmed(text, action = "Delete") {
   dialog.returnValue = "no"
   dialog.showModal()
   return new Promise(done => {
-    dialog.onclose = () => done(dialog.returnValue === "yes")
+    // The event comes some time after a close: one that comes while the dialog is open is of the question before.
+    dialog.onclose = () => { if (!dialog.open) done(dialog.returnValue === "yes") }
   })
 }
 
