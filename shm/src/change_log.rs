@@ -134,9 +134,10 @@ impl Segment {
         self.publish(log::HOLDS + slot % log::HOLD_SLOTS * 8, place.map_or(0, |place| place + 1));
     }
 
-    /// What a follower wants to be kept.
+    /// What a follower wants to be kept. A place of a stream that has ended, which cannot be read any more, holds nothing.
     pub fn held_log(&self, slot: u64) -> Option<u64> {
-        self.observe(log::HOLDS + slot % log::HOLD_SLOTS * 8).checked_sub(1)
+        let held = self.observe(log::HOLDS + slot % log::HOLD_SLOTS * 8).checked_sub(1);
+        held.filter(|held| *held >= self.observe(log::BEGAN))
     }
 
     /// The process that holds the log up at present: one of its threads has the merge lock, or makes the cut of a snapshot (L8). 0: none does.

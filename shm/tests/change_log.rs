@@ -276,6 +276,7 @@ fn a_stream_that_begins_frees_the_one_before_in_steps() {
     seat.break_log();
     assert_eq!(seat.merge_outboxes(&mut Plain::default()).unwrap(), Merged::Some);
     assert!(blocks(&segment, log::FIRST) + 260 > before);
+    segment.hold_log(3, Some(segment.log_range().0));
     tell(&seat, &[8; RECORD]);
     tell(&seat, &[9; 2 * RECORD]);
     merge_all(&seat);
@@ -304,6 +305,31 @@ fn a_hold_keeps_a_share_of_a_small_segment() {
     }
     let (base, end) = segment.log_range();
     assert!(base > 0 && end - base < share + MIB, "{base} {end}");
+}
+
+/// A follower of a stream that has ended holds nothing of the next one, until it says so.
+#[test]
+fn a_hold_ends_with_its_stream() {
+    let guard = Guard::shm("log-hold-ends");
+    let segment = segment(&guard);
+    let seat = segment.seat().unwrap();
+    segment.keep_log(1, 100 << 20);
+    tell(&seat, &[7; RECORD]);
+    merge_all(&seat);
+    let end = segment.log_range().1;
+    segment.hold_log(3, Some(end));
+    assert_eq!(segment.held_log(3), Some(end));
+    seat.break_log();
+    merge_all(&seat);
+    assert_eq!(segment.held_log(3), None);
+    for _ in 0..40 {
+        (0..50).for_each(|_| tell(&seat, &[7; RECORD]));
+        merge_all(&seat);
+    }
+    let (base, end) = segment.log_range();
+    assert!(end - base < 40_000, "{base} {end}");
+    segment.hold_log(3, Some(base));
+    assert_eq!(segment.held_log(3), Some(base));
 }
 
 /// In a full segment, blocks that are not kept any more make room for what is to be merged.
