@@ -90,6 +90,11 @@ pub const BENCHES: &[Bench] = &[
         run: saving::bgsave,
     },
     Bench {
+        name: "rewrite",
+        about: "the same while an append-only log of a gigabyte is written anew",
+        run: saving::rewrite,
+    },
+    Bench {
         name: "log",
         about: "what the change log costs in this process and in a server, and how fast files are loaded, against redis-server",
         run: change_log::change_log,

@@ -2,10 +2,13 @@
 //!
 //! ```text
 //!  in-process    core 0: the writer             core 1, or core 0 too: the thread that merges
+//!  to the file   core 0: the writer             core 1: `polder storage`, and what reads its file
 //!  servers       core 0: the server, all of it  core 1: redis-benchmark
 //! ```
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -32,6 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub fn change_log(scale: &Scale) -> Result<Figures, String> {
     let mut figures = writer(scale)?;
     figures.push(("records merged a second".into(), merged(scale)?));
+    figures.extend(to_the_file(scale)?);
     figures.extend(files(scale)?);
     Ok(figures)
 }
@@ -120,6 +124,109 @@ fn merged(scale: &Scale) -> Result<f64, String> {
         runs.push((times * WAITING as u64) as f64 / took.as_secs_f64());
     }
     Ok(median(runs))
+}
+
+/// From a commit to the instant in which a reader of the file finds it there, in milliseconds, while a program makes a million SETs a second.
+fn to_the_file(scale: &Scale) -> Result<Figures, String> {
+    let before = sched_getaffinity(None).map_err(said)?;
+    let folder = crate::process::target_folder().join(format!("bench-file-{}", std::process::id()));
+    let mut runs: [Vec<f64>; 3] = Default::default();
+    for _ in 0..scale.rounds {
+        let (rate, mut delays) = in_folder(&folder, |folder| followed(scale.of(8_000_000), folder))?;
+        delays.sort_unstable();
+        let at = |share: f64| delays[(delays.len() as f64 * share) as usize] as f64 / 1e6;
+        for (run, figure) in runs.iter_mut().zip([rate, at(0.5), at(0.99)]) {
+            run.push(figure);
+        }
+    }
+    sched_setaffinity(None, &before).map_err(said)?;
+    let [rate, half, most] = runs.map(median);
+    Ok(vec![
+        ("paced SET/s".into(), rate),
+        ("commit to file ms, p50".into(), half),
+        ("commit to file ms, p99".into(), most),
+    ])
+}
+
+/// SETs in a row before the writer looks at the clock again, and how long they have: a million a second.
+const IN_A_ROW: u64 = 100;
+const PACE: Duration = Duration::from_micros(100);
+
+/// The SETs a second that were made, and the delay of each in nanoseconds. A value is the time at which it was written, in 16 digits.
+fn followed(count: u64, folder: &str) -> Result<(f64, Vec<u64>), String> {
+    pin(1)?;
+    let scratch = Scratch::with_ceiling(1 << 30);
+    let mut storage = Command::new(polder());
+    storage.args(["storage", "--segment", &scratch.options.segment, "--dir", folder]);
+    // It inherits core 1.
+    let storage = storage.args(["--auto-aof-rewrite-percentage", "0"]);
+    let mut storage = storage.stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(said)?;
+    // What is written while the first base is made is there, and not in the file that is looked at.
+    std::thread::sleep(Duration::from_secs(1));
+    let path = last_file(&Path::new(folder).join("appendonlydir"))?;
+    let began = Instant::now();
+    let last = AtomicU64::new(0);
+    let followed = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| follow(&path, &last, began));
+        let written = paced(&scratch, count, began, &last);
+        let delays = reader.join().map_err(|_| "the reader has panicked")??;
+        Ok((written?, delays))
+    });
+    storage.kill().and_then(|()| storage.wait()).map_err(said)?;
+    followed
+}
+
+/// The incremental file to which the log is written now.
+fn last_file(folder: &Path) -> Result<PathBuf, String> {
+    let files = std::fs::read_dir(folder).map_err(said)?.flatten().map(|entry| entry.path());
+    let log = files.filter(|path| path.to_string_lossy().ends_with(".incr.aof")).max();
+    log.ok_or_else(|| format!("no incremental file in {}", folder.display()))
+}
+
+fn paced(scratch: &Scratch, count: u64, began: Instant, last: &AtomicU64) -> Result<f64, String> {
+    pin(0)?;
+    let db = scratch.embedder.memory.database(0);
+    let keys: Vec<String> = (0..KEYS).map(|number| format!("key:{number:06}")).collect();
+    let (started, mut due) = (Instant::now(), Instant::now());
+    for number in 0..count {
+        if number % IN_A_ROW == 0 {
+            due += PACE;
+            while Instant::now() < due {
+                std::hint::spin_loop();
+            }
+        }
+        let time = began.elapsed().as_nanos() as u64;
+        db.set(&keys[number as usize % KEYS], format!("{time:016}").as_bytes()).map_err(said)?;
+        if number + 1 == count {
+            last.store(time, Ordering::Release);
+        }
+    }
+    Ok(count as f64 / started.elapsed().as_secs_f64())
+}
+
+/// The delays of all records, until that with the last time has come.
+fn follow(path: &Path, last: &AtomicU64, began: Instant) -> Result<Vec<u64>, String> {
+    const HEAD: &[u8] = b"$16\r\n";
+    let (mut delays, mut text, mut seen) = (Vec::new(), Vec::new(), 0);
+    let mut file = std::fs::File::open(path).map_err(said)?;
+    while seen == 0 || seen != last.load(Ordering::Acquire) {
+        if began.elapsed() > PATIENCE {
+            return Err(format!("the last record did not come to {}", path.display()));
+        }
+        std::thread::sleep(Duration::from_micros(500));
+        file.read_to_end(&mut text).map_err(said)?;
+        let (now, mut at) = (began.elapsed().as_nanos() as u64, 0);
+        while let Some(found) = memchr::memmem::find(&text[at..], HEAD) {
+            let value = at + found + HEAD.len();
+            let Some(digits) = text.get(value..value + 16) else { break };
+            let time: u64 = std::str::from_utf8(digits).map_err(said)?.parse().map_err(said)?;
+            delays.push(now.saturating_sub(time));
+            seen = time;
+            at = value + 16;
+        }
+        text.drain(..at);
+    }
+    Ok(delays)
 }
 
 /// The flags of a server that writes a log into this folder.

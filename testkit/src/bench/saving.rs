@@ -1,8 +1,8 @@
-//! BGSAVE of a gigabyte under a full load of writes: what it takes from the throughput, how long a reply waits because of it, and how much memory
-//! it costs.
+//! BGSAVE and BGREWRITEAOF of a gigabyte under a full load of writes: what they take from the throughput, how long a reply waits because of them,
+//! and how much memory they cost.
 //!
 //! ```text
-//!  core 0   the server                       what saves (a thread of ours, a child of redis) goes where the row says
+//!  core 0   the server, its log too          what saves (a thread of ours, a child of redis) goes where the row says
 //!  core 1   this process, which writes
 //! ```
 //! "Spare core" is core 1, of which the writer leaves what it does not need; on a machine with three or more it is core 2.
@@ -35,6 +35,48 @@ const PATIENCE: Duration = Duration::from_secs(100);
 const LOOK_EACH: Duration = Duration::from_millis(100);
 const OK: &[u8] = b"+OK\r\n";
 
+/// What is made under the load.
+#[derive(Clone, Copy)]
+enum Work {
+    Save,
+    /// A new base of the append-only log, which is written all the time (`appendfsync everysec`).
+    Rewrite,
+}
+
+impl Work {
+    fn command(self) -> &'static str {
+        match self {
+            Work::Save => "BGSAVE",
+            Work::Rewrite => "BGREWRITEAOF",
+        }
+    }
+
+    /// Whether INFO says that it goes on, or is about to.
+    fn goes_on(self, info: &str) -> bool {
+        let words: &[&str] = match self {
+            Work::Save => &["rdb_bgsave_in_progress:1"],
+            Work::Rewrite => &["aof_rewrite_in_progress:1", "aof_rewrite_scheduled:1"],
+        };
+        words.iter().any(|word| info.contains(word))
+    }
+
+    /// What INFO says if the last one succeeded.
+    fn success(self) -> &'static str {
+        match self {
+            Work::Save => "rdb_last_bgsave_status:ok",
+            Work::Rewrite => "aof_last_bgrewrite_status:ok",
+        }
+    }
+
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Work::Save => &[],
+            // It is rewritten when this program says so, and not before.
+            Work::Rewrite => &["--appendonly", "yes", "--auto-aof-rewrite-percentage", "0"],
+        }
+    }
+}
+
 /// Where what saves runs.
 #[derive(Clone, Copy)]
 enum Place {
@@ -47,6 +89,18 @@ enum Place {
 /// # Errors
 /// When a server fails, or its save.
 pub fn bgsave(scale: &Scale) -> Result<Figures, String> {
+    saved(scale, Work::Save)
+}
+
+/// The same with a rewrite of the append-only log.
+///
+/// # Errors
+/// As there.
+pub fn rewrite(scale: &Scale) -> Result<Figures, String> {
+    saved(scale, Work::Rewrite)
+}
+
+fn saved(scale: &Scale, work: Work) -> Result<Figures, String> {
     let redis = on_path("redis-server").ok_or("redis-server is not installed")?;
     let mut figures = Figures::new();
     for (name, program, place) in [
@@ -58,8 +112,8 @@ pub fn bgsave(scale: &Scale) -> Result<Figures, String> {
         for _ in 0..scale.rounds {
             let folder = std::env::temp_dir().join(format!("polder-bench-save-{}", std::process::id()));
             std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-            let run = start(program.map(PathBuf::as_path), &folder)
-                .and_then(|server| Run::make(&server, scale, place));
+            let run = start(program.map(PathBuf::as_path), &folder, work)
+                .and_then(|server| Run::make(&server, scale, work, place));
             std::fs::remove_dir_all(&folder).map_err(|error| error.to_string())?;
             runs.push(run.map_err(|error| format!("{name}: {error}"))?);
         }
@@ -78,25 +132,13 @@ pub fn bgsave(scale: &Scale) -> Result<Figures, String> {
     Ok(figures)
 }
 
-fn start(program: Option<&Path>, folder: &Path) -> std::io::Result<Server> {
-    let folder = folder.to_string_lossy();
+fn start(program: Option<&Path>, folder: &Path, work: Work) -> std::io::Result<Server> {
+    let (folder, segment) = (folder.to_string_lossy(), scratch::fresh_name());
+    let flags = [&["--port", "{port}", "--save", "", "--dir", &folder][..], work.flags()].concat();
+    let own = ["serve", "--threads", "1", "--segment", &segment, "--segment-size", "4gb"];
     match program {
-        None => {
-            let segment = scratch::fresh_name();
-            let size = ["--segment", &segment, "--segment-size", "4gb"];
-            start_pinned(
-                &polder(),
-                &[
-                    &["serve", "--port", "{port}", "--threads", "1", "--save", "", "--dir", &folder][..],
-                    &size,
-                ]
-                .concat(),
-            )
-        }
-        Some(program) => start_pinned(
-            program,
-            &["--port", "{port}", "--bind", "127.0.0.1", "--save", "", "--dir", &folder],
-        ),
+        None => start_pinned(&polder(), &[&own[..], &flags].concat()),
+        Some(program) => start_pinned(program, &[&flags[..], &["--bind", "127.0.0.1"]].concat()),
     }
 }
 
@@ -127,7 +169,7 @@ struct Run {
 }
 
 impl Run {
-    fn make(server: &Server, scale: &Scale, place: Place) -> std::io::Result<Run> {
+    fn make(server: &Server, scale: &Scale, work: Work, place: Place) -> std::io::Result<Run> {
         let spare = if std::thread::available_parallelism()?.get() > 2 { 2 } else { 1 };
         pin(std::process::id(), 1)?;
         // The load generator must not be what is late. If this is not allowed, it may be.
@@ -137,7 +179,7 @@ impl Run {
         writer.fill()?;
         let alone = writer.write(|elapsed| Ok(elapsed < ALONE))?;
         let before = used_memory(&mut connection)?;
-        connection.call(&["BGSAVE"])?;
+        connection.call(&[work.command()])?;
         let saver = match place {
             Place::SpareCore => move_saver(server.pid(), spare),
             Place::BesideTheServer => Ok(()),
@@ -148,12 +190,12 @@ impl Run {
             if looked.elapsed() >= LOOK_EACH {
                 looked = Instant::now();
                 peak = peak.max(used_memory(&mut connection)?);
-                ended = !info(&mut connection, "persistence")?.contains("rdb_bgsave_in_progress:1");
+                ended = !work.goes_on(&info(&mut connection, "persistence")?);
             }
             Ok(!ended && elapsed < PATIENCE)
         })?;
         saver?;
-        if !ended || !info(&mut connection, "persistence")?.contains("rdb_last_bgsave_status:ok") {
+        if !ended || !info(&mut connection, "persistence")?.contains(work.success()) {
             return Err(std::io::Error::other("the save failed"));
         }
         let overwritten = writer.overwritten.iter().filter(|overwritten| **overwritten).count();
@@ -180,7 +222,7 @@ fn move_saver(server: u32, core: usize) -> std::io::Result<()> {
         let threads = std::fs::read_dir(format!("/proc/{server}/task"))?.flatten();
         let saves = |thread: &std::fs::DirEntry| {
             std::fs::read_to_string(thread.path().join("comm"))
-                .is_ok_and(|name| name.starts_with("polder-save"))
+                .is_ok_and(|name| ["polder-save", "polder-base"].contains(&name.trim_end()))
         };
         let thread =
             threads.into_iter().find(saves).and_then(|thread| thread.file_name().to_str()?.parse().ok());
