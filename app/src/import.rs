@@ -69,12 +69,16 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     match import(arguments) {
         Ok(loaded) => {
             println!("{}", told(&loaded));
-            for (key, module) in &loaded.foreign {
-                println!("left out: '{}' is of the module type {module}", key.escape_ascii());
-            }
+            tell_foreign(&loaded);
             ExitCode::SUCCESS
         }
         Err(failed) => failed.tell(),
+    }
+}
+
+fn tell_foreign(loaded: &Loaded) {
+    for (key, module) in &loaded.foreign {
+        println!("left out: '{}' is of the module type {module}", key.escape_ascii());
     }
 }
 
@@ -170,6 +174,7 @@ fn import_log(arguments: &Arguments) -> Result<(), Failed> {
     bar.finish_and_clear();
     let keys: u64 = (0..DATABASES).map(|db| table.keys(db).0).sum();
     println!("{} keys after {} commands", text::count(keys), text::count(replayed.commands));
+    tell_foreign(&replayed.base);
     if let Some((path, valid)) = &replayed.torn {
         println!("{} ends inside a record: what stands behind byte {valid} does not count", path.display());
     }

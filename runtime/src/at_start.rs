@@ -119,11 +119,9 @@ fn load_rdb(table: &Table, settings: &Configuration, is_ours: bool) -> Result<Lo
     })?;
     opened::confirm(table).map_err(|stop| format!("the segment cannot be written: {stop}"))?;
     if let Some(loaded) = &loaded {
-        let Loaded { keys, expired, kept, foreign_count, .. } = loaded;
+        let Loaded { keys, expired, kept, .. } = loaded;
         tracing::info!(keys, expired, kept, "the RDB file was read");
-        if *foreign_count > 0 {
-            tracing::warn!(keys = foreign_count, first = ?loaded.foreign, "keys of modules were left out");
-        }
+        tell_foreign(loaded);
     }
     Ok(loaded.unwrap_or_default())
 }
@@ -222,9 +220,16 @@ fn read_and_open(
     Ok(Loaded { keys, ..replayed.base })
 }
 
+fn tell_foreign(Loaded { foreign_count, foreign, .. }: &Loaded) {
+    if *foreign_count > 0 {
+        tracing::warn!(keys = foreign_count, first = ?foreign, "keys of modules were left out");
+    }
+}
+
 fn tell(replayed: &Replayed) {
     let Replayed { commands, refused, first_refused, torn, base, .. } = replayed;
     tracing::info!(keys = base.keys, commands, "the append-only log was read");
+    tell_foreign(base);
     if let Some((path, valid)) = torn as &Option<(PathBuf, u64)> {
         tracing::warn!(file = %path.display(), "the log ended inside a record: what stood behind byte {valid} was cut off");
     }

@@ -289,6 +289,23 @@ fn logs_are_checked_and_imported_by_the_command_line() {
     Memory::remove(&segment).expect("removed");
 }
 
+#[test]
+fn keys_of_modules_in_a_base_are_told() {
+    let place = Place::new("modules");
+    let base = "appendonly.aof.1.base.rdb";
+    place.write(&[(base, 'b', "")]);
+    // A value of the module type "abcdefghi", version 1, of one number; then the string v.
+    let module = ((0..9).fold(0_u64, |sum, at| sum << 6 | (26 + at)) << 10 | 1).to_be_bytes();
+    let parts =
+        [b"REDIS0011\xfe\x00\x07\x01k\x81", &module[..], b"\x02\x01\x00\x00\x01s\x01v\xff\0\0\0\0\0\0\0\0"];
+    std::fs::write(place.folder().path.join(base), parts.concat()).expect("a file");
+    let segment = format!("shm:polder-test-{}-modules", std::process::id());
+    let (said, status) = run(&["import", &place.folder().path.display().to_string(), "--segment", &segment]);
+    let expected = "1 keys after 0 commands\nleft out: 'k' is of the module type abcdefghi\n";
+    assert!(status == 0 && said.contains(expected), "{said}");
+    Memory::remove(&segment).expect("removed");
+}
+
 /// A memory with a server, and a process that writes its log.
 struct Written {
     place: Place,
