@@ -1,9 +1,11 @@
 //! Servers that write an append-only log: what is there after the server and the segment are gone, who goes on when the writer dies, what clients
 //! are told meanwhile, and what they see of it.
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use polder_base::time::now_ms;
+use polder_engine::Caller;
 use polder_runtime::configuration::Configuration;
 use polder_runtime::storage_note::Note;
 use polder_runtime::storage_process::{Elected, StorageProcess};
@@ -327,6 +329,29 @@ fn replies_wait_for_the_disk_while_calls_are_executed() {
     for number in 1..=2000 {
         assert_eq!(pipelined.receive().expect("a reply"), Answer::Integer(number));
     }
+}
+
+#[test]
+fn a_program_without_a_server_waits_for_the_disk_when_it_asks() {
+    let world = World::new("asked");
+    drop(world.serve(&["--appendfsync", "always"]));
+    let storage = world.storage(&[]);
+    let memory = Arc::new(world.attach().expect("the memory"));
+    let mut caller = Caller::new(&memory);
+    let mut wait = |ms: &str| {
+        caller.run(&["WAITAOF", "1", "0", ms]).map(|answer| format!("{answer:?}")).expect("a reply")
+    };
+    memory.database(0).set("k", "1").expect("set");
+    assert_eq!(wait("20000"), "[Array([Integer(1), Integer(0)])]");
+    signal("-STOP", storage.id());
+    memory.database(0).set("k", "2").expect("set");
+    let begun = Instant::now();
+    assert_eq!(wait("300"), "[Array([Integer(0), Integer(0)])]");
+    assert!(begun.elapsed() >= Duration::from_millis(300), "{:?}", begun.elapsed());
+    signal("-CONT", storage.id());
+    assert_eq!(wait("20000"), "[Array([Integer(1), Integer(0)])]");
+    let mut storage = storage;
+    storage.kill().and_then(|()| storage.wait()).expect("killed");
 }
 
 #[test]
