@@ -24,4 +24,8 @@ pub enum Flaw {
     CounterLast,
     /// A thread that changes the map waits for no writer.
     AwaitsNoCommit,
+    /// Of the table: a listener that finds its bit set in the header leaves it at that.
+    CountsNoInterest,
+    /// Of the table: a fast path looks for listeners before it locks the key, and not again under the lock.
+    TellsNoneUnderLock,
 }

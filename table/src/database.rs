@@ -11,10 +11,10 @@
 //! Inside EXEC, a FLUSH empties what the transaction itself has written so far, DBSIZE and KEYS see the transaction's own
 //! writes, and SWAPDB renames the databases for the commands after it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use polder_shm::item::{CHANGED, Tag};
-use polder_shm::{Changes, Locked, lock, ref_to};
+use polder_shm::{Changes, Locked, lock, ref_to, sync};
 
 use crate::api::{DATABASES, Db, SYSTEM, Stop, bit_of};
 use crate::buffers::SlowWriter;
@@ -198,7 +198,7 @@ impl Txn<'_> {
                 if looks.is_multiple_of(LOOKS_FOR_THE_DEAD) {
                     self.seat.segment().recover_dead();
                 }
-                std::thread::sleep(LOOK_AGAIN);
+                sync::sleep(LOOK_AGAIN);
             }
         }
         if !self.buffers.retry.overtaken.take() {
@@ -218,7 +218,7 @@ impl Txn<'_> {
     }
 
     fn is_out_of_time(&self) -> bool {
-        self.deadline().is_some_and(|deadline| Instant::now() >= deadline)
+        self.deadline().is_some_and(|deadline| sync::now() >= deadline)
     }
 
     /// The reason for which a change of the map gives up: it is to drop its locks and begin again, or it has run out of time.
@@ -235,10 +235,9 @@ impl Txn<'_> {
     /// than cores, each needs its turn to run.
     fn await_commits(&self, changes: Changes) -> Result<(), Stop> {
         let given_up = self.buffers.slow.given_up.get();
-        let end = Instant::now() + CLOSING_PATIENCE * 2u32.pow(given_up.min(DOUBLINGS));
+        let end = sync::now() + CLOSING_PATIENCE * 2u32.pow(given_up.min(DOUBLINGS));
         let segment = self.seat.segment();
-        let Err(seat) = segment.await_commits(self.seat.index(), changes, &mut || Instant::now() < end)
-        else {
+        let Err(seat) = segment.await_commits(self.seat.index(), changes, &mut || sync::now() < end) else {
             self.buffers.slow.given_up.set(0);
             return Ok(());
         };

@@ -19,7 +19,7 @@ use polder_base::{Fault, Ref};
 use polder_shm::class::NODE_MAX;
 use polder_shm::item::{self, Tag};
 use polder_shm::layout::seat as at;
-use polder_shm::{Seat, Segment, lock};
+use polder_shm::{Seat, Segment, lock, sync};
 use smallvec::SmallVec;
 
 use crate::api::{Absence, Db, Stop};
@@ -133,7 +133,7 @@ pub fn lookup(
     loop {
         marks.truncate(before);
         if overtaken + astray > HASTY_MAX {
-            std::thread::yield_now();
+            sync::yield_now();
         }
         if overtaken > OVERTAKEN_MAX {
             return Err(Stop::Retry);

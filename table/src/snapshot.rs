@@ -43,12 +43,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use polder_base::{Fault, Ref};
 use polder_shm::layout::header;
 use polder_shm::snapshot_log::Place;
-use polder_shm::{Locked, Seat, Segment};
+use polder_shm::{Locked, Seat, Segment, sync};
 use polder_values::Nodes;
 
 use crate::api::{DATABASES, Db, Found, Mode, Stop};
@@ -199,8 +199,8 @@ impl Table {
         let (segment, mut since) = (self.segment(), None);
         let mut goes_on = || {
             let cutting = segment.observe(polder_shm::layout::log::CUT) != 0;
-            since = cutting.then(|| since.unwrap_or_else(Instant::now));
-            goes_on() && since.is_none_or(|since| since.elapsed() < CUT_PATIENCE)
+            since = cutting.then(|| since.unwrap_or_else(sync::now));
+            goes_on() && since.is_none_or(|since| sync::now() - since < CUT_PATIENCE)
         };
         let begun = self.begin_snapshot(&seat, &mut goes_on, true);
         seat.leave();
@@ -212,7 +212,7 @@ impl Table {
                     "no snapshot: another thread merges the change log, and may be stopped".into(),
                 ));
             }
-            std::thread::sleep(LOOK_AGAIN);
+            sync::sleep(LOOK_AGAIN);
         }
         let (offset, db) = self.log().end();
         cut(offset, db);
@@ -236,7 +236,7 @@ impl Table {
                 let owner = polder_shm::lock::owner(segment.observe(header::SNAPSHOT_OWNER)).unwrap_or(0);
                 return Err(waiting(segment, owner, "has a snapshot of its own"));
             }
-            std::thread::sleep(LOOK_AGAIN);
+            sync::sleep(LOOK_AGAIN);
         };
         // From here on it ends when it is dropped.
         let mut snapshot = Snapshot {
@@ -253,7 +253,7 @@ impl Table {
             records: BTreeMap::new(),
         };
         let locked = loop {
-            match seat.lock(MAP_LOCK, Some(Instant::now() + LOOK_AGAIN))? {
+            match seat.lock(MAP_LOCK, Some(sync::now() + LOOK_AGAIN))? {
                 Locked::Busy if goes_on() => {}
                 locked => break locked,
             }
@@ -491,7 +491,7 @@ impl Snapshot<'_> {
 
 impl Drop for Snapshot<'_> {
     fn drop(&mut self) {
-        if self.seat.is_own() {
+        if !sync::is_dead() && self.seat.is_own() {
             self.seat.end_snapshot();
         }
     }

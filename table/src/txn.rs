@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use polder_base::{Fault, Ref};
 use polder_shm::node::NodeKind;
 use polder_shm::outbox::WAITING_MAX;
-use polder_shm::{Locked, Seat, Segment, offset_of};
+use polder_shm::{Locked, Seat, Segment, offset_of, sync};
 use polder_values::{Kind, Nodes, Value};
 
 use crate::api::*;
@@ -158,7 +158,7 @@ impl<'t> Txn<'t> {
     /// Until when locks are waited for; the clock is read when that is asked for the first time.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         if self.waiting.until.get().is_none() {
-            self.waiting.until.set(self.waiting.patience.get().map(|patience| Instant::now() + patience));
+            self.waiting.until.set(self.waiting.patience.get().map(|patience| sync::now() + patience));
         }
         self.waiting.until.get()
     }
@@ -695,7 +695,7 @@ impl Drop for Txn<'_> {
         if self.makes_room.get() {
             self.table.room_makers.remove();
         }
-        if !self.seat.is_own() {
+        if sync::is_dead() || !self.seat.is_own() {
             // A forked child's copy: seat, journal and pin are its parent's.
             return;
         }

@@ -4,12 +4,13 @@
 //! holds changes by a swap alone. What a writer does around its look at the map is the table's (`database.rs`), restated here.
 
 use polder_shm::item::CHANGED;
+use polder_shm::scenario::{BROKEN, explore, fate, find};
 use polder_shm::schedules::{Sleeps, draw};
 use polder_shm::sync::{self, Flaw};
 use polder_shm::{Changes, Locked, Seat, Tag, lock};
 use shuttle::thread;
 
-use crate::{BROKEN, Memory, explore, fate, find, word};
+use crate::{Memory, word};
 
 const WRITERS: u64 = 2;
 const WRITES: u64 = 2;
