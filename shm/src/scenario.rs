@@ -149,8 +149,8 @@ impl Prepared {
             (segment.slab_bits_at(0), segment.slab_bits_at(slabs)),
             (segment.slab_at(0), segment.slab_at(slabs)),
         ];
-        // SAFETY: parts of the mapping, which no other thread uses now.
         let copy = |from: u64, to: u64| {
+            // SAFETY: a part of the mapping, which no other thread uses now.
             unsafe { std::slice::from_raw_parts(segment.address(from), (to - from) as usize) }.to_vec()
         };
         let image = parts.into_iter().map(|(from, to)| (from, copy(from, to))).collect();

@@ -60,7 +60,7 @@ pub fn take_interest(seat: &Seat, bits: u64) {
     if mine & bits != bits {
         seat.set(at::INTEREST, life << 8 | mine | bits);
         // SYNC: interest. The count of changes is raised even if the bits are set already. So a thread that has looked at the seats before
-        // this and is about to clear the bits finds the word changed. Restated in shm's tests/models.rs (`interest`): change both.
+        // this and is about to clear the bits finds the word changed.
         let word = segment.word(header::INTEREST);
         if sync::has(Flaw::CountsNoInterest) && word.load(Ordering::SeqCst) & bits == bits {
             return;

@@ -48,7 +48,8 @@ use std::time::Duration;
 use polder_base::{Fault, Ref};
 use polder_shm::layout::header;
 use polder_shm::snapshot_log::Place;
-use polder_shm::{Locked, Seat, Segment, sync};
+use polder_shm::sync::{self, Flaw};
+use polder_shm::{Locked, Seat, Segment};
 use polder_values::Nodes;
 
 use crate::api::{DATABASES, Db, Found, Mode, Stop};
@@ -276,9 +277,11 @@ impl Table {
         snapshot.now_ms = polder_base::time::now_ms();
         seat.rollback();
         // N1.
-        segment
-            .await_transactions(seat.index(), goes_on)
-            .map_err(|seat| waiting(segment, seat, "is in the midst of a transaction"))?;
+        if !sync::has(Flaw::AwaitsNoTransaction) {
+            segment
+                .await_transactions(seat.index(), goes_on)
+                .map_err(|seat| waiting(segment, seat, "is in the midst of a transaction"))?;
+        }
         snapshot.watermark = seat.settle_snapshot();
         snapshot.databases.extend(roots.into_iter().map(|(db, root)| {
             let (keys, expires) = self.keys(db);

@@ -22,7 +22,8 @@ use std::time::{Duration, Instant};
 use polder_base::{Fault, Ref};
 use polder_shm::node::NodeKind;
 use polder_shm::outbox::WAITING_MAX;
-use polder_shm::{Locked, Seat, Segment, offset_of, sync};
+use polder_shm::sync::{self, Flaw};
+use polder_shm::{Locked, Seat, Segment, offset_of};
 use polder_values::{Kind, Nodes, Value};
 
 use crate::api::*;
@@ -608,8 +609,15 @@ impl<'t> Txn<'t> {
         self.note_posts()?;
         self.enter_commit()?;
         // The last step that can fail without leaving a trace.
-        let olds = self.before_commit()?;
+        let saves_late = sync::has(Flaw::SavesLate);
+        let olds = if saves_late { 0 } else { self.before_commit()? };
+        if sync::has(Flaw::LeavesEarly) {
+            self.seat.leave_commit();
+        }
         self.seat.commit(self.buffers.nodes.olds.get() + olds)?;
+        if saves_late {
+            self.before_commit()?;
+        }
         // What is kept about clients and settings is no change of the data, nor is an entry that says the same as before.
         let held = self.buffers.held.borrow();
         let changes = held

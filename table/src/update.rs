@@ -238,9 +238,7 @@ impl<'e> KeyUpdate<'e> {
         }
         self.lock(&seen).then_some(())?;
         // Under the lock: see `Table::interest`.
-        if !location.is_current(segment)
-            || !sync::has(Flaw::TellsNoneUnderLock) && is_told(segment, listeners(self.kind))
-        {
+        if !location.is_current(segment) || self.is_awaited(segment) {
             return None;
         }
         let (mutation, answer) = change(old)?;
@@ -289,6 +287,12 @@ impl<'e> KeyUpdate<'e> {
         self.publish_over(seen.displaced, (before, after), tell)?;
         self.count();
         Some(answer)
+    }
+
+    /// Whether a thread listens to changes of such a value.
+    #[inline(always)]
+    fn is_awaited(&self, segment: &Segment) -> bool {
+        !sync::has(Flaw::TellsNoneUnderLock) && is_told(segment, listeners(self.kind))
     }
 
     /// Publishes an entry in the place of another one, in its bucket, and retires the record of that one.

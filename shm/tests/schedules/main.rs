@@ -1,4 +1,4 @@
-//! The real lock, journal, recovery, pins, inboxes, wakeups, change log and swap barrier under shuttle, which chooses the order of their steps.
+//! The real lock, journal, recovery, pins, inboxes, wakeups and change log under shuttle, which chooses the order of their steps.
 //!
 //! Each scenario is a small segment and two or three threads with seats of their own. Each access to a word of the segment is a step
 //! (`src/sync.rs`), and a thread may die before any of its stores (`src/schedules.rs`). What must hold is asserted at the end of each
@@ -11,7 +11,6 @@ mod commits;
 mod inboxes;
 mod outboxes;
 mod pins;
-mod swaps;
 
 use std::sync::Arc;
 

@@ -9,7 +9,11 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod counters;
+mod extents;
 mod listeners;
+mod snapshots;
+mod swaps;
 
 use std::sync::Arc;
 use std::thread::LocalKey;
@@ -76,6 +80,11 @@ pub fn write(txn: &Txn<'_>, db: u16, key: &[u8], value: &[u8]) -> Result<(), Sto
 pub fn read(txn: &Txn<'_>, db: u16, key: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
     let Some(found) = txn.find(db, key)? else { return Ok(None) };
     Ok(Some(string::contiguous(txn, &found.value)?.into_owned()))
+}
+
+/// A number in text, of always as many bytes.
+pub fn padded(number: u64) -> Vec<u8> {
+    format!("{number:8}").into_bytes()
 }
 
 /// The number that a key has: its value in text.
