@@ -24,4 +24,32 @@ pub enum Flaw {
     CounterLast,
     /// A thread that changes the map waits for no writer.
     AwaitsNoCommit,
+    /// A fast path locks a bucket as it is now, and not as it was when it was read.
+    LocksUnseen,
+    /// Of the table: a read set has the word of a locked bucket without the status of its owner.
+    ReadsNoStatus,
+    /// Of the table: a reader does not check that buckets in which it has not found a key are all unchanged.
+    BelievesMiss,
+    /// Of the table: an extent is replaced while only its first bucket is locked.
+    GrowsUnlocked,
+    /// Of the table: the directory names a new extent before all of it is written.
+    BuildsLate,
+    /// Of the table: a writer looks at the map before it enters its commit.
+    EntersLate,
+    /// Of the table: a writer leaves its commit before it has committed.
+    LeavesEarly,
+    /// Of the table: a thread that changes the map waits for writers before it locks the map, and not afterwards.
+    AwaitsBeforeLocking,
+    /// Of the table: a writer looks at the roots before it looks at which thread has locked the map.
+    LooksAtRootsFirst,
+    /// Of the table: a snapshot does not wait for the transactions that may have looked before it was announced.
+    AwaitsNoTransaction,
+    /// Of the table: a writer looks for each key whether a snapshot is on.
+    LooksForEachKey,
+    /// Of the table: a writer saves for a snapshot after its commit.
+    SavesLate,
+    /// Of the table: a listener that finds its bit set in the header leaves it at that.
+    CountsNoInterest,
+    /// Of the table: a fast path looks for listeners before it locks the key, and not again under the lock.
+    TellsNoneUnderLock,
 }

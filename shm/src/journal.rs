@@ -23,8 +23,8 @@
 //! item is struck out (a word of 0), and the journal's last item takes its place if that is a NEW item. LOCK items never
 //! move, so their indices stay valid.
 //!
-//! tests/schedules/commits.rs runs commit, redo and rollback, with deaths, in schedules that a checker chooses. The table's reader beside
-//! them is restated in tests/models.rs (`publish`): change both.
+//! tests/schedules/commits.rs runs commit, redo and rollback, with deaths, in schedules that a checker chooses. The table's
+//! tests/schedules/counters.rs runs its readers and writers over them.
 
 #[cfg(debug_assertions)]
 use std::cell::Cell;

@@ -82,6 +82,8 @@ mod renew;
 mod reserve;
 mod retired;
 #[cfg(feature = "schedules")]
+pub mod scenario;
+#[cfg(feature = "schedules")]
 pub mod schedules;
 pub mod seat;
 mod seating;

@@ -160,12 +160,12 @@ pub(crate) fn is_scheduled() -> bool {
 
 /// Whether the code is to have this flaw.
 #[inline]
-pub(crate) fn has(flaw: Flaw) -> bool {
+pub fn has(flaw: Flaw) -> bool {
     RUN.with(|run| run.is_on.get() && run.flaw.get() == Some(flaw))
 }
 
 /// Whether the running thread must write nothing any more: it has died, or its test has failed or ended.
-pub(crate) fn is_dead() -> bool {
+pub fn is_dead() -> bool {
     RUN.with(|run| {
         run.is_on.get() && (run.is_over.get() || std::thread::panicking() || run.lives[thread()].dead.get())
     })
@@ -180,7 +180,7 @@ pub(crate) fn end(forget: impl FnOnce()) {
 
 /// Lets the schedule choose which thread goes on.
 #[inline]
-pub(crate) fn step() {
+pub fn step() {
     if may_switch() {
         RUN.with(|run| run.steps.set(run.steps.get() + 1));
         // A switch, and not a wish to let others run.

@@ -401,6 +401,13 @@ impl RawView<'_> {
         unsafe { self.base.add(offset as usize) }
     }
 
+    /// The same, of bytes that are about to be read in one piece while other threads may write them.
+    #[inline(always)]
+    pub fn racy_address(&self, offset: u64) -> *const u8 {
+        crate::sync::step();
+        self.address(offset)
+    }
+
     #[inline(always)]
     fn word(&self, offset: u64) -> &Word {
         debug_assert!(offset.is_multiple_of(8));

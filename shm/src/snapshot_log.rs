@@ -21,7 +21,8 @@
 //!   nodes that it needs.
 //! - **O5** Numbers are never used twice.
 //!
-//! Looking, saving and waiting are restated in tests/snapshot.rs: change both.
+//! The table's tests/schedules/snapshots.rs runs this code in schedules that a checker chooses. Looking, saving and waiting are restated in
+//! tests/snapshot.rs as well: change both.
 
 use std::sync::atomic::{Ordering, fence};
 

@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering;
 use crate::crash;
 use crate::item::{CHANGED, Tag, WHOLE, item_of};
 use crate::layout::seat as at;
+use crate::lock;
 use crate::seat::Seat;
 use crate::sync::{self, Flaw};
 use polder_base::Fault;
@@ -63,6 +64,8 @@ impl Seat {
         // The intent first (see `lock.rs`).
         self.write_item_in(at::JOURNAL + number * 16, Tag::Lock, offset, 0);
         self.set(at::JOURNAL_LEN, number + 1);
+        let is_blind = sync::has(Flaw::LocksUnseen);
+        let word = if is_blind { self.segment.load(offset) & !lock::OWNER } else { word };
         let ours = self.segment.exchange(offset, word, word | (self.index + 1)).is_ok();
         if ours {
             self.collisions.set(self.collisions.get().saturating_sub(1));

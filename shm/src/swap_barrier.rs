@@ -31,8 +31,7 @@
 //! If it is stopped, the swapper waits. The swapper must not hold its own locks for as
 //! long, so it drops them and begins anew, too.
 //!
-//! tests/schedules/swaps.rs runs this code, with deaths, in schedules that a checker chooses. The table's part of it is restated in
-//! tests/swap_barrier.rs: change both. tests/orderings.rs runs the two barriers under loom.
+//! The table's tests/schedules/swaps.rs runs this code, with deaths, in schedules that a checker chooses. tests/orderings.rs runs the two barriers under loom.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence, fence};

@@ -43,13 +43,17 @@ mod plain {
 
     /// Whether the code is to be wrong on purpose.
     #[inline(always)]
-    pub(crate) const fn has(_flaw: crate::flaw::Flaw) -> bool {
+    pub const fn has(_flaw: crate::flaw::Flaw) -> bool {
         false
     }
 
+    /// Lets a checker choose which thread goes on, before a read that goes past [`Word`].
+    #[inline(always)]
+    pub fn step() {}
+
     /// Whether this thread unwinds from a step before which it has died, so that it must not write any more.
     #[inline(always)]
-    pub(crate) const fn is_dead() -> bool {
+    pub const fn is_dead() -> bool {
         false
     }
 }
@@ -59,10 +63,10 @@ mod scheduled {
     use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
     use std::time::Duration;
 
-    use crate::schedules::{step, write_step};
+    use crate::schedules::write_step;
 
-    pub(crate) use crate::schedules::{has, is_dead, is_scheduled};
-    pub use crate::schedules::{now, yield_now};
+    pub(crate) use crate::schedules::is_scheduled;
+    pub use crate::schedules::{has, is_dead, now, step, yield_now};
 
     macro_rules! steps {
         ($(#[$what:meta])* $name:ident, $atomic:ty, $number:ty) => {
@@ -198,13 +202,13 @@ mod scheduled {
 
 pub use crate::flaw::Flaw;
 #[cfg(not(feature = "schedules"))]
-pub use plain::{Half, Word, now, sleep, spin_loop, yield_now};
+pub use plain::{Half, Word, has, is_dead, now, sleep, spin_loop, step, yield_now};
 #[cfg(not(feature = "schedules"))]
-pub(crate) use plain::{has, is_dead, is_scheduled, kernel};
+pub(crate) use plain::{is_scheduled, kernel};
 #[cfg(feature = "schedules")]
-pub use scheduled::{Half, Word, now, sleep, spin_loop, yield_now};
+pub use scheduled::{Half, Word, has, is_dead, now, sleep, spin_loop, step, yield_now};
 #[cfg(feature = "schedules")]
-pub(crate) use scheduled::{has, is_dead, is_scheduled, kernel};
+pub(crate) use scheduled::{is_scheduled, kernel};
 
 /// Pauses between two attempts: a single step of a schedule.
 #[inline(always)]

@@ -1,5 +1,8 @@
-//! A model of the queue of calls that wait for a key. As in models.rs, the protocol is restated here; it mirrors the hub's `queue.rs`:
-//! change both. Clients are served in the order in which they began to wait. A client that does not come when it is its turn is marked
+//! A model of the queue of calls that wait for a key. The protocol is restated here, step by step and as small as it goes, and shuttle runs
+//! it through thousands of schedules. It mirrors the hub's `queue.rs`: change both. Variants are broken on purpose, in the way that a
+//! careless edit would break them: the model must catch that, or it proves nothing.
+//!
+//! Clients are served in the order in which they began to wait. A client that does not come when it is its turn is marked
 //! and passed over, and gets its place back when it comes.
 //!
 //! A transaction is what is done under one lock here, since all its writes become visible at once. Between two transactions other

@@ -1,5 +1,5 @@
 //! A model of the snapshot: writers that change two keys together, and a reader that reads both, one after the other, as they were at one
-//! instant. As in models.rs, the protocol is restated here; it mirrors `snapshot_log.rs` and the table's `snapshot.rs`: change both.
+//! instant. As in queue.rs, the protocol is restated here; it mirrors `snapshot_log.rs` and the table's `snapshot.rs`: change both.
 
 use std::sync::Arc;
 

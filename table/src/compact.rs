@@ -19,9 +19,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use polder_base::{Fault, Ref, time};
-use polder_shm::Seat;
 use polder_shm::layout::seat as at;
 use polder_shm::node::NodeKind;
+use polder_shm::{Seat, sync};
 use polder_values::{Nodes, Value};
 use smallvec::SmallVec;
 
@@ -112,9 +112,9 @@ impl Table {
             if !pass.may_begin(share) {
                 return;
             }
-            let begun = Instant::now();
+            let begun = sync::now();
             let (marked, spare) = txn.seat().mark_slabs(pass.least(segment.slabs_ready(), share));
-            pass.looks_from = Some(Instant::now() + begun.elapsed() * REST_FACTOR);
+            pass.looks_from = Some(sync::now() + (sync::now() - begun) * REST_FACTOR);
             if marked == 0 {
                 return;
             }
@@ -125,18 +125,18 @@ impl Table {
         let worked_before = time::thread_cpu();
         while let Some(stretch) = pass.at.take() {
             pass.at = txn.as_maintenance(PATIENCE, || txn.empty_stretch(stretch, &mut pass.cramped, end));
-            if pass.cramped >= CRAMPED_MAX || pass.begun.is_some_and(|begun| begun.elapsed() > PASS_MAX) {
+            if pass.cramped >= CRAMPED_MAX || pass.begun.is_some_and(|begun| sync::now() - begun > PASS_MAX) {
                 pass.at = None;
             }
             if pass.at.is_none() {
-                pass.settles_until = Some(Instant::now() + SETTLING);
+                pass.settles_until = Some(sync::now() + SETTLING);
             }
-            if Instant::now() >= end {
+            if sync::now() >= end {
                 break;
             }
         }
         pass.worked += time::thread_cpu().saturating_sub(worked_before);
-        self.oom_retry.note_pass(pass.worked, pass.begun.map_or(Duration::ZERO, |begun| begun.elapsed()));
+        self.oom_retry.note_pass(pass.worked, pass.begun.map_or(Duration::ZERO, |begun| sync::now() - begun));
         if pass.at.is_none() {
             self.settle(&mut pass, txn.seat());
         }
@@ -146,11 +146,11 @@ impl Table {
     fn settle(&self, pass: &mut Pass, seat: &Seat) {
         // Nothing that was found is used any more (T3).
         seat.unpin();
-        seat.reclaim_until(Instant::now() + Duration::from_millis(1));
+        seat.reclaim_until(sync::now() + Duration::from_millis(1));
         seat.pin();
         // Other threads of this process have moved a part of it.
         let is_all_free = self.segment().sum_over_seats(at::RETIRED_BYTES) == 0;
-        if is_all_free || pass.settles_until.is_none_or(|until| Instant::now() >= until) {
+        if is_all_free || pass.settles_until.is_none_or(|until| sync::now() >= until) {
             self.end(pass, seat);
         }
     }
@@ -175,7 +175,7 @@ impl Txn<'_> {
             let mut path =
                 inside.take().filter(|(seen, _)| key == *seen).map(|(_, path)| path).unwrap_or_default();
             while let Some(further) = self.move_some(db, &key, path, cramped) {
-                if Instant::now() >= end {
+                if sync::now() >= end {
                     return Some(Stretch { db, position, inside: Some((key, further)) });
                 }
                 path = further;

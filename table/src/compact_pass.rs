@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use polder_shm::sync;
+
 use crate::api::Db;
 
 /// A pass must free at least one slab in this many to be worth its cost.
@@ -52,25 +54,25 @@ impl Pass {
 
     /// Whether a pass may begin that is to free one slab in `share`.
     pub(crate) fn may_begin(&self, share: u64) -> bool {
-        let is_over = |from: Option<Instant>| from.is_none_or(|from| Instant::now() >= from);
+        let is_over = |from: Option<Instant>| from.is_none_or(|from| sync::now() >= from);
         is_over(self.looks_from) && (share == SHARE || is_over(self.ahead_from))
     }
 
     /// How many slabs there must be to mark, at least, so that a pass is worth its cost.
     pub(crate) fn least(&self, slabs: u64, share: u64) -> u64 {
-        let has_failed = self.rests_until.is_some_and(|until| Instant::now() < until);
+        let has_failed = self.rests_until.is_some_and(|until| sync::now() < until);
         (slabs / share).max(if has_failed { 2 * self.spare } else { 0 })
     }
 
     pub(crate) fn begin(&mut self, marked: u64, spare: u64) {
-        (self.marked, self.spare, self.begun, self.cramped) = (marked, spare, Some(Instant::now()), 0);
+        (self.marked, self.spare, self.begun, self.cramped) = (marked, spare, Some(sync::now()), 0);
         self.worked = Duration::ZERO;
         self.at = Some(Stretch::default());
     }
 
     /// After a pass in which this many slabs have not come free.
     pub(crate) fn end(&mut self, left: u64) {
-        let took = self.begun.take().map_or(Duration::ZERO, |begun| begun.elapsed());
+        let took = self.begun.take().map_or(Duration::ZERO, |begun| sync::now() - begun);
         let has_failed = self.marked.saturating_sub(left) * FREED_SHARE < self.marked;
         self.failed_rest = if has_failed {
             (self.failed_rest * 2).clamp(FAILED_REST, FAILED_REST_MAX)
@@ -78,7 +80,7 @@ impl Pass {
             Duration::ZERO
         };
         (self.at, self.settles_until) = (None, None);
-        self.ahead_from = Some(Instant::now() + (took * REST_FACTOR).min(REST_MAX));
-        self.rests_until = Some(Instant::now() + self.failed_rest);
+        self.ahead_from = Some(sync::now() + (took * REST_FACTOR).min(REST_MAX));
+        self.rests_until = Some(sync::now() + self.failed_rest);
     }
 }

@@ -11,9 +11,10 @@
 //! Inside EXEC, a FLUSH empties what the transaction itself has written so far, DBSIZE and KEYS see the transaction's own
 //! writes, and SWAPDB renames the databases for the commands after it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use polder_shm::item::{CHANGED, Tag};
+use polder_shm::sync::{self, Flaw};
 use polder_shm::{Changes, Locked, lock, ref_to};
 
 use crate::api::{DATABASES, Db, SYSTEM, Stop, bit_of};
@@ -176,7 +177,13 @@ impl Txn<'_> {
         let Some(first) = shared().next() else { return Ok(()) };
         let databases = shared().fold(0, |databases, held| databases | bit_of(held.db));
         let several = shared().any(|held| held.db != first.db);
-        self.seat.enter_commit(databases, several);
+        let are_roots = || shared().all(|held| self.is_root(held.db, held.extent.root));
+        let enter = || self.seat.enter_commit(databases, several);
+        let enters_late = sync::has(Flaw::EntersLate);
+        if !enters_late {
+            enter();
+        }
+        let were_roots = sync::has(Flaw::LooksAtRootsFirst).then(are_roots);
         // The owner of the map's lock is read first and the roots second: if a changer has finished by the first look, its roots are there at
         // the second. A transaction that writes to one database only may come before a FLUSH. One that writes to two may not: one half of it
         // would be gone before the other half is visible.
@@ -185,7 +192,13 @@ impl Txn<'_> {
             self.buffers.retry.overtaken.set(true);
             return Err(Stop::Retry);
         }
-        if shared().all(|held| self.is_root(held.db, held.extent.root)) { Ok(()) } else { Err(Stop::Retry) }
+        if !were_roots.unwrap_or_else(are_roots) {
+            return Err(Stop::Retry);
+        }
+        if enters_late {
+            enter();
+        }
+        Ok(())
     }
 
     /// To be called between two attempts, while no lock is held. A writer waits here for the end of the swap that has overtaken it. A swap
@@ -198,7 +211,7 @@ impl Txn<'_> {
                 if looks.is_multiple_of(LOOKS_FOR_THE_DEAD) {
                     self.seat.segment().recover_dead();
                 }
-                std::thread::sleep(LOOK_AGAIN);
+                sync::sleep(LOOK_AGAIN);
             }
         }
         if !self.buffers.retry.overtaken.take() {
@@ -218,7 +231,7 @@ impl Txn<'_> {
     }
 
     fn is_out_of_time(&self) -> bool {
-        self.deadline().is_some_and(|deadline| Instant::now() >= deadline)
+        self.deadline().is_some_and(|deadline| sync::now() >= deadline)
     }
 
     /// The reason for which a change of the map gives up: it is to drop its locks and begin again, or it has run out of time.
@@ -235,10 +248,9 @@ impl Txn<'_> {
     /// than cores, each needs its turn to run.
     fn await_commits(&self, changes: Changes) -> Result<(), Stop> {
         let given_up = self.buffers.slow.given_up.get();
-        let end = Instant::now() + CLOSING_PATIENCE * 2u32.pow(given_up.min(DOUBLINGS));
+        let end = sync::now() + CLOSING_PATIENCE * 2u32.pow(given_up.min(DOUBLINGS));
         let segment = self.seat.segment();
-        let Err(seat) = segment.await_commits(self.seat.index(), changes, &mut || Instant::now() < end)
-        else {
+        let Err(seat) = segment.await_commits(self.seat.index(), changes, &mut || sync::now() < end) else {
             self.buffers.slow.given_up.set(0);
             return Ok(());
         };
@@ -268,12 +280,18 @@ impl Txn<'_> {
             }
         }
         self.seat.announce_changes(changes);
+        let awaits_early = sync::has(Flaw::AwaitsBeforeLocking);
+        if awaits_early {
+            self.await_commits(changes)?;
+        }
         // After all buckets in the order of locks (T2): a thread that holds the map's lock waits for no bucket.
         let Locked::Ours(_) = self.lock_patiently(MAP_LOCK)? else {
             return Err(Fault::Damaged { what: "the map's lock" }.into());
         };
         self.seat.amend(self.seat.journal_len() - 1, CHANGED);
-        self.await_commits(changes)?;
+        if !awaits_early {
+            self.await_commits(changes)?;
+        }
         let segment = self.segment();
         let mut words: Vec<(u64, u64)> = (0..DATABASES as Db)
             .map(|db| (segment.observe(map_at(db)), segment.observe(map_at(db) + 8)))

@@ -12,6 +12,7 @@
 
 use polder_base::Fault;
 use polder_shm::layout::recording;
+use polder_shm::sync::{self, Flaw};
 
 use crate::api::{Counter, Db, Found, SYSTEM, Stop};
 use crate::held::{Held, Pending};
@@ -235,6 +236,13 @@ impl Txn<'_> {
     #[inline]
     pub(crate) fn before_commit(&self) -> Result<u64, Stop> {
         let word = self.segment().recording();
+        if sync::has(Flaw::LooksForEachKey) {
+            self.record_changes(&mut |key| match recording::snapshot(self.segment().recording()) {
+                0 => {}
+                number => save(&self.seat, number, &key),
+            });
+            return Ok(0);
+        }
         if word & recording::ON == 0 { Ok(0) } else { self.record_commit(word) }
     }
 

@@ -8,12 +8,13 @@
 //! noted first, so it is released last. While this seat owns it, no other thread can lock all buckets of the new extent, so no other
 //! thread can have replaced that extent and changed the slots. Once it is released, the redo leaves the slots alone.
 //!
-//! Restated in shm/tests/models.rs (`extents`), with the readers and writers beside it: change both.
+//! tests/schedules/extents.rs runs this code beside readers and writers, with deaths, in schedules that a checker chooses.
 
 use polder_base::{Fault, Ref};
 use polder_shm::item::{CHANGED, DEATH, Tag};
 use polder_shm::layout::seat as at;
 use polder_shm::node::{HEADER_BYTES, NodeKind};
+use polder_shm::sync::{self, Flaw};
 use polder_shm::{Locked, Segment, offset_of, ref_to};
 use smallvec::SmallVec;
 
@@ -402,6 +403,9 @@ impl Txn<'_> {
         }
         for index in 0..old.buckets() {
             let bucket = old.bucket(segment, index).ok_or(Fault::Damaged { what: "an extent" })?;
+            if index > 0 && sync::has(Flaw::GrowsUnlocked) {
+                continue;
+            }
             match self.lock_patiently(bucket.line)? {
                 Locked::Ours(_) => self.seat.amend(self.seat.journal_len() - 1, CHANGED | DEATH),
                 // By the time a bucket dies, the slot names another extent: or else it is damaged (S5).
@@ -415,7 +419,11 @@ impl Txn<'_> {
         if !self.move_entries(&old, &mut buildings)? {
             return Ok(Grown::Cramped);
         }
-        buildings.iter().for_each(|building| building.finish(segment));
+        let finish = || buildings.iter().for_each(|building| building.finish(segment));
+        let builds_late = sync::has(Flaw::BuildsLate);
+        if !builds_late {
+            finish();
+        }
         self.note_slots(&old, &buildings)?;
         let mut olds = 1;
         self.seat.note_old(ref_to(old.at), false)?;
@@ -424,6 +432,9 @@ impl Txn<'_> {
             olds += 1;
         }
         self.seat.commit(olds)?;
+        if builds_late {
+            finish();
+        }
         Ok(Grown::Done)
     }
 

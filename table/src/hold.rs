@@ -3,10 +3,8 @@
 //! T1 to T3 are those of [`crate::txn`]. Locks in the order of T2 are waited for; any other is only tried, and where that fails the
 //! transaction runs again with the key among the declared ones.
 
-use std::time::Instant;
-
 use polder_base::Fault;
-use polder_shm::{Locked, lock};
+use polder_shm::{Locked, lock, sync};
 
 use crate::api::*;
 use crate::bucket::{self, UNITS, Words};
@@ -95,14 +93,14 @@ impl Txn<'_> {
         // it lasts until the deadline, with sleeps in between.
         let mut looks = 0u32;
         while lookup::map_is_changing(&self.seat) {
-            if self.deadline().is_some_and(|deadline| Instant::now() >= deadline) {
+            if self.deadline().is_some_and(|deadline| sync::now() >= deadline) {
                 return Err(Stop::Busy);
             }
             looks += 1;
             if looks < LOOKS {
-                std::thread::yield_now();
+                sync::yield_now();
             } else {
-                std::thread::sleep(lock::NAP);
+                sync::sleep(lock::NAP);
             }
         }
         let root = self.segment().observe(directory::map_at(db) + 8);
@@ -166,7 +164,7 @@ impl Txn<'_> {
                 Err(Fault::Damaged { what: "a bucket" }.into())
             }
             Locked::Dead => Ok(None),
-            Locked::Busy if self.deadline().is_some_and(|deadline| Instant::now() >= deadline) => {
+            Locked::Busy if self.deadline().is_some_and(|deadline| sync::now() >= deadline) => {
                 Err(Stop::Busy)
             }
             Locked::Busy => {

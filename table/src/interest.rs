@@ -1,6 +1,7 @@
 //! What the threads of a segment listen to: a word of each seat, and the header's word that has the bits of all of them.
 
 use polder_shm::layout::{header, interest, seat as at};
+use polder_shm::sync::{self, Flaw};
 use polder_shm::{Seat, Segment};
 
 /// Redis's letters for classes of events, in the order of their bits in the header's EVENTS word; `A` is those up to `t`.
@@ -59,8 +60,11 @@ pub fn take_interest(seat: &Seat, bits: u64) {
     if mine & bits != bits {
         seat.set(at::INTEREST, life << 8 | mine | bits);
         // SYNC: interest. The count of changes is raised even if the bits are set already. So a thread that has looked at the seats before
-        // this and is about to clear the bits finds the word changed. Restated in shm's tests/models.rs (`interest`): change both.
+        // this and is about to clear the bits finds the word changed.
         let word = segment.word(header::INTEREST);
+        if sync::has(Flaw::CountsNoInterest) && word.load(Ordering::SeqCst) & bits == bits {
+            return;
+        }
         let set = |now: u64| Some((now | bits).wrapping_add(interest::CHANGE));
         let _ = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, set);
     }

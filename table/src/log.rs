@@ -11,12 +11,12 @@
 //! **Offsets** count bytes of the stream from 0 on; `PSYNC` counts them from 1 on, so that the byte at offset n is the one that a replica asks for
 //! with n + 1. The stream begins at another offset, and with another identity, whenever a change may be missing in it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use polder_base::Fault;
-use polder_shm::Seat;
 use polder_shm::change_log::{BATCH_BYTES, Format, LogGap, Merged};
 use polder_shm::layout::{header, log, recording};
+use polder_shm::{Seat, sync};
 
 use crate::api::Db;
 use crate::table::{Dump, Table};
@@ -81,8 +81,8 @@ impl Log<'_> {
     /// # Errors
     /// [`Fault::System`] while another process is stopped in the middle of a transaction, or holds the lock of the log; [`Fault::Full`].
     pub fn turn_on(&self) -> Result<(), Fault> {
-        let end = Instant::now() + PATIENCE;
-        self.with_seat(|seat| seat.turn_log_on(&mut || Instant::now() < end))
+        let end = sync::now() + PATIENCE;
+        self.with_seat(|seat| seat.turn_log_on(&mut || sync::now() < end))
     }
 
     /// Turns the log off and frees its memory.
@@ -90,8 +90,8 @@ impl Log<'_> {
     /// # Errors
     /// As [`Log::turn_on`]; it is off nevertheless, and keeps some memory until it is turned on again.
     pub fn turn_off(&self) -> Result<(), Fault> {
-        let end = Instant::now() + PATIENCE;
-        self.with_seat(|seat| seat.turn_log_off(&mut || Instant::now() < end))
+        let end = sync::now() + PATIENCE;
+        self.with_seat(|seat| seat.turn_log_off(&mut || sync::now() < end))
     }
 
     /// Whether it is on.
@@ -184,7 +184,7 @@ impl Log<'_> {
     /// As [`Log::merge`].
     pub fn merge_before(&self) -> Result<bool, Fault> {
         let Some(era) = self.era_without_cut() else { return Ok(false) };
-        let patience = Instant::now() + MERGER_PATIENCE;
+        let patience = sync::now() + MERGER_PATIENCE;
         loop {
             let end = self.range().1;
             match self.with_seat(|seat| seat.merge_outboxes(&mut Resp::default()))? {
@@ -193,8 +193,8 @@ impl Log<'_> {
                 // Records may be left, for which there was no memory before.
                 Merged::Trimmed => {}
                 Merged::Some | Merged::Nothing => return Ok(self.era_without_cut() == Some(era)),
-                Merged::Busy if Instant::now() >= patience => return Ok(false),
-                Merged::Busy => std::thread::yield_now(),
+                Merged::Busy if sync::now() >= patience => return Ok(false),
+                Merged::Busy => sync::yield_now(),
             }
         }
     }

@@ -19,6 +19,7 @@ use polder_base::{Fault, Ref};
 use polder_shm::class::NODE_MAX;
 use polder_shm::item::{self, Tag};
 use polder_shm::layout::seat as at;
+use polder_shm::sync::{self, Flaw};
 use polder_shm::{Seat, Segment, lock};
 use smallvec::SmallVec;
 
@@ -133,7 +134,7 @@ pub fn lookup(
     loop {
         marks.truncate(before);
         if overtaken + astray > HASTY_MAX {
-            std::thread::yield_now();
+            sync::yield_now();
         }
         if overtaken > OVERTAKEN_MAX {
             return Err(Stop::Retry);
@@ -205,7 +206,8 @@ fn lookup_in(
     }
     // An entry that grows or shrinks may move from the next bucket to its home between the two looks. Then neither look shows it, so a
     // miss in several buckets counts only if all of them are unchanged.
-    let absent = next == 0 && stash == 0 || validate(segment, &marks[before..]);
+    let absent =
+        next == 0 && stash == 0 || sync::has(Flaw::BelievesMiss) || validate(segment, &marks[before..]);
     Ok(absent.then_some(None))
 }
 
@@ -245,7 +247,9 @@ fn look(
     };
     marks.push(ReadWord { at: bucket.line, word });
     // For a transaction of several reads: at its end the owner must not have committed meanwhile, nor begun another transaction.
-    marks.push(ReadWord { at: status_at, word: status });
+    if !sync::has(Flaw::ReadsNoStatus) {
+        marks.push(ReadWord { at: status_at, word: status });
+    }
     Ok(if steady() { look } else { Look::Changed })
 }
 

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use polder_base::Fault;
 use polder_shm::item::{CHANGED, DEATH, Tag};
 use polder_shm::layout::{header, seat as at};
-use polder_shm::{Locked, Seat, ref_to};
+use polder_shm::{Locked, Seat, ref_to, sync};
 use polder_values::{Kind, hash};
 
 use crate::api::*;
@@ -74,23 +74,20 @@ const UNKNOWN: u64 = 0;
 impl Table {
     /// One round of maintenance, for about `budget_us` at most. Returns in how many milliseconds the next one is due.
     pub fn run_maintenance(&self, budget_us: u64) -> u64 {
-        let end = Instant::now() + Duration::from_micros(budget_us);
+        let end = sync::now() + Duration::from_micros(budget_us);
         let segment = self.segment();
         segment.publish(header::MAINTAINED, polder_base::time::now_ms());
         segment.recover_dead();
         self.end_loading_of_dead();
         // For half of the time at most, so that the tasks below get their time.
-        let mut due_ms = if segment.free_gone(Instant::now() + Duration::from_micros(budget_us / 2)) {
-            1
-        } else {
-            ROUND_MS
-        };
+        let mut due_ms =
+            if segment.free_gone(sync::now() + Duration::from_micros(budget_us / 2)) { 1 } else { ROUND_MS };
         let stands_still = self.stands_still();
         let limits = self.limits_in_force();
         if limits.active_expiry && !limits.importing && !stands_still {
-            let begun = Instant::now();
+            let begun = sync::now();
             due_ms = due_ms.min(self.expire(end));
-            self.count(Counter::ExpiryUs, begun.elapsed().as_micros() as u64);
+            self.count(Counter::ExpiryUs, (sync::now() - begun).as_micros() as u64);
         }
         // Eviction is done here, too, so that a lowered limit takes effect before the next write.
         let evicts = limits.evicts() && !stands_still;
@@ -105,7 +102,7 @@ impl Table {
             due_ms = due_ms.min(1);
         }
         while self.reclaim() {
-            if Instant::now() >= end {
+            if sync::now() >= end {
                 due_ms = due_ms.min(1);
                 break;
             }
@@ -157,12 +154,12 @@ impl Table {
         let mut stalled = Vec::new();
         for lift in lifted {
             match known.iter_mut().find(|(known, _)| *known == lift) {
-                Some((_, since)) if since.elapsed() >= LIFT_PATIENCE => {
-                    *since = Instant::now();
+                Some((_, since)) if sync::now() - *since >= LIFT_PATIENCE => {
+                    *since = sync::now();
                     stalled.push(lift.1);
                 }
                 Some(_) => {}
-                None => known.push((lift, Instant::now())),
+                None => known.push((lift, sync::now())),
             }
         }
         stalled
@@ -180,7 +177,7 @@ impl Table {
         if bound > now && !stalled.contains(&(node + database::EXPIRY_MIN)) {
             return bound - now;
         }
-        if Instant::now() > end {
+        if sync::now() > end {
             self.count(Counter::ExpiryCuts, 1);
             return 1;
         }
@@ -199,7 +196,7 @@ impl Table {
         for found in extents {
             let is_stalled = stalled.contains(&(found.at + extent::EXPIRY_MIN));
             let bound = if is_stalled { UNKNOWN } else { found.expiry_min(self.segment()) };
-            if bound > now || Instant::now() > end {
+            if bound > now || sync::now() > end {
                 left = left.min(bound);
                 continue;
             }
@@ -223,7 +220,7 @@ impl Table {
             seat.land(EXTENT_BOUND, remaining);
             left = left.min(remaining);
         }
-        self.count(Counter::ExpiryCuts, (left <= now && Instant::now() > end).into());
+        self.count(Counter::ExpiryCuts, (left <= now && sync::now() > end).into());
         left
     }
 
@@ -266,14 +263,14 @@ impl Table {
         for (db, key) in keys {
             let root = self.segment().observe(directory::map_at(*db) + 8);
             // Holding an expired key removes it. If that fails, the key stays expired, and maintenance removes it later.
-            let _ = self.collect_fields(*db, root, key, Instant::now());
+            let _ = self.collect_fields(*db, root, key, sync::now());
         }
     }
 
     /// As [`Table::collect`], of the fields of a hash that have expired.
     fn collect_fields(&self, db: Db, root: u64, key: &[u8], end: Instant) -> Result<(), Stop> {
         while self.collecting(db, root, key, |txn| txn.take_expired_fields(db, key))? {
-            if Instant::now() > end {
+            if sync::now() > end {
                 return Err(Stop::Busy);
             }
         }
@@ -288,7 +285,7 @@ impl Table {
 
     /// As [`Table::make_room`], for no longer than `most`.
     pub fn make_room_within(&self, most: Duration) -> bool {
-        self.is_unlimited() || self.evict(Some(Instant::now() + most))
+        self.is_unlimited() || self.evict(Some(sync::now() + most))
     }
 
     /// Whether the last write has passed the limit, so that keys are to be evicted.
@@ -316,7 +313,7 @@ impl Table {
             if evicted >= EVICTED_PER_CALL && self.claimed() <= limits.memory_max + limits.memory_max / 20 {
                 return true;
             }
-            if end.is_some_and(|end| Instant::now() > end) {
+            if end.is_some_and(|end| sync::now() > end) {
                 return true;
             }
             // What a FLUSH has left is freed before any key is evicted. Trees count as used until they have been taken apart.
@@ -433,7 +430,7 @@ impl Table {
                 // Another thread sweeps or holds a key there, or there is nothing left.
                 Ok(Swept::Nothing) | Err(_) => return self.put_off_sweep(),
             }
-            if Instant::now() >= end {
+            if sync::now() >= end {
                 return if self.garbage().next().is_none() { ROUND_MS } else { 1 };
             }
         }
@@ -478,7 +475,7 @@ impl Table {
     pub fn reclaim(&self) -> bool {
         let Some(seat) = self.seat().ok().filter(|seat| seat.enter()) else { return false };
         let freed = seat.freed();
-        seat.reclaim_until(Instant::now());
+        seat.reclaim_until(sync::now());
         seat.leave();
         seat.freed() != freed
     }
@@ -643,7 +640,7 @@ impl Txn<'_> {
     fn sweep_some_of(&self, cell: u64, node: u64) -> Result<Swept, Stop> {
         let segment = self.segment();
         // A thread that is stopped while it sweeps, or while it holds a key there, stops the sweep only, and no other call.
-        let ours = matches!(self.seat.lock(SWEEP_LOCK, Some(Instant::now() + PATIENCE))?, Locked::Ours(_));
+        let ours = matches!(self.seat.lock(SWEEP_LOCK, Some(sync::now() + PATIENCE))?, Locked::Ours(_));
         if !ours || node == 0 || segment.observe(cell) != node {
             return Ok(Swept::Nothing);
         }
@@ -697,7 +694,7 @@ impl Txn<'_> {
         for index in 0..found.buckets() {
             let bucket = found.bucket(segment, index).ok_or(Fault::Damaged { what: "an extent" })?;
             // Waits for the last transactions that came before the FLUSH.
-            match self.seat.lock(bucket.line, Some(Instant::now() + PATIENCE))? {
+            match self.seat.lock(bucket.line, Some(sync::now() + PATIENCE))? {
                 Locked::Ours(_) => {}
                 Locked::Busy => return Err(Stop::Retry),
                 Locked::Dead => return Err(Fault::Damaged { what: "a bucket" }.into()),
@@ -726,7 +723,7 @@ impl Txn<'_> {
 
     /// Frees the directory nodes and the database's own, and empties its cell.
     fn sweep_rest(&self, cell: u64, node: u64, directory: u64) -> Result<(), Stop> {
-        match self.seat.lock(MAP_LOCK, Some(Instant::now() + PATIENCE))? {
+        match self.seat.lock(MAP_LOCK, Some(sync::now() + PATIENCE))? {
             Locked::Ours(_) => {}
             Locked::Busy => return Err(Stop::Retry),
             Locked::Dead => return Err(Fault::Damaged { what: "the map's lock" }.into()),

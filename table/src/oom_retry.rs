@@ -8,10 +8,11 @@
 //! While a [`Window`] is open, memory is likely to come free soon, so a write tries again instead of failing.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use polder_base::Fault;
 use polder_shm::layout::seat as at;
+use polder_shm::sync;
 
 use crate::api::Stop;
 use crate::compact_pass;
@@ -72,7 +73,7 @@ impl Txn<'_> {
         self.seat.unpin();
         let mut before = self.seat.freed();
         for _ in 0..RECLAIMS_MAX {
-            let more = self.seat.reclaim_until(Instant::now() + REST);
+            let more = self.seat.reclaim_until(sync::now() + REST);
             if self.seat.freed() == std::mem::replace(&mut before, self.seat.freed()) && !more {
                 break;
             }
@@ -88,7 +89,7 @@ impl Txn<'_> {
             self.table.oom_retry.own.open_for_a_while();
         }
         // Slabs of another size may be half empty.
-        self.table.compact(self, compact_pass::SHARE, Instant::now() + REST);
+        self.table.compact(self, compact_pass::SHARE, sync::now() + REST);
         if self.seat.freed() != freed {
             return Ok(());
         }
@@ -99,7 +100,7 @@ impl Txn<'_> {
             return Err(Stop::Busy);
         }
         self.seat.unpin();
-        std::thread::sleep(REST);
+        sync::sleep(REST);
         self.seat.pin();
         Ok(())
     }

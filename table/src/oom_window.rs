@@ -1,5 +1,6 @@
 //! The time in which a write that has found no memory tries again, since memory is about to come free.
 
+use polder_shm::sync;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,9 +17,9 @@ const PASS_WAIT: u64 = 10;
 /// Milliseconds by the monotonic clock, used within this process only. If a wall clock were set back, a window would stay open, or
 /// closed, for that long.
 fn ticks_ms() -> u64 {
-    static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    static BEGUN: LazyLock<Instant> = LazyLock::new(sync::now);
     // So that times of 0 are long ago.
-    2 * WINDOW_MS_MAX + BEGUN.elapsed().as_millis() as u64
+    2 * WINDOW_MS_MAX + (sync::now() - *BEGUN).as_millis() as u64
 }
 
 /// The time in which a write tries again: since when there was no success, and until when it lasts.

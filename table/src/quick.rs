@@ -11,7 +11,7 @@
 
 use polder_shm::layout::interest;
 use polder_shm::staged_journal::StagedJournal;
-use polder_shm::{Seat, Segment, lock};
+use polder_shm::{Seat, Segment, lock, sync};
 use polder_values::{Kind, Value};
 
 use crate::api::{COUNTERS, Counter, Db, Found, bit_of};
@@ -307,6 +307,9 @@ impl<'s> PinGuard<'s> {
 impl Drop for PinGuard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
+        if sync::is_dead() {
+            return;
+        }
         if self.seat.journal_len() > 0 {
             self.seat.rollback();
         }

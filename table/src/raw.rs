@@ -235,7 +235,7 @@ mod wide {
                 "vmovd xmm0, {tag:e}", "vpbroadcastb ymm0, xmm0",
                 "vpcmpeqb ymm1, ymm0, [{at} + 8]", "vpcmpeqb ymm0, ymm0, [{at} + 30]",
                 "vpmovmskb {low:e}, ymm1", "vpmovmskb {high:e}, ymm0", "vzeroupper",
-                at = in(reg) lens.address(line), tag = in(reg) tag as u32, low = out(reg) low, high = lateout(reg) high,
+                at = in(reg) lens.racy_address(line), tag = in(reg) tag as u32, low = out(reg) low, high = lateout(reg) high,
                 out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
                 out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _, out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
                 options(nostack, preserves_flags, readonly)
@@ -260,7 +260,7 @@ mod narrow {
         unsafe {
             std::arch::asm!(
                 "movdqu {one}, [{at} + 8]", "movdqu {two}, [{at} + 24]", "movdqu {three}, [{at} + 40]", "movdqu {four}, [{at} + 46]",
-                at = in(reg) lens.address(line), one = out(xmm_reg) one, two = out(xmm_reg) two, three = out(xmm_reg) three,
+                at = in(reg) lens.racy_address(line), one = out(xmm_reg) one, two = out(xmm_reg) two, three = out(xmm_reg) three,
                 four = out(xmm_reg) four, options(nostack, preserves_flags, readonly)
             );
         }
@@ -282,7 +282,7 @@ fn eight<const BEHIND: usize>(lens: RawView<'_>, at: u64) -> u64 {
         // SAFETY: as in `wide`.
         unsafe {
             std::arch::asm!(
-                "mov {word}, [{at} + {behind}]", at = in(reg) lens.address(at), behind = const BEHIND, word = out(reg) word,
+                "mov {word}, [{at} + {behind}]", at = in(reg) lens.racy_address(at), behind = const BEHIND, word = out(reg) word,
                 options(nostack, preserves_flags, readonly)
             );
         }
@@ -356,7 +356,7 @@ impl Short {
             // SAFETY: as in `wide`.
             unsafe {
                 std::arch::asm!(
-                    "movdqu {bytes}, [{at} + {behind}]", at = in(reg) lens.address(at), behind = const BEHIND,
+                    "movdqu {bytes}, [{at} + {behind}]", at = in(reg) lens.racy_address(at), behind = const BEHIND,
                     bytes = out(xmm_reg) bytes, options(nostack, preserves_flags, readonly)
                 );
             }

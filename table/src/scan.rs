@@ -5,6 +5,7 @@
 //! time is shown once, whatever grows meanwhile.
 
 use polder_base::Fault;
+use polder_shm::sync;
 use polder_values::Kind;
 use smallvec::SmallVec;
 
@@ -49,7 +50,7 @@ impl Attempts {
         self.all += 1;
         self.number += 1;
         if self.number > HASTY_MAX {
-            std::thread::yield_now();
+            sync::yield_now();
             let signs = signs();
             if std::mem::replace(&mut self.signs, signs) != signs {
                 self.number = HASTY_MAX;

@@ -8,6 +8,7 @@
 use std::time::{Duration, Instant};
 
 use polder_shm::layout::header;
+use polder_shm::sync;
 
 use crate::api::{DATABASES, Db, Mode};
 use crate::directory::map_at;
@@ -40,7 +41,7 @@ impl Table {
             let (shrunk, next) = txn.shrink_if_spare(db, position);
             found |= shrunk;
             (db, position) = next.map_or((db + 1, 0), |next| (db, next));
-            if Instant::now() >= end {
+            if sync::now() >= end {
                 break;
             }
         }

@@ -43,11 +43,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use polder_base::{Fault, Ref};
 use polder_shm::layout::header;
 use polder_shm::snapshot_log::Place;
+use polder_shm::sync::{self, Flaw};
 use polder_shm::{Locked, Seat, Segment};
 use polder_values::Nodes;
 
@@ -199,8 +200,8 @@ impl Table {
         let (segment, mut since) = (self.segment(), None);
         let mut goes_on = || {
             let cutting = segment.observe(polder_shm::layout::log::CUT) != 0;
-            since = cutting.then(|| since.unwrap_or_else(Instant::now));
-            goes_on() && since.is_none_or(|since| since.elapsed() < CUT_PATIENCE)
+            since = cutting.then(|| since.unwrap_or_else(sync::now));
+            goes_on() && since.is_none_or(|since| sync::now() - since < CUT_PATIENCE)
         };
         let begun = self.begin_snapshot(&seat, &mut goes_on, true);
         seat.leave();
@@ -212,7 +213,7 @@ impl Table {
                     "no snapshot: another thread merges the change log, and may be stopped".into(),
                 ));
             }
-            std::thread::sleep(LOOK_AGAIN);
+            sync::sleep(LOOK_AGAIN);
         }
         let (offset, db) = self.log().end();
         cut(offset, db);
@@ -236,7 +237,7 @@ impl Table {
                 let owner = polder_shm::lock::owner(segment.observe(header::SNAPSHOT_OWNER)).unwrap_or(0);
                 return Err(waiting(segment, owner, "has a snapshot of its own"));
             }
-            std::thread::sleep(LOOK_AGAIN);
+            sync::sleep(LOOK_AGAIN);
         };
         // From here on it ends when it is dropped.
         let mut snapshot = Snapshot {
@@ -253,7 +254,7 @@ impl Table {
             records: BTreeMap::new(),
         };
         let locked = loop {
-            match seat.lock(MAP_LOCK, Some(Instant::now() + LOOK_AGAIN))? {
+            match seat.lock(MAP_LOCK, Some(sync::now() + LOOK_AGAIN))? {
                 Locked::Busy if goes_on() => {}
                 locked => break locked,
             }
@@ -276,9 +277,11 @@ impl Table {
         snapshot.now_ms = polder_base::time::now_ms();
         seat.rollback();
         // N1.
-        segment
-            .await_transactions(seat.index(), goes_on)
-            .map_err(|seat| waiting(segment, seat, "is in the midst of a transaction"))?;
+        if !sync::has(Flaw::AwaitsNoTransaction) {
+            segment
+                .await_transactions(seat.index(), goes_on)
+                .map_err(|seat| waiting(segment, seat, "is in the midst of a transaction"))?;
+        }
         snapshot.watermark = seat.settle_snapshot();
         snapshot.databases.extend(roots.into_iter().map(|(db, root)| {
             let (keys, expires) = self.keys(db);
@@ -491,7 +494,7 @@ impl Snapshot<'_> {
 
 impl Drop for Snapshot<'_> {
     fn drop(&mut self) {
-        if self.seat.is_own() {
+        if !sync::is_dead() && self.seat.is_own() {
             self.seat.end_snapshot();
         }
     }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use polder_base::Fault;
 use polder_shm::layout::{header, seat as at};
-use polder_shm::{Seat, Segment, offset_of};
+use polder_shm::{Seat, Segment, offset_of, sync};
 use smallvec::SmallVec;
 
 use crate::api::*;
@@ -66,7 +66,9 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        self.0.unpin();
+        if !sync::is_dead() {
+            self.0.unpin();
+        }
     }
 }
 

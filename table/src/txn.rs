@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use polder_base::{Fault, Ref};
 use polder_shm::node::NodeKind;
 use polder_shm::outbox::WAITING_MAX;
+use polder_shm::sync::{self, Flaw};
 use polder_shm::{Locked, Seat, Segment, offset_of};
 use polder_values::{Kind, Nodes, Value};
 
@@ -158,7 +159,7 @@ impl<'t> Txn<'t> {
     /// Until when locks are waited for; the clock is read when that is asked for the first time.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         if self.waiting.until.get().is_none() {
-            self.waiting.until.set(self.waiting.patience.get().map(|patience| Instant::now() + patience));
+            self.waiting.until.set(self.waiting.patience.get().map(|patience| sync::now() + patience));
         }
         self.waiting.until.get()
     }
@@ -608,8 +609,15 @@ impl<'t> Txn<'t> {
         self.note_posts()?;
         self.enter_commit()?;
         // The last step that can fail without leaving a trace.
-        let olds = self.before_commit()?;
+        let saves_late = sync::has(Flaw::SavesLate);
+        let olds = if saves_late { 0 } else { self.before_commit()? };
+        if sync::has(Flaw::LeavesEarly) {
+            self.seat.leave_commit();
+        }
         self.seat.commit(self.buffers.nodes.olds.get() + olds)?;
+        if saves_late {
+            self.before_commit()?;
+        }
         // What is kept about clients and settings is no change of the data, nor is an entry that says the same as before.
         let held = self.buffers.held.borrow();
         let changes = held
@@ -695,7 +703,7 @@ impl Drop for Txn<'_> {
         if self.makes_room.get() {
             self.table.room_makers.remove();
         }
-        if !self.seat.is_own() {
+        if sync::is_dead() || !self.seat.is_own() {
             // A forked child's copy: seat, journal and pin are its parent's.
             return;
         }

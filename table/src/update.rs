@@ -32,6 +32,7 @@ use polder_shm::item::Tag;
 use polder_shm::layout::{interest, seat as at};
 use polder_shm::node::NodeKind;
 use polder_shm::staged_journal::{Covered, StagedJournal};
+use polder_shm::sync::{self, Flaw};
 use polder_shm::{Locked, Seat, Segment, offset_of};
 use polder_values::{Kind, PACKED_MAX, Value};
 
@@ -237,7 +238,7 @@ impl<'e> KeyUpdate<'e> {
         }
         self.lock(&seen).then_some(())?;
         // Under the lock: see `Table::interest`.
-        if !location.is_current(segment) || is_told(segment, listeners(self.kind)) {
+        if !location.is_current(segment) || self.is_awaited(segment) {
             return None;
         }
         let (mutation, answer) = change(old)?;
@@ -286,6 +287,12 @@ impl<'e> KeyUpdate<'e> {
         self.publish_over(seen.displaced, (before, after), tell)?;
         self.count();
         Some(answer)
+    }
+
+    /// Whether a thread listens to changes of such a value.
+    #[inline(always)]
+    fn is_awaited(&self, segment: &Segment) -> bool {
+        !sync::has(Flaw::TellsNoneUnderLock) && is_told(segment, listeners(self.kind))
     }
 
     /// Publishes an entry in the place of another one, in its bucket, and retires the record of that one.

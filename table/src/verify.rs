@@ -18,7 +18,7 @@ use polder_base::{Fault, Ref};
 use polder_shm::audit::{Audit, Finding};
 use polder_shm::layout::seat as at;
 use polder_shm::node::NodeKind;
-use polder_shm::{Seat, Segment, lock, offset_of};
+use polder_shm::{Seat, Segment, lock, offset_of, sync};
 use polder_values::hash::Hash;
 use polder_values::{Kind, Value};
 
@@ -72,7 +72,7 @@ impl Table {
             if alone || seen.is_settled() {
                 break;
             }
-            std::thread::sleep(std::time::Duration::from_millis(2 * number as u64));
+            sync::sleep(std::time::Duration::from_millis(2 * number as u64));
         }
         report.findings = seen.believed(segment.is_alone(own));
         Ok(report)

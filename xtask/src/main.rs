@@ -144,10 +144,14 @@ fn test(tally: &mut Tally, length: &Length) {
     // Instructions do not depend on what else runs, so these layers share the cores.
     let clock = Clock::start();
     let counts = std::thread::spawn(|| counts::check(&root(), false));
-    // The real code of the shared memory, whose schedule shuttle chooses: a build of two crates.
-    let scheduled =
-        ["test", "--quiet", "--package", "polder-shm", "--features", "schedules", "--test", "schedules"];
-    tally.tests("schedules of the shared memory", &scheduled);
+    // The real code, whose schedule shuttle chooses: a build of a few crates for each.
+    for (layer, package) in
+        [("schedules of the shared memory", "polder-shm"), ("schedules of the table", "polder-table")]
+    {
+        let scheduled =
+            ["test", "--quiet", "--package", package, "--features", "schedules", "--test", "schedules"];
+        tally.tests(layer, &scheduled);
+    }
     tally.run("fuzz", program("fuzz", &[&["smoke", "--seed", SEED], &length.fuzz[..]].concat()));
     tally.run("peers", program("peers", &[&["--seed", SEED], &length.peers[..]].concat()));
     tally.cargo(

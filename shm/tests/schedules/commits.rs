@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use polder_shm::item::CHANGED;
 use polder_shm::layout::seat as at;
 use polder_shm::lock::{OWNER, VERSION};
+use polder_shm::scenario::{BROKEN, explore, fate, find};
 use polder_shm::schedules::{Sleeps, draw};
 use polder_shm::staged_journal::Covered;
 use polder_shm::sync::Flaw;
 use polder_shm::{Locked, Seat, Tag};
 use shuttle::thread;
 
-use crate::{BROKEN, Memory, explore, fate, find, word};
+use crate::{Memory, word};
 
 const THREADS: u32 = 3;
 const TRANSACTIONS: u32 = 2;

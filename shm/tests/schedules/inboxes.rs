@@ -3,12 +3,13 @@
 
 use polder_shm::layout::seat as at;
 use polder_shm::node::NodeKind;
+use polder_shm::scenario::{BROKEN, explore, find};
 use polder_shm::schedules::{self, Sleeps, draw, quietly};
 use polder_shm::sync::{self, Flaw};
 use polder_shm::{Locked, Seat, Segment, offset_of};
 use shuttle::thread;
 
-use crate::{BROKEN, Memory, explore, find};
+use crate::Memory;
 
 /// Bytes of a message that fills a block.
 const LETTER: usize = 16 * 1024 - 16 - 8;

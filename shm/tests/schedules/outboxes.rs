@@ -4,12 +4,13 @@
 use polder_base::Fault;
 use polder_shm::change_log::{Format, Merged};
 use polder_shm::item::CHANGED;
+use polder_shm::scenario::{BROKEN, explore, fate, find};
 use polder_shm::schedules::{Sleeps, draw, quietly};
 use polder_shm::sync::Flaw;
 use polder_shm::{Locked, Seat, Tag};
 use shuttle::thread;
 
-use crate::{BROKEN, Memory, explore, fate, find, word};
+use crate::{Memory, word};
 
 const WRITERS: usize = 2;
 const WRITES: u32 = 2;

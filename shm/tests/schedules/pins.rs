@@ -2,12 +2,13 @@
 
 use polder_shm::item::CHANGED;
 use polder_shm::node::NodeKind;
+use polder_shm::scenario::{BROKEN, explore, fate, find};
 use polder_shm::schedules::{Sleeps, draw, quietly};
 use polder_shm::sync::{self, Flaw};
 use polder_shm::{Locked, Seat, Segment, Tag, offset_of, ref_to};
 use shuttle::thread;
 
-use crate::{BROKEN, Memory, explore, fate, find, word};
+use crate::{Memory, word};
 
 const LOCK: u64 = word(0);
 /// Which node is current, and above its offset what it says.
