@@ -291,7 +291,7 @@ fn the_model_catches_a_writer_that_takes_a_dead_bucket() {
     find(|| extents::replacing(false));
 }
 
-/// Mirrors the table's `change.rs`: `take_interest`, `lose_interest`, `settle_interest`. Two seats come and go. While a seat has said that
+/// Mirrors the table's `interest.rs`: `take_interest`, `lose_interest`, `settle_interest`. Two seats come and go. While a seat has said that
 /// it listens, and has not taken that back, the header shows its bit.
 mod interest {
     use super::*;

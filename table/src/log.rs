@@ -19,7 +19,8 @@ use polder_shm::change_log::{BATCH_BYTES, Format, LogGap, Merged};
 use polder_shm::layout::{header, log, recording};
 
 use crate::api::Db;
-use crate::table::{Dump, Table};
+use crate::change::Dump;
+use crate::table::Table;
 use crate::telling::read_record;
 
 /// How long [`Log::merge_before`] waits for another thread's batch.

@@ -77,9 +77,24 @@ impl KeyTest for (&Txn<'_>, &[u8]) {
     }
 }
 
+impl Table {
+    /// Begins a transaction of the calling thread.
+    ///
+    /// # Errors
+    /// [`Fault::System`] when all seats are taken or the thread has a transaction already, [`Fault::Full`].
+    #[inline(always)]
+    pub fn begin(&self, mode: Mode) -> Result<Txn<'_>, Fault> {
+        let seat = self.seat()?;
+        if !seat.enter() {
+            return Err(Fault::System("this thread has a transaction already: end it first".into()));
+        }
+        Ok(Txn::new(self, seat, mode, BufferLease::take()))
+    }
+}
+
 impl<'t> Txn<'t> {
     #[inline(always)]
-    pub(crate) fn new(table: &'t Table, seat: Rc<Seat>, mode: Mode, buffers: BufferLease) -> Txn<'t> {
+    fn new(table: &'t Table, seat: Rc<Seat>, mode: Mode, buffers: BufferLease) -> Txn<'t> {
         seat.pin();
         Txn {
             table,

@@ -1,8 +1,8 @@
 //! Write paths while the change log is on: whenever a process dies, what the log tells, done over what was there before, is what is there.
 use std::collections::BTreeMap;
 
-use polder_table::{Found, Stop, Table, Txn};
-use polder_values::string;
+use polder_table::{Found, Stop, Table};
+use polder_values::{Nodes, string};
 
 use super::Case;
 
@@ -42,8 +42,8 @@ fn with_log(case: Case) -> Case {
 }
 
 /// The bytes that `common::get` reads.
-fn dump(txn: &Txn<'_>, found: &Found<'_>, into: &mut Vec<u8>) -> Result<(), Stop> {
-    into.extend_from_slice(&string::contiguous(txn, &found.value)?);
+fn dump(nodes: &dyn Nodes, found: &Found<'_>, into: &mut Vec<u8>) -> Result<(), Stop> {
+    into.extend_from_slice(&string::contiguous(nodes, &found.value)?);
     Ok(())
 }
 

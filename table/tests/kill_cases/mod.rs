@@ -3,7 +3,7 @@
 use std::panic::RefUnwindSafe;
 
 use polder_shm::layout::{header, seat};
-use polder_table::{Counter, Limits, Mode, New, Policy, Replaces, Snapshot, Stop, Table, Txn};
+use polder_table::{CommitView, Counter, Limits, Mode, New, Policy, Replaces, Snapshot, Stop, Table, Txn};
 use polder_values::string::{self, Draft};
 use polder_values::{Kind, Value, hash};
 
