@@ -203,7 +203,8 @@ impl Txn<'_> {
             };
             let may_leave = images
                 .iter()
-                .filter(|image| image.is_reference() && is_key(image) && self.may_leave(image.record()));
+                .filter(|image| image.is_reference() && is_key(image))
+                .filter(|image| image.record().is_ok_and(|record| self.may_leave(record)));
             let keys = may_leave
                 .filter_map(|image| self.key_of(image).ok())
                 .map(|key| (self.hash_of(&key).position, key));
@@ -259,14 +260,15 @@ impl Txn<'_> {
         let spot =
             spot.filter(|spot| spot.expired.is_none() && is_key(&spot.image) && spot.image.is_reference());
         let Some(image) = spot.map(|spot| spot.image) else { return Ok(false) };
-        let (kind, payload) = raw::payload(self.segment(), image.record())?;
+        let old = image.record()?;
+        let (kind, payload) = raw::payload(self.segment(), old)?;
         let mut refs = [Ref::NONE; 2];
         if let Value::Tree(root) = record::read(kind, payload)?.value {
             let moved = self.move_all(&root.refs, walk, true)?;
             refs.copy_from_slice(&moved);
         }
         let places = record::root_places(kind, payload);
-        if walk.moves == 0 && !self.segment().is_leaving(image.record()) {
+        if walk.moves == 0 && !self.segment().is_leaving(old) {
             return Ok(false);
         }
         walk.moves += 1;
@@ -276,7 +278,7 @@ impl Txn<'_> {
             raw::fill_words(self.segment(), node, places[0], refs.map(|node| node.0));
         }
         // Not with what it names, since its successor names that, too.
-        self.retire(image.record(), false)?;
+        self.retire(old, false)?;
         self.buffers.held.borrow_mut()[index].pending =
             Some(Pending::Write(entry::with_record(&image, node)));
         Ok(true)
