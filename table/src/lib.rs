@@ -27,6 +27,7 @@ mod log;
 mod lookup;
 mod maintenance;
 mod mutation;
+mod neutral;
 mod new_nodes;
 mod oom_retry;
 mod oom_window;

@@ -261,6 +261,12 @@ pub fn do_maintenance(table: &Table, rounds: u32) {
     }
 }
 
+/// Compaction of a memory that is [`scatter`]ed.
+fn move_some(table: &Table) {
+    do_maintenance(table, 1);
+    assert!(table.counter(Counter::Moved) > 100, "nothing has moved, so this shows nothing");
+}
+
 fn numbered(number: u32) -> Vec<u8> {
     format!("key:{number:06}").into_bytes()
 }
@@ -667,13 +673,7 @@ fn maintenance() -> Vec<Case> {
             },
             |table| do_maintenance(table, 1),
         ),
-        Case {
-            ceiling: 4 << 20,
-            ..case("move-out-of-slabs", scatter, |table| {
-                do_maintenance(table, 1);
-                assert!(table.counter(Counter::Moved) > 100, "nothing has moved, so this shows nothing");
-            })
-        },
+        Case { ceiling: 4 << 20, ..case("move-out-of-slabs", scatter, move_some) },
         Case {
             whole: Whole::Gone,
             ..case(
