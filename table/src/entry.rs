@@ -86,6 +86,7 @@ impl Image {
     ///
     /// # Errors
     /// An entry that this program cannot read.
+    #[inline]
     pub fn kind(&self) -> Result<Option<Kind>, Stop> {
         match Kind::from_stored(self.meta() & KIND) {
             None if self.meta() & KIND != MARKER => Err(unreadable(self.meta())),
@@ -96,6 +97,7 @@ impl Image {
     ///
     /// # Errors
     /// As [`record_in`].
+    #[inline]
     pub fn record(&self) -> Result<Ref, Stop> {
         record_in(self.words[1])
     }

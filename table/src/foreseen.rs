@@ -46,7 +46,7 @@ impl Txn<'_> {
             if !matches!(record.key, Key::Short(stored) if stored == key) {
                 return Ok(None);
             }
-            record::found_in(&image, &record)?
+            image.kind()?.map(|kind| record::found_in(&image, kind, &record))
         } else {
             self.found(&image)?
         };

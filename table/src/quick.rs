@@ -177,7 +177,7 @@ impl Table {
             if !matches!(record.key, Key::Short(stored) if stored == key) {
                 return None;
             }
-            record::found_in(&image, &record).ok()??
+            record::found_in(&image, Kind::String, &record)
         } else {
             record::found(segment, &image).ok()??
         };

@@ -12,7 +12,7 @@
 use polder_base::{Fault, Ref};
 use polder_shm::Segment;
 use polder_shm::node::NodeKind;
-use polder_values::{Nodes, Root, Value, string};
+use polder_values::{Kind, Nodes, Root, Value, string};
 
 use crate::api::{Found, New, Stop};
 use crate::entry::{self, Image, expiry_bytes};
@@ -152,11 +152,11 @@ pub fn root_places(kind: NodeKind, payload: &[u8]) -> Option<[u64; 2]> {
 /// # Errors
 /// An entry that this program cannot read, [`Fault::Damaged`].
 pub fn found<'s>(segment: &'s Segment, image: &'s Image) -> Result<Option<Found<'s>>, Stop> {
+    let Some(kind) = image.kind()? else { return Ok(None) };
     if image.is_reference() {
         let (node, payload) = raw::payload(segment, image.record()?)?;
-        return found_in(image, &read(node, payload)?);
+        return Ok(Some(found_in(image, kind, &read(node, payload)?)));
     }
-    let Some(kind) = image.kind()? else { return Ok(None) };
     let (version, clock) = (image.version(), image.clock());
     let fields = entry::inline_fields(image.bytes()).ok_or(Fault::Damaged { what: "an entry" })?;
     let (value, raw) = (Value::Packed(fields.value), fields.meta & entry::RAW != 0);
@@ -175,15 +175,12 @@ pub fn found<'s>(segment: &'s Segment, image: &'s Image) -> Result<Option<Found<
     }))
 }
 
-/// What an entry with a record says; `None` for a marker.
-///
-/// # Errors
-/// An entry that this program cannot read.
-pub fn found_in<'a>(image: &Image, record: &Record<'a>) -> Result<Option<Found<'a>>, Stop> {
+/// What an entry of this kind and its record say.
+#[inline]
+pub fn found_in<'a>(image: &Image, kind: Kind, record: &Record<'a>) -> Found<'a> {
     let Record { value, expiry_ms, inner_expiry_ms, flags, raw, text, extras, .. } = *record;
-    let Some(kind) = image.kind()? else { return Ok(None) };
     let (version, clock) = (image.version(), image.clock());
-    Ok(Some(Found { kind, value, expiry_ms, inner_expiry_ms, flags, raw, text, extras, version, clock }))
+    Found { kind, value, expiry_ms, inner_expiry_ms, flags, raw, text, extras, version, clock }
 }
 
 /// The whole key of an entry. The calling thread is pinned.

@@ -355,7 +355,8 @@ impl<'t> Txn<'t> {
     /// An entry that this program cannot read, a fault.
     pub(crate) fn found(&self, image: &Image) -> Result<Option<Found<'_>>, Stop> {
         if image.is_reference() {
-            return record::found_in(image, &self.record(image.record()?)?);
+            let Some(kind) = image.kind()? else { return Ok(None) };
+            return Ok(Some(record::found_in(image, kind, &self.record(image.record()?)?)));
         }
         record::found(self.segment(), self.buffers.arena.alloc(*image))
     }
