@@ -357,7 +357,7 @@ impl Snapshot<'_> {
         let (live, _) = self.live(&captured, hash.position, 0)?;
         let saved = self.saved(captured.root, hash.position, hash.position.checked_add(1))?;
         if let Some((name, image)) = saved.into_iter().find(|(name, _)| *name == Name::of(&hash, key)) {
-            return Ok(self.item(name, image)?);
+            return self.item(name, image);
         }
         Ok(live.into_iter().find(|(_, found, _)| found == key).map(|(_, key, image)| Item { key, image }))
     }
