@@ -36,7 +36,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let key = arguments.key().map_err(Failed::unattached);
     let found = key.and_then(|key| {
         let memory = text::attach(&arguments.name, &arguments.whose)?;
-        memory.table().inspect(arguments.db, &key).map_err(|fault| Failed::unknown(&fault))
+        memory.table().inspect(arguments.db, &key).map_err(|stop| Failed::unknown(&stop))
     });
     match found {
         Ok(Some(inspection)) if arguments.json => println!("{}", inspection.json()),

@@ -2,7 +2,6 @@
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use polder_base::Fault;
 use polder_engine::{Memory, NoSuchUser, Options, Owner};
 
 /// `1.05M`
@@ -66,9 +65,9 @@ pub fn reason(error: &std::io::Error) -> String {
     text.strip_prefix("ERR ").unwrap_or(text).to_string()
 }
 
-/// A fault's text without the code that protocols put first.
-pub fn plain(fault: &Fault) -> String {
-    let text = fault.to_string();
+/// A failure's text without the code that protocols put first.
+pub fn plain(failure: &impl std::fmt::Display) -> String {
+    let text = failure.to_string();
     text.strip_prefix("ERR ").unwrap_or(&text).into()
 }
 
@@ -112,8 +111,8 @@ impl Failed {
     }
 
     /// Nothing can be said: what is attached could not be read.
-    pub fn unknown(fault: &Fault) -> Failed {
-        Failed::unattached(plain(fault))
+    pub fn unknown(failure: &impl std::fmt::Display) -> Failed {
+        Failed::unattached(plain(failure))
     }
 
     /// Says it on standard error.

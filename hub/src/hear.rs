@@ -3,8 +3,8 @@ use std::collections::BTreeSet;
 
 use polder_base::Fault;
 use polder_shm::layout::interest;
-use polder_table::Table;
 use polder_table::interest::{interest_at, lose_interest};
+use polder_table::{CommitView, Table};
 
 use crate::listener::{Delivery, MessageSink, Thread};
 use crate::message::{Message, inbox_bytes, unpack};

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use polder_table::interest::interest_at;
-use polder_table::{Mode, Stop, Table, Txn};
+use polder_table::{CommitView, Mode, Stop, Table, Txn};
 use smallvec::SmallVec;
 
 use crate::listener::Thread;
@@ -27,14 +27,14 @@ pub(crate) fn run(table: &Table, work: &mut dyn FnMut(&Txn<'_>) -> Result<(), St
 }
 
 /// Posts a message to all seats whose interest has one of these bits.
-pub(crate) fn to_all(txn: &Txn<'_>, bits: u64, message: &Message<'_>) {
-    let segment = txn.table().segment();
+pub(crate) fn to_all(commit: &dyn CommitView, bits: u64, message: &Message<'_>) {
+    let segment = commit.segment();
     let seats: SmallVec<[(u64, u64); 8]> = (0..segment.seats_high())
         .map(|index| (index, interest_at(segment, index)))
         .filter(|(index, (said, life))| said & bits != 0 && segment.lives(*index, *life))
         .map(|(index, (_, life))| (index, life))
         .collect();
-    message.write(|parts| seats.iter().for_each(|(index, life)| txn.post(*index, *life, parts)));
+    message.write(|parts| seats.iter().for_each(|(index, life)| commit.post(*index, *life, parts)));
 }
 
 /// Wakes a thread, so that it looks at the segment.

@@ -27,8 +27,8 @@ use hashbrown::HashMap;
 use polder_base::time::now_ms;
 use polder_shm::Segment;
 use polder_shm::layout::{header, interest};
-use polder_table::Table;
 use polder_table::interest::{interest_at, show_interest, take_interest};
+use polder_table::{CommitView, Table};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 

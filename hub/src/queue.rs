@@ -54,7 +54,7 @@ use polder_base::Fault;
 use polder_base::time::now_ms;
 use polder_shm::layout::{header, interest};
 use polder_table::interest::take_interest;
-use polder_table::{Db, Mode, Stop, Table, Txn};
+use polder_table::{CommitView, Db, Mode, Stop, Table, Txn};
 use polder_values::Kind;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
@@ -657,8 +657,8 @@ fn to_wake(
     Ok(next.filter(|_| something))
 }
 
-fn post_wake(txn: &Txn<'_>, record: &Record, kind: Kind, db: Db, key: &[u8]) {
-    Message::Wake { kind, db, key }.write(|parts| txn.post(record.seat.into(), record.life, parts));
+fn post_wake(commit: &dyn CommitView, record: &Record, kind: Kind, db: Db, key: &[u8]) {
+    Message::Wake { kind, db, key }.write(|parts| commit.post(record.seat.into(), record.life, parts));
 }
 
 /// Whether a key holds a value of a kind.
@@ -674,12 +674,12 @@ fn holds(txn: &Txn<'_>, kind: Kind, db: Db, key: &[u8]) -> Result<bool, Stop> {
 ///
 /// # Errors
 /// A fault.
-pub(crate) fn wake(txn: &Txn<'_>, kinds: &[Kind], db: Db, key: &[u8]) -> Result<(), Stop> {
+pub(crate) fn wake(commit: &dyn CommitView, kinds: &[Kind], db: Db, key: &[u8]) -> Result<(), Stop> {
     for kind in kinds {
-        let records = record::glimpse(txn, &waiters_key(*kind, db, key))?;
+        let records = record::glimpse(commit, &waiters_key(*kind, db, key))?;
         let first = records.iter().map(|record| record.number).min();
         for record in records.iter().filter(|record| *kind == Kind::Stream || Some(record.number) == first) {
-            post_wake(txn, record, *kind, db, key);
+            post_wake(commit, record, *kind, db, key);
         }
     }
     Ok(())

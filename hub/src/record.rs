@@ -11,9 +11,9 @@
 //! record   seat (2) | life (8) | number (8)
 //! ```
 
-use polder_shm::Seat;
-use polder_table::{Db, Found, New, Replaces, SYSTEM, Stop, Txn};
-use polder_values::{Kind, string};
+use polder_shm::{Seat, Segment};
+use polder_table::{CommitView, Db, Found, New, Replaces, SYSTEM, Stop, Txn};
+use polder_values::{Kind, Nodes, string};
 use smallvec::SmallVec;
 
 /// What all keys of the hub begin with.
@@ -44,8 +44,8 @@ impl Record {
     }
 
     /// Whether its owner still sits there.
-    pub fn lives(&self, txn: &Txn<'_>) -> bool {
-        txn.table().segment().lives(self.seat.into(), self.life)
+    pub fn lives(&self, segment: &Segment) -> bool {
+        segment.lives(self.seat.into(), self.life)
     }
 
     pub(crate) fn write(&self, into: &mut Vec<u8>) {
@@ -84,11 +84,11 @@ pub(crate) fn are_empty(bytes: &[u8]) -> bool {
 
 /// The bytes of a value of the hub, in one piece.
 pub(crate) fn bytes<'t>(
-    txn: &'t Txn<'_>,
+    nodes: &'t dyn Nodes,
     found: Option<Found<'t>>,
 ) -> Result<Option<std::borrow::Cow<'t, [u8]>>, Stop> {
     match found {
-        Some(found) if found.kind == Kind::String => Ok(Some(string::contiguous(txn, &found.value)?)),
+        Some(found) if found.kind == Kind::String => Ok(Some(string::contiguous(nodes, &found.value)?)),
         _ => Ok(None),
     }
 }
@@ -97,12 +97,12 @@ pub(crate) fn bytes<'t>(
 ///
 /// # Errors
 /// A fault.
-pub fn glimpse(txn: &Txn<'_>, key: &[u8]) -> Result<Records, Stop> {
-    let mut records = match bytes(txn, txn.glimpse(SYSTEM, key)?)? {
+pub fn glimpse(commit: &dyn CommitView, key: &[u8]) -> Result<Records, Stop> {
+    let mut records = match bytes(commit, commit.glimpse(SYSTEM, key)?)? {
         Some(bytes) => read(&bytes),
         None => return Ok(Records::new()),
     };
-    records.retain(|record| record.lives(txn));
+    records.retain(|record| record.lives(commit.segment()));
     Ok(records)
 }
 
@@ -117,7 +117,7 @@ pub fn edit(txn: &Txn<'_>, key: &[u8], change: impl FnOnce(&mut Records) -> bool
         None => Records::new(),
     };
     let before = records.len();
-    records.retain(|record| record.lives(txn));
+    records.retain(|record| record.lives(txn.segment()));
     if !change(&mut records) && records.len() == before {
         return Ok(());
     }

@@ -3,8 +3,8 @@
 
 use hashbrown::HashSet;
 use polder_shm::layout::{header, interest};
-use polder_table::interest::EVENT_CLASSES;
-use polder_table::{Change, ChangeSink, Stop, Txn};
+use polder_table::interest::{EVENT_CLASSES, interest_of};
+use polder_table::{Change, ChangeSink, CommitView, Stop};
 use polder_values::Kind;
 
 use crate::message::Message;
@@ -18,14 +18,14 @@ pub static SINK: Sink = Sink;
 pub struct Sink;
 
 impl ChangeSink for Sink {
-    fn tell(&self, txn: &Txn<'_>, changes: &[Change<'_>]) -> Result<(), Stop> {
-        let listeners = txn.interest();
+    fn tell(&self, commit: &dyn CommitView, changes: &[Change<'_>]) -> Result<(), Stop> {
+        let listeners = interest_of(commit.segment());
         // What several events say of the same key is said once.
         let (mut seen, mut told) = (HashSet::new(), HashSet::new());
         let alone = changes.len() == 1;
         for change in changes {
             if listeners & (interest::EVENTS | interest::MISSES) != 0 {
-                publish(txn, change)?;
+                publish(commit, change)?;
             }
             // Of whole databases each event says something else.
             let event = if change.key.is_none() { change.event } else { "" };
@@ -33,13 +33,13 @@ impl ChangeSink for Sink {
                 continue;
             }
             if listeners & interest::WAITERS != 0 {
-                wake(txn, change)?;
+                wake(commit, change)?;
             }
             if listeners & (interest::TRACKERS | interest::BROADCAST) != 0
                 && is_change(change)
                 && (alone || told.insert((change.key, event)))
             {
-                invalidate(txn, change, listeners)?;
+                invalidate(commit, change, listeners)?;
             }
         }
         Ok(())
@@ -56,26 +56,26 @@ fn class_bit(class: char) -> u64 {
 }
 
 /// Publishes a keyspace event on both channels, as far as that was asked for.
-fn publish(txn: &Txn<'_>, change: &Change<'_>) -> Result<(), Stop> {
+fn publish(commit: &dyn CommitView, change: &Change<'_>) -> Result<(), Stop> {
     let Some(key) = change.key else { return Ok(()) };
-    let wanted = txn.table().segment().load(header::EVENTS);
+    let wanted = commit.segment().load(header::EVENTS);
     if wanted & class_bit(change.class) == 0 {
         return Ok(());
     }
     let channel = |lead: &str, name: &[u8]| [format!("{lead}@{}__:", change.db).as_bytes(), name].concat();
     if wanted & class_bit('K') != 0 {
-        subject::publish(txn, false, &channel("__keyspace", key), change.event.as_bytes())?;
+        subject::publish(commit, false, &channel("__keyspace", key), change.event.as_bytes())?;
     }
     if wanted & class_bit('E') != 0 {
-        subject::publish(txn, false, &channel("__keyevent", change.event.as_bytes()), key)?;
+        subject::publish(commit, false, &channel("__keyevent", change.event.as_bytes()), key)?;
     }
     Ok(())
 }
 
-fn wake(txn: &Txn<'_>, change: &Change<'_>) -> Result<(), Stop> {
+fn wake(commit: &dyn CommitView, change: &Change<'_>) -> Result<(), Stop> {
     let Some(key) = change.key else {
         let db = Some(change.db).filter(|_| change.event != "flushall");
-        to_all(txn, interest::WAITERS, &Message::WakeAll { db });
+        to_all(commit, interest::WAITERS, &Message::WakeAll { db });
         return Ok(());
     };
     let kinds: &[Kind] = match change.class {
@@ -86,25 +86,26 @@ fn wake(txn: &Txn<'_>, change: &Change<'_>) -> Result<(), Stop> {
         // A client that reads a stream as a member of a group is told when the stream is gone.
         _ => &[Kind::Stream],
     };
-    queue::wake(txn, kinds, change.db, key)
+    queue::wake(commit, kinds, change.db, key)
 }
 
-fn invalidate(txn: &Txn<'_>, change: &Change<'_>, listeners: u64) -> Result<(), Stop> {
+fn invalidate(commit: &dyn CommitView, change: &Change<'_>, listeners: u64) -> Result<(), Stop> {
     let Some(key) = change.key else {
         // As in Redis, SWAPDB invalidates nothing.
         if change.event != "swapdb" {
-            to_all(txn, interest::TRACKERS | interest::BROADCAST, &Message::ChangedAll);
+            to_all(commit, interest::TRACKERS | interest::BROADCAST, &Message::ChangedAll);
         }
         return Ok(());
     };
-    let origin = txn.origin();
+    let origin = commit.origin();
     if listeners & interest::TRACKERS != 0 {
-        for record in record::glimpse(txn, &record::readers_key(key))? {
-            Message::Changed { origin, key }.write(|parts| txn.post(record.seat.into(), record.life, parts));
+        for record in record::glimpse(commit, &record::readers_key(key))? {
+            Message::Changed { origin, key }
+                .write(|parts| commit.post(record.seat.into(), record.life, parts));
         }
     }
     if listeners & interest::BROADCAST != 0 {
-        to_all(txn, interest::BROADCAST, &Message::Broadcast { origin, key });
+        to_all(commit, interest::BROADCAST, &Message::Broadcast { origin, key });
     }
     Ok(())
 }

@@ -3,8 +3,8 @@
 use hashbrown::{HashMap, HashSet};
 use polder_base::glob;
 use polder_shm::layout::{header, interest};
-use polder_table::interest::take_interest;
-use polder_table::{New, Replaces, SYSTEM, Stop, Table, Txn};
+use polder_table::interest::{interest_of, take_interest};
+use polder_table::{CommitView, New, Replaces, SYSTEM, Stop, Table, Txn};
 use polder_values::string::Draft;
 use polder_values::{Kind, string};
 use std::collections::BTreeSet;
@@ -193,8 +193,9 @@ fn rewritten(txn: &Txn<'_>, bytes: &[u8], patterns: &[&[u8]], by: i64) -> Vec<u8
             group.push((entry.pattern, Records::new()));
             group.len() - 1
         });
-        let living =
-            record::read(entry.records).into_iter().filter(|record| record.number > 0 && record.lives(txn));
+        let living = record::read(entry.records)
+            .into_iter()
+            .filter(|record| record.number > 0 && record.lives(txn.segment()));
         living.for_each(|record| count(&mut group[place].1, record, record.number as i64));
     }
     for pattern in patterns {
@@ -226,18 +227,18 @@ impl<'c> Receivers<'c> {
     ///
     /// # Errors
     /// A fault.
-    pub fn of(txn: &Txn<'_>, shard: bool, channel: &'c [u8]) -> Result<Receivers<'c>, Stop> {
+    pub fn of(commit: &dyn CommitView, shard: bool, channel: &'c [u8]) -> Result<Receivers<'c>, Stop> {
         let mut receivers = Receivers { shard, channel, records: Records::new(), subscribers: 0 };
-        if txn.interest() & interest::SUBSCRIBERS == 0 {
+        if interest_of(commit.segment()) & interest::SUBSCRIBERS == 0 {
             return Ok(receivers);
         }
         let subject = if shard { Subject::Shard } else { Subject::Channel };
-        receivers.add(record::glimpse(txn, &channel_key(subject, channel))?);
+        receivers.add(record::glimpse(commit, &channel_key(subject, channel))?);
         if !shard {
-            each_group(txn, channel, &mut |group| {
+            each_group(commit, channel, &mut |group| {
                 for entry in group.filter(|entry| glob::matches(entry.pattern, channel)) {
                     let mut records = record::read(entry.records);
-                    records.retain(|record| record.number > 0 && record.lives(txn));
+                    records.retain(|record| record.number > 0 && record.lives(commit.segment()));
                     receivers.add(records);
                 }
             })?;
@@ -255,10 +256,10 @@ impl<'c> Receivers<'c> {
     }
 
     /// Publishes a message with the transaction. Returns how many subscribers it will reach.
-    pub fn tell(&self, txn: &Txn<'_>, payload: &[u8]) -> u64 {
+    pub fn tell(&self, commit: &dyn CommitView, payload: &[u8]) -> u64 {
         let message = Message::Published { shard: self.shard, channel: self.channel, payload };
         for record in &self.records {
-            message.write(|parts| txn.post(record.seat.into(), record.life, parts));
+            message.write(|parts| commit.post(record.seat.into(), record.life, parts));
         }
         self.subscribers
     }
@@ -268,20 +269,24 @@ impl<'c> Receivers<'c> {
 ///
 /// # Errors
 /// A fault.
-pub fn publish(txn: &Txn<'_>, shard: bool, channel: &[u8], payload: &[u8]) -> Result<u64, Stop> {
-    Ok(Receivers::of(txn, shard, channel)?.tell(txn, payload))
+pub fn publish(commit: &dyn CommitView, shard: bool, channel: &[u8], payload: &[u8]) -> Result<u64, Stop> {
+    Ok(Receivers::of(commit, shard, channel)?.tell(commit, payload))
 }
 
 /// Calls `visit` with each group of patterns whose common beginning `channel` has.
-fn each_group(txn: &Txn<'_>, channel: &[u8], visit: &mut dyn FnMut(Entries<'_>)) -> Result<(), Stop> {
-    let mut lengths = txn.table().segment().load(header::PREFIXES);
+fn each_group(
+    commit: &dyn CommitView,
+    channel: &[u8],
+    visit: &mut dyn FnMut(Entries<'_>),
+) -> Result<(), Stop> {
+    let mut lengths = commit.segment().load(header::PREFIXES);
     while lengths != 0 {
         let length = lengths.trailing_zeros() as usize;
         lengths &= lengths - 1;
         if length > channel.len() {
             break;
         }
-        if let Some(bytes) = record::bytes(txn, txn.glimpse(SYSTEM, &group_key(&channel[..length]))?)? {
+        if let Some(bytes) = record::bytes(commit, commit.glimpse(SYSTEM, &group_key(&channel[..length]))?)? {
             visit(entries(&bytes));
         }
     }
@@ -292,8 +297,8 @@ fn each_group(txn: &Txn<'_>, channel: &[u8], visit: &mut dyn FnMut(Entries<'_>))
 ///
 /// # Errors
 /// A fault.
-pub fn subscribers(txn: &Txn<'_>, subject: Subject, name: &[u8]) -> Result<u64, Stop> {
-    Ok(record::glimpse(txn, &channel_key(subject, name))?.iter().map(|record| record.number).sum())
+pub fn subscribers(commit: &dyn CommitView, subject: Subject, name: &[u8]) -> Result<u64, Stop> {
+    Ok(record::glimpse(commit, &channel_key(subject, name))?.iter().map(|record| record.number).sum())
 }
 
 /// The channels, shard channels or patterns that have subscribers and that `wanted` accepts.
@@ -329,7 +334,9 @@ pub fn subjects(
             }
         } else if let Some(bytes) = record::bytes(txn, txn.glimpse(SYSTEM, &key)?)? {
             let is_alive = |entry: &Entry<'_>| {
-                record::read(entry.records).iter().any(|record| record.number > 0 && record.lives(txn))
+                record::read(entry.records)
+                    .iter()
+                    .any(|record| record.number > 0 && record.lives(txn.segment()))
             };
             let patterns = entries(&bytes).filter(|entry| wanted(entry.pattern) && is_alive(entry));
             let patterns: BTreeSet<&[u8]> = patterns.map(|entry| entry.pattern).collect();
@@ -363,7 +370,7 @@ pub fn counts(txn: &Txn<'_>) -> Result<[u64; 3], Stop> {
     for key in groups {
         let bytes = record::bytes(txn, txn.glimpse(SYSTEM, &key)?)?.unwrap_or_default();
         let has_subscriber = |entry: &Entry<'_>| {
-            record::read(entry.records).iter().any(|record| record.number > 0 && record.lives(txn))
+            record::read(entry.records).iter().any(|record| record.number > 0 && record.lives(txn.segment()))
         };
         let patterns: HashSet<&[u8]> =
             entries(&bytes).filter(has_subscriber).map(|entry| entry.pattern).collect();

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use hashbrown::HashMap;
 use polder_shm::layout::interest;
 use polder_table::interest::take_interest;
-use polder_table::{Stop, Table, Txn};
+use polder_table::{CommitView, Stop, Table, Txn};
 use smallvec::SmallVec;
 
 use crate::listener::{Delivery, MessageSink, Thread};

@@ -17,7 +17,7 @@ use polder_hub::{
 };
 use polder_shm::layout::{interest, seat};
 use polder_shm::{Locked, Seat, Segment, SegmentName, SegmentOptions};
-use polder_table::{Change, ChangeSink, Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
+use polder_table::{Change, ChangeSink, CommitView, Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
 use polder_values::{Kind, Value};
 
 /// A segment for one test.
@@ -747,8 +747,8 @@ struct Slow;
 static GATE: Mutex<Option<(Sender<()>, Receiver<()>)>> = Mutex::new(None);
 
 impl ChangeSink for Slow {
-    fn tell(&self, txn: &Txn<'_>, changes: &[Change<'_>]) -> Result<(), Stop> {
-        SINK.tell(txn, changes)?;
+    fn tell(&self, commit: &dyn CommitView, changes: &[Change<'_>]) -> Result<(), Stop> {
+        SINK.tell(commit, changes)?;
         let gate = GATE.lock().expect("sound").take();
         if let Some((told, go)) = gate {
             told.send(()).expect("a thread waits");

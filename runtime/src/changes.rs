@@ -1,6 +1,7 @@
 //! What the runtime adds to the change log: dumps of values that no call has told of.
 use polder_commands::dump::{Source, encode};
-use polder_table::{Found, Stop, Txn};
+use polder_table::{Found, Stop};
+use polder_values::Nodes;
 use polder_wire::rdb::{Form, Thresholds, Writer};
 
 /// Redis's own limits of packed forms: a dump for the change log depends on no setting.
@@ -18,9 +19,9 @@ const THRESHOLDS: Thresholds = Thresholds {
 ///
 /// # Errors
 /// A damaged value.
-pub fn dump_whole(txn: &Txn<'_>, found: &Found<'_>, into: &mut Vec<u8>) -> Result<(), Stop> {
+pub fn dump_whole(nodes: &dyn Nodes, found: &Found<'_>, into: &mut Vec<u8>) -> Result<(), Stop> {
     let mut writer = Writer::new(Form::Lowest, false, THRESHOLDS);
-    let source = Source { nodes: txn, now_ms: 0, drops_expiries: false };
+    let source = Source { nodes, now_ms: 0, drops_expiries: false };
     encode(&mut writer, &source, found.kind, &found.value, &mut |_| Ok(()))?;
     into.extend_from_slice(&writer.seal());
     Ok(())

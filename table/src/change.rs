@@ -1,21 +1,21 @@
-//! Changes: what each commit reports about the keys that it changes, and the messages that leave with the commit.
+//! Changes: what each commit reports about the keys that it changes, and to which receiver.
+//!
+//! ```text
+//!   note a change --> the commit is near: ChangeSink::tell --> CommitView::post --> one store commits keys and messages
+//! ```
 //!
 //! A command (or maintenance) notes a change while its transaction runs. Right before the commit, the one [`ChangeSink`] of the process
 //! sees all of them and posts messages to inboxes (`shm::inbox`). The store that commits the keys also commits the messages. So no
 //! receiver hears of a change that was not committed, and each committed change is heard of, also if a thread dies at any step. If the
 //! transaction runs again, it notes and posts everything again.
 //!
-//! If no thread listens, a change costs one load: see [`Table::interest`].
+//! The table keeps its sink, and the sink is shown a transaction of the table. So this file, which both know, says what a sink may use of a
+//! transaction: a [`CommitView`]. How a transaction serves it: `outgoing.rs`.
 
-use polder_shm::layout::interest;
-use polder_shm::{Locked, Seat};
+use polder_shm::Segment;
+use polder_values::Nodes;
 
-use crate::api::{Db, Found, Mode, SYSTEM, Stop};
-use crate::buffers::{Noted, Post};
-use crate::interest::{all_interest, heard, interest_of};
-use crate::lookup::{self, ReadSet};
-use crate::table::Table;
-use crate::txn::Txn;
+use crate::api::{Db, Found, Stop};
 
 /// What happened to a key, or to a whole database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,221 +28,32 @@ pub struct Change<'c> {
     pub key: Option<&'c [u8]>,
 }
 
-/// The receiver of changes. It is called right before they are committed, while the keys are locked, so no reader sees them earlier.
-pub trait ChangeSink: Send + Sync {
-    /// Posts what is to be told; [`Txn::glimpse`] and [`Txn::post`] are what it may use of the transaction.
-    ///
-    /// # Errors
-    /// A fault: the transaction does not commit then.
-    fn tell(&self, txn: &Txn<'_>, changes: &[Change<'_>]) -> Result<(), Stop>;
-}
+/// What may be used of a transaction by what adds messages to its commit.
+pub trait CommitView: Nodes {
+    /// The segment that it changes.
+    fn segment(&self) -> &Segment;
 
-impl Table {
-    /// What any thread of this segment listens to: bits of `shm::layout::interest`.
-    ///
-    /// SYNC: interest. To be called after the key's lock was taken. A listener stores its interest first and reads the key second
-    /// ([`crate::interest::take_interest`]). So if it has read the key before this thread locked it, its interest is seen here.
-    #[inline(always)]
-    pub fn interest(&self) -> u64 {
-        interest_of(self.segment())
-    }
-
-    /// Names the process's sink of changes; the first stays.
-    pub fn listen(&self, sink: &'static dyn ChangeSink) {
-        let _ = self.sink.set(sink);
-    }
-}
-
-/// Whether `whole` is these parts in a row.
-fn is_made_of(mut whole: &[u8], parts: &[&[u8]]) -> bool {
-    parts.iter().all(|part| whole.strip_prefix(*part).map(|rest| whole = rest).is_some()) && whole.is_empty()
-}
-
-impl Txn<'_> {
-    /// The table it is a transaction of.
-    pub fn table(&self) -> &Table {
-        self.table
-    }
-
-    /// Whether it may write.
-    pub fn mode(&self) -> Mode {
-        self.mode.get()
-    }
-
-    /// The calling thread's seat.
-    pub fn seat(&self) -> &Seat {
-        &self.seat
-    }
-
-    /// The client for which this transaction runs (0: none). Some clients do not want to hear of their own changes.
-    pub fn origin(&self) -> u64 {
-        self.origin.get()
-    }
-
-    /// Sets what [`Txn::origin`] returns.
-    pub fn set_origin(&self, client: u64) {
-        self.origin.set(client);
-    }
-
-    /// As [`Table::interest`].
-    #[inline]
-    pub fn interest(&self) -> u64 {
-        interest_of(self.segment())
-    }
-
-    /// Notes what this transaction does to a key. It costs one load if no thread listens.
-    #[inline]
-    pub fn note_change(&self, class: char, event: &'static str, db: Db, key: &[u8]) {
-        if db == SYSTEM {
-            return;
-        }
-        let all = all_interest(self.segment());
-        if heard(all) & (interest::CHANGES | interest::MISSES) != 0 {
-            self.keep_change(class, event, db, Some(key));
-        } else if all & (interest::EVENTS | interest::MISSES) != 0 {
-            self.buffers.outgoing.unheard.set(true);
-        }
-    }
-
-    /// Whether events were left untold although there is a subscriber by now.
-    pub(crate) fn has_new_hearers(&self) -> bool {
-        self.buffers.outgoing.unheard.get() && all_interest(self.segment()) & interest::SUBSCRIBERS != 0
-    }
-
-    /// How many changes have been noted so far.
-    pub fn changes_noted(&self) -> usize {
-        self.buffers.outgoing.changes.borrow().len()
-    }
-
-    /// Whether a change of a key was noted after the first `noted` ones. Changes are noted only if a thread listens.
-    pub fn has_changed_since(&self, noted: usize, db: Db, key: &[u8]) -> bool {
-        let changes = self.buffers.outgoing.changes.borrow();
-        let later =
-            changes.iter().skip(noted).filter(|change| change.db == db && !matches!(change.class, 'm' | 'n'));
-        later.into_iter().any(|change| change.key.is_none_or(|at| self.buffers.key_of(at) == key))
-    }
-
-    /// As [`Txn::note_change`], of all keys of a database at once. It is noted in any case; whether a thread listens is asked later, under
-    /// the map's lock: see [`Txn::await_map`].
-    pub(crate) fn note_change_of_all(&self, event: &'static str, db: Db) {
-        if db != SYSTEM {
-            self.keep_change('\0', event, db, None);
-        }
-    }
-
-    #[cold]
-    fn keep_change(&self, class: char, event: &'static str, db: Db, key: Option<&[u8]>) {
-        self.buffers.used.set(true);
-        let key = key.map(|key| self.buffers.keep_key(key));
-        self.buffers.outgoing.changes.borrow_mut().push(Noted { class, event, db, key });
-    }
+    /// The client for which the transaction runs (0: none). Some clients do not want to hear of their own changes.
+    fn origin(&self) -> u64;
 
     /// Looks at a key without locking it or adding it to the read set: what is found was true a moment ago.
     ///
     /// # Errors
     /// A fault.
-    pub fn glimpse(&self, db: Db, key: &[u8]) -> Result<Option<Found<'_>>, Stop> {
-        let mut marks = ReadSet::new();
-        match lookup::lookup(&self.seat, db, &self.hash_of(key), &(self, key), &mut marks)? {
-            Some(hit) => Ok(self.found(&hit.image)?),
-            None => Ok(None),
-        }
-    }
-
-    /// Whether this transaction has locked a key, to write it or to read it as long as it may write.
-    pub fn holds(&self, db: Db, key: &[u8]) -> bool {
-        self.buffers.held_index(self.physical(db), key, || self.hash_of(key)).is_some()
-    }
+    fn glimpse(&self, db: Db, key: &[u8]) -> Result<Option<Found<'_>>, Stop>;
 
     /// Sends a message to a seat, in one of its lives, when this transaction commits.
-    pub fn post(&self, to: u64, life: u64, parts: &[&[u8]]) {
-        let (mut mail, mut posts) =
-            (self.buffers.outgoing.mail.borrow_mut(), self.buffers.outgoing.posts.borrow_mut());
-        // A message to many receivers is kept once.
-        let bytes = match posts.last().map(|last| last.bytes) {
-            Some((begin, end)) if is_made_of(&mail[begin..end], parts) => (begin, end),
-            _ => {
-                let begin = mail.len();
-                parts.iter().for_each(|part| mail.extend_from_slice(part));
-                (begin, mail.len())
-            }
-        };
-        posts.push(Post { to, life, bytes });
-    }
-
-    /// Shows the sink what has been noted. If events were left untold and a subscriber has come meanwhile, it fails with [`Stop::Retry`]:
-    /// the next attempt notes them.
-    pub(crate) fn tell_listeners(&self) -> Result<(), Stop> {
-        if self.has_new_hearers() {
-            return Err(Stop::Retry);
-        }
-        if self.buffers.outgoing.changes.borrow().is_empty() {
-            return Ok(());
-        }
-        let noted = std::mem::take(&mut *self.buffers.outgoing.changes.borrow_mut());
-        let Some(sink) = self.table.sink.get() else { return Ok(()) };
-        let keys: Vec<Option<Vec<u8>>> =
-            noted.iter().map(|noted| noted.key.map(|key| self.buffers.key_of(key))).collect();
-        let changes: Vec<Change<'_>> = noted
-            .iter()
-            .zip(&keys)
-            .map(|(noted, key)| Change {
-                class: noted.class,
-                event: noted.event,
-                db: noted.db,
-                key: key.as_deref(),
-            })
-            .collect();
-        sink.tell(self, &changes)
-    }
-
-    /// Whether messages leave with this transaction.
-    pub(crate) fn has_posts(&self) -> bool {
-        !self.buffers.outgoing.posts.borrow().is_empty()
-    }
-
-    /// Locks the inboxes that get messages, in the order of their seats' numbers (T2: after everything else), and notes their new words in
-    /// the journal.
-    pub(crate) fn note_posts(&self) -> Result<(), Stop> {
-        if !self.has_posts() {
-            return Ok(());
-        }
-        let mut posts = self.buffers.outgoing.posts.borrow_mut();
-        let mail = self.buffers.outgoing.mail.borrow();
-        posts.sort_by_key(|post| post.to);
-        for group in posts.chunk_by(|one, other| one.to == other.to) {
-            let Some(first) = group.iter().find(|post| self.segment().lives(post.to, post.life)) else {
-                continue;
-            };
-            let Locked::Ours(_) = self.lock_patiently(self.segment().inbox_lock(first.to))? else { continue };
-            let item = self.seat.journal_len() - 1;
-            let Some(mut posting) = self.seat.posting(first.to, first.life, item) else { continue };
-            for post in group.iter().filter(|post| post.life == first.life) {
-                posting.append(&[&mail[post.bytes.0..post.bytes.1]])?;
-            }
-            let olds = posting.end()?;
-            self.buffers.nodes.olds.set(self.buffers.nodes.olds.get() + olds);
-        }
-        Ok(())
-    }
-
-    /// For a transaction that has only read: locks the inboxes to which it posts.
-    pub(crate) fn lock_posts(&self) -> Result<(), Stop> {
-        self.tell_listeners()?;
-        if self.has_posts() {
-            self.attempt.dirty.set(true);
-            self.note_posts()?;
-        }
-        Ok(())
-    }
-
-    /// The commit of such a transaction.
-    pub(crate) fn commit_posts(&self) -> Result<(), Stop> {
-        if !self.has_posts() {
-            return Ok(());
-        }
-        self.seat.commit(self.buffers.nodes.olds.get())?;
-        self.attempt.dirty.set(false);
-        Ok(())
-    }
+    fn post(&self, to: u64, life: u64, parts: &[&[u8]]);
 }
+
+/// The receiver of changes. It is called right before they are committed, while the keys are locked, so no reader sees them earlier.
+pub trait ChangeSink: Send + Sync {
+    /// Posts what is to be told.
+    ///
+    /// # Errors
+    /// A fault: the transaction does not commit then.
+    fn tell(&self, commit: &dyn CommitView, changes: &[Change<'_>]) -> Result<(), Stop>;
+}
+
+/// Writes the dump of a value, as DUMP replies it, behind what is in `into`.
+pub type Dump = fn(&dyn Nodes, &Found<'_>, &mut Vec<u8>) -> Result<(), Stop>;

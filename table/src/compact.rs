@@ -5,10 +5,8 @@
 //! spared (`shm/drain.rs`), goes through all extents, and copies the nodes that it finds in those slabs to other slabs. Then the marked
 //! slabs are empty and can serve every size.
 //!
-//! Why a move is safe: it is a transaction that gives a key's entry another record, or another root of its tree, with the same content.
-//! Nodes are immutable (S1), so readers go on reading the old nodes, which retire. The entry keeps its version, so WATCH sees no change,
-//! and no change is reported. For a snapshot it is a change like any other (N2): the old entry, whose nodes the snapshot's pin holds, is
-//! saved. If the thread dies, the move is recovered as any other transaction.
+//! Why a move is safe: it is a neutral transaction (`neutral.rs`) that gives a key's entry another record, or another root of its tree, with
+//! the same content.
 //!
 //! A write that runs out of memory does a part of a pass before it fails ([`Txn::await_room`]). Maintenance does so, too, when all slabs
 //! are taken and many could be spared. Extents, and nodes that belong to seats, stay where they are.
@@ -27,8 +25,7 @@ use smallvec::SmallVec;
 
 use crate::api::*;
 use crate::compact_pass::{Pass, REST_FACTOR, Stretch};
-use crate::entry::{self, is_key};
-use crate::held::Pending;
+use crate::entry::{self, Image, is_key};
 use crate::raw;
 use crate::record;
 use crate::table::Table;
@@ -47,7 +44,7 @@ const CRAMPED_MAX: u32 = 64;
 /// Nodes of a tree that one transaction looks at, and that it moves, at most, since other threads may wait for the key meanwhile.
 const VISITS_PER_COMMIT: usize = 4096;
 const MOVES_PER_COMMIT: usize = 256;
-/// Attempts to move one key.
+/// Looks at one bucket that changes each time.
 const ATTEMPTS: usize = 8;
 /// Levels of a tree; more are damage.
 const LEVELS_MAX: usize = 64;
@@ -203,7 +200,8 @@ impl Txn<'_> {
             };
             let may_leave = images
                 .iter()
-                .filter(|image| image.is_reference() && is_key(image) && self.may_leave(image.record()));
+                .filter(|image| image.is_reference() && is_key(image))
+                .filter(|image| image.record().is_ok_and(|record| self.may_leave(record)));
             let keys = may_leave
                 .filter_map(|image| self.key_of(image).ok())
                 .map(|key| (self.hash_of(&key).position, key));
@@ -224,50 +222,37 @@ impl Txn<'_> {
     /// another thread holds the key, the value is damaged, or there is no room elsewhere. Returns where in the tree to go on, if that was not
     /// all.
     fn move_some(&self, db: Db, key: &[u8], path: Vec<usize>, cramped: &mut u32) -> Option<Vec<usize>> {
-        // The keys that the transaction before had to declare do not matter for this one.
-        self.buffers.retry.extra.borrow_mut().clear();
-        for _ in 0..ATTEMPTS {
-            let mut walk = Walk { begin: path.clone(), ..Walk::default() };
-            let moved = self
-                .move_key(db, key, &mut walk)
-                .and_then(|moves| if moves { self.commit() } else { Ok(()) });
-            // Also after a commit: the next attempt begins with an empty transaction.
-            self.reset();
-            self.buffers.retry.trouble.take();
-            match moved {
-                Err(Stop::Retry) => {}
-                Err(stop) => {
-                    *cramped += matches!(stop, Stop::Fault(Fault::Full(_))) as u32;
-                    return None;
-                }
-                Ok(()) => {
-                    if walk.moves > 0 {
-                        *cramped = 0;
-                        self.count(Counter::Moved, walk.moves as u64);
-                    }
-                    return walk.end;
-                }
-            }
+        let mut walk = Walk::default();
+        let moved = self.neutral(db, key, &mut |entry| {
+            walk = Walk { begin: path.clone(), ..Walk::default() };
+            self.moved(entry, &mut walk)
+        });
+        if let Err(stop) = moved {
+            *cramped += matches!(stop, Stop::Fault(Fault::Full(_))) as u32;
+            return None;
         }
-        None
+        if walk.moves > 0 {
+            *cramped = 0;
+            self.count(Counter::Moved, walk.moves as u64);
+        }
+        walk.end
     }
 
-    /// Builds the key's new record in the transaction. Returns whether there is anything to commit.
-    fn move_key(&self, db: Db, key: &[u8], walk: &mut Walk) -> Result<bool, Stop> {
-        let index = self.hold(db, key, false)?;
-        let spot = self.buffers.held.borrow()[index].spot;
-        let spot =
-            spot.filter(|spot| spot.expired.is_none() && is_key(&spot.image) && spot.image.is_reference());
-        let Some(image) = spot.map(|spot| spot.image) else { return Ok(false) };
-        let (kind, payload) = raw::payload(self.segment(), image.record())?;
+    /// The entry with copies of its nodes, which are made here, in the place of those in marked slabs; `None`: none of them moves.
+    fn moved(&self, entry: &Image, walk: &mut Walk) -> Result<Option<Image>, Stop> {
+        if !entry.is_reference() {
+            return Ok(None);
+        }
+        let old = entry.record()?;
+        let (kind, payload) = raw::payload(self.segment(), old)?;
         let mut refs = [Ref::NONE; 2];
         if let Value::Tree(root) = record::read(kind, payload)?.value {
             let moved = self.move_all(&root.refs, walk, true)?;
             refs.copy_from_slice(&moved);
         }
         let places = record::root_places(kind, payload);
-        if walk.moves == 0 && !self.segment().is_leaving(image.record()) {
-            return Ok(false);
+        if walk.moves == 0 && !self.segment().is_leaving(old) {
+            return Ok(None);
         }
         walk.moves += 1;
         let node = self.seat.make(kind, payload.len())?;
@@ -276,10 +261,8 @@ impl Txn<'_> {
             raw::fill_words(self.segment(), node, places[0], refs.map(|node| node.0));
         }
         // Not with what it names, since its successor names that, too.
-        self.retire(image.record(), false)?;
-        self.buffers.held.borrow_mut()[index].pending =
-            Some(Pending::Write(entry::with_record(&image, node)));
-        Ok(true)
+        self.retire(old, false)?;
+        Ok(Some(entry::with_record(entry, node)))
     }
 
     /// Moves all of these sibling nodes; `is_edge`: the walk has passed some of them already. Returns the references in their place.

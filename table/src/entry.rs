@@ -13,10 +13,11 @@
 //! The first word is clock and version, so that a reader can note its access by one CAS that fails when the entry is not the
 //! one it read: versions are never used twice.
 
-use polder_base::Ref;
 use polder_base::bytes::{self, short_word};
+use polder_base::{Fault, Ref};
+use polder_values::Kind;
 
-use crate::api::Attributes;
+use crate::api::{Attributes, Stop};
 
 /// Bytes of a unit.
 pub const UNIT_BYTES: usize = 16;
@@ -31,6 +32,8 @@ pub const INLINE_HEAD: usize = 11;
 /// Bits of a version.
 pub const VERSION_BITS: u32 = 40;
 
+/// In the byte of the kind: the kind itself.
+pub const KIND: u8 = 0x0f;
 /// In the byte of the kind: the entry's value and key are in a record.
 pub const REFERENCE: u8 = 0x10;
 /// The entry has an expiry.
@@ -41,6 +44,8 @@ pub const FLAGS: u8 = 0x40;
 pub const INNER: u8 = 0x40;
 /// A short string that was edited (inline entries; records say it themselves).
 pub const RAW: u8 = 0x80;
+/// In the kind: the value lies elsewhere. Reserved for the tier: this program makes no such entry, and what the entry names it does not follow.
+pub const COLD: u8 = 8;
 /// The kind of an entry that is no key. Older builds marked watched keys that were absent so, for an hour; such entries go when they expire.
 pub const MARKER: u8 = 0;
 
@@ -77,9 +82,24 @@ impl Image {
     pub fn may_expire(&self) -> bool {
         self.meta() & EXPIRY != 0 || self.meta() & (REFERENCE | INNER) == REFERENCE | INNER
     }
+    /// What its value is; `None` for a marker.
+    ///
+    /// # Errors
+    /// An entry that this program cannot read.
+    #[inline]
+    pub fn kind(&self) -> Result<Option<Kind>, Stop> {
+        match Kind::from_stored(self.meta() & KIND) {
+            None if self.meta() & KIND != MARKER => Err(unreadable(self.meta())),
+            kind => Ok(kind),
+        }
+    }
     /// The record's reference.
-    pub fn record(&self) -> Ref {
-        record_of(self.words[1])
+    ///
+    /// # Errors
+    /// As [`record_in`].
+    #[inline]
+    pub fn record(&self) -> Result<Ref, Stop> {
+        record_in(self.words[1])
     }
     /// The version of the last change.
     pub fn version(&self) -> u64 {
@@ -112,9 +132,29 @@ pub fn clock_of(first: u64) -> u32 {
     (first & 0xff_ffff) as u32
 }
 
-/// The record that an entry's second word names.
+/// The record that an entry's second word names, if the entry is of a kind that has one: for hints, and where the kind is known.
 pub fn record_of(second: u64) -> Ref {
     Ref(second >> 24)
+}
+
+/// The record that an entry's second word names.
+///
+/// # Errors
+/// An entry that this program cannot read.
+#[inline(always)]
+pub fn record_in(second: u64) -> Result<Ref, Stop> {
+    if second as u8 & COLD != 0 { Err(unreadable(second as u8)) } else { Ok(record_of(second)) }
+}
+
+/// Why an entry with this kind byte cannot be read.
+#[cold]
+#[inline(never)]
+fn unreadable(meta: u8) -> Stop {
+    if meta & COLD != 0 && Kind::from_stored(meta & KIND & !COLD).is_some() {
+        let why = "the value of this key lies in a tier, which this program cannot read: use a newer program";
+        return Fault::System(why.into()).into();
+    }
+    Fault::Damaged { what: "the kind of an entry" }.into()
 }
 
 /// The same entry with another record.
@@ -382,7 +422,7 @@ pub fn inline_fields(bytes: &[u8]) -> Option<Inline<'_>> {
 
 /// Whether an entry is a key that users see.
 pub(crate) fn is_key(image: &Image) -> bool {
-    image.meta() & 0x0f != MARKER
+    image.meta() & KIND != MARKER
 }
 
 /// Whether an entry is a key's that expires.

@@ -4,10 +4,9 @@
 //! field of that hash has expired. In both cases the key does not exist for any command: EXISTS, TYPE, COPY, SET NX, SCAN and
 //! WATCH all ask here, so they cannot disagree. A transaction that locks such an entry removes it when it commits.
 
-use polder_base::Fault;
 use polder_values::Value;
 
-use crate::api::{Db, Found};
+use crate::api::{Db, Found, Stop};
 use crate::entry::{self, Image};
 use crate::held::Expired;
 use crate::txn::Txn;
@@ -36,12 +35,12 @@ impl Txn<'_> {
 
     /// Why the key of an entry does not exist any more, if that is so.
     #[inline]
-    pub(crate) fn gone(&self, image: &Image) -> Result<Option<Expired>, Fault> {
+    pub(crate) fn gone(&self, image: &Image) -> Result<Option<Expired>, Stop> {
         if !image.may_expire() {
             return Ok(None);
         }
         let expired = if image.is_reference() {
-            let record = self.record(image.record())?;
+            let record = self.record(image.record()?)?;
             self.expired_of(record.expiry_ms, &record.value, record.inner_expiry_ms)
         } else {
             self.expiry_of(image)?.filter(|expiry_ms| self.is_over(*expiry_ms)).map(|_| Expired::Key)
@@ -77,22 +76,22 @@ impl Txn<'_> {
     }
 
     /// The expiry of an entry, if it has one.
-    pub(crate) fn expiry_of(&self, image: &Image) -> Result<Option<u64>, Fault> {
+    pub(crate) fn expiry_of(&self, image: &Image) -> Result<Option<u64>, Stop> {
         if image.meta() & entry::EXPIRY == 0 {
             return Ok(None);
         }
         if image.is_reference() {
-            return Ok(self.record(image.record())?.expiry_ms);
+            return Ok(self.record(image.record()?)?.expiry_ms);
         }
         Ok(entry::inline_fields(image.bytes()).and_then(|fields| fields.expiry_ms))
     }
 
     /// The earliest time at which an entry, or a part of its value, expires.
-    pub(crate) fn bound_of(&self, image: &Image) -> Result<Option<u64>, Fault> {
+    pub(crate) fn bound_of(&self, image: &Image) -> Result<Option<u64>, Stop> {
         if !image.is_reference() || !image.may_expire() {
             return self.expiry_of(image);
         }
-        let record = self.record(image.record())?;
+        let record = self.record(image.record()?)?;
         Ok(record.expiry_ms.into_iter().chain(record.inner_expiry_ms).min())
     }
 }

@@ -1,7 +1,6 @@
 //! A transaction's look at a key whose place was prefetched: by the fast path, without marks.
 
-use polder_base::Fault;
-
+use crate::api::Stop;
 use crate::bucket::{self, LINE_WORDS};
 use crate::entry::Image;
 use crate::held::Met;
@@ -17,7 +16,7 @@ impl Txn<'_> {
         &self,
         location: &Location,
         key: &[u8],
-    ) -> Result<Option<Option<Met<'_>>>, Fault> {
+    ) -> Result<Option<Option<Met<'_>>>, Stop> {
         let segment = self.segment();
         let Some(home) = Reading::begin(segment, location.bucket) else { return Ok(None) };
         let (reading, found) =
@@ -42,12 +41,12 @@ impl Txn<'_> {
             return Ok(None);
         }
         let found = if image.is_reference() {
-            let record = self.record(image.record())?;
+            let record = self.record(image.record()?)?;
             // Another key of the same 24 bits, or a long one: rare.
             if !matches!(record.key, Key::Short(stored) if stored == key) {
                 return Ok(None);
             }
-            record::found_in(&image, &record)
+            image.kind()?.map(|kind| record::found_in(&image, kind, &record))
         } else {
             self.found(&image)?
         };

@@ -523,10 +523,10 @@ impl Txn<'_> {
     }
 
     /// The hash of the key of an entry.
-    pub(crate) fn hash_of_entry(&self, image: &Image) -> Result<Hash, Fault> {
+    pub(crate) fn hash_of_entry(&self, image: &Image) -> Result<Hash, Stop> {
         let secret = self.segment().secret();
         if image.is_reference() {
-            let record = self.record(image.record())?;
+            let record = self.record(image.record()?)?;
             return match record.key {
                 Key::Short(key) => Ok(hash(key, secret)),
                 Key::Long(_) => Ok(hash(&self.key_of(image)?, secret)),

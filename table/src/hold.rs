@@ -230,12 +230,14 @@ impl Txn<'_> {
             } else if entry::extra_of(second) == hash.extra {
                 // The lock keeps the entry from changing, but the pin must reach to its record's birth.
                 while !self.seat.covers_now() {}
-                (self, key).is_key_of(entry::record_of(second))?
+                (self, key).is_key_of(entry::record_in(second)?)?
             } else {
                 false
             };
             if same {
                 let image = bucket::image_at(&live, unit);
+                // Nothing is written in the place of what cannot be read.
+                image.kind()?;
                 let expired = self.gone(&image)?;
                 return Ok(Ok(Spot { shadow, unit, image, hop, expired }));
             }

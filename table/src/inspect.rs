@@ -7,7 +7,7 @@ use polder_base::{Fault, Ref};
 use polder_shm::lock;
 use polder_values::{Kind, Value};
 
-use crate::api::{Db, Mode};
+use crate::api::{Db, Mode, Stop};
 use crate::bucket::{self, Words};
 use crate::directory::{self, Bucket, Extent, map_at};
 use crate::entry::{self, Image};
@@ -76,15 +76,15 @@ impl Table {
     /// have not been removed yet.
     ///
     /// # Errors
-    /// [`Fault::Damaged`], or when the thread has no seat.
-    pub fn inspect(&self, db: Db, key: &[u8]) -> Result<Option<Inspection>, Fault> {
+    /// An entry that this program cannot read; [`Fault::Damaged`], or when the thread has no seat.
+    pub fn inspect(&self, db: Db, key: &[u8]) -> Result<Option<Inspection>, Stop> {
         for _ in 0..ATTEMPTS_MAX {
             let txn = self.begin(Mode::Read)?;
             if let Some(outcome) = txn.inspect_once(db, key)? {
                 return Ok(outcome);
             }
         }
-        Err(Fault::System("the key's bucket never stood still: try again".into()))
+        Err(Fault::System("the key's bucket never stood still: try again".into()).into())
     }
 }
 
@@ -98,7 +98,7 @@ fn lap(begin: &mut Instant) -> u64 {
 
 impl Txn<'_> {
     /// One attempt; `None` when something changed meanwhile.
-    fn inspect_once(&self, db: Db, key: &[u8]) -> Result<Option<Option<Inspection>>, Fault> {
+    fn inspect_once(&self, db: Db, key: &[u8]) -> Result<Option<Option<Inspection>>, Stop> {
         let segment = self.segment();
         let mut clock = Instant::now();
         let hash = hash(key, segment.secret());
@@ -117,7 +117,7 @@ impl Txn<'_> {
             found.places(home).into_iter().zip(["home", "next bucket", "stash", "stash"])
         {
             let Some(bucket) = found.bucket(segment, index) else {
-                return Err(Fault::Damaged { what: "an extent" });
+                return Err(Fault::Damaged { what: "an extent" }.into());
             };
             let word = segment.observe(bucket.line);
             let seen = self.inspect_bucket(bucket, &hash, key)?;
@@ -142,7 +142,7 @@ impl Txn<'_> {
         bucket: Bucket,
         hash: &Hash,
         key: &[u8],
-    ) -> Result<Option<(usize, Image, [u64; 3])>, Fault> {
+    ) -> Result<Option<(usize, Image, [u64; 3])>, Stop> {
         let live = Live { segment: self.segment(), bucket };
         let mut clock = Instant::now();
         let mut candidates = bucket::matches(&live.tag_words(), hash.tag);
@@ -158,7 +158,7 @@ impl Txn<'_> {
                 continue;
             }
             let (same, record_ns) = if image.is_reference() {
-                ((self, key).is_key_of(image.record())?, lap(&mut clock))
+                ((self, key).is_key_of(image.record()?)?, lap(&mut clock))
             } else {
                 (entry::inline_fields(image.bytes()).is_some_and(|fields| fields.key == key), 0)
             };
@@ -170,7 +170,8 @@ impl Txn<'_> {
     }
 
     /// What an entry says of itself and of its value.
-    fn inspection(&self, db: Db, hash: &Hash, found: &Extent, image: &Image) -> Result<Inspection, Fault> {
+    fn inspection(&self, db: Db, hash: &Hash, found: &Extent, image: &Image) -> Result<Inspection, Stop> {
+        let kind = image.kind()?;
         let mut inspection = Inspection {
             db,
             position: hash.position,
@@ -183,12 +184,10 @@ impl Txn<'_> {
             units: image.units,
             version: image.version(),
             clock: image.clock(),
-            kind: Kind::from_stored(image.meta() & 0x0f)
-                .map_or("none: the mark of a watched key, made by an older build", Kind::name),
+            kind: kind.map_or("none: the mark of a watched key, made by an older build", Kind::name),
             layout: "inline",
             ..Inspection::default()
         };
-        let kind = Kind::from_stored(image.meta() & 0x0f);
         let size = |value: &Value<'_>| kind.map_or(Ok(0), |kind| polder_values::size(kind, self, value));
         if !image.is_reference() {
             let fields = entry::inline_fields(image.bytes()).ok_or(Fault::Damaged { what: "an entry" })?;
@@ -197,10 +196,11 @@ impl Txn<'_> {
             (inspection.expiry_ms, inspection.flags) = (fields.expiry_ms, fields.flags);
             return Ok(inspection);
         }
-        let record = self.record(image.record())?;
+        let node = image.record()?;
+        let record = self.record(node)?;
         (inspection.expiry_ms, inspection.inner_expiry_ms, inspection.flags) =
             (record.expiry_ms, record.inner_expiry_ms, record.flags);
-        self.count_node(image.record(), &mut inspection)?;
+        self.count_node(node, &mut inspection)?;
         inspection.key_bytes = match record.key {
             record::Key::Short(key) => key.len() as u64,
             record::Key::Long(root) => {

@@ -7,8 +7,9 @@ use polder_shm::{Seat, Segment};
 /// Redis's letters for classes of events, in the order of their bits in the header's EVENTS word; `A` is those up to `t`.
 pub const EVENT_CLASSES: &[u8] = b"g$lshzxetdKEmn";
 
+/// What any thread of a segment listens to: see [`Table::interest`](crate::Table::interest).
 #[inline(always)]
-pub(crate) fn interest_of(segment: &Segment) -> u64 {
+pub fn interest_of(segment: &Segment) -> u64 {
     heard(all_interest(segment))
 }
 

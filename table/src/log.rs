@@ -19,7 +19,8 @@ use polder_shm::layout::{header, log, recording};
 use polder_shm::{Seat, sync};
 
 use crate::api::Db;
-use crate::table::{Dump, Table};
+use crate::change::Dump;
+use crate::table::Table;
 use crate::telling::read_record;
 
 /// How long [`Log::merge_before`] waits for another thread's batch.

@@ -178,11 +178,11 @@ fn lookup_in(
     hash: &Hash,
     key: &impl KeyTest,
     marks: &mut ReadSet,
-) -> Result<Option<Option<Hit>>, Fault> {
+) -> Result<Option<Option<Hit>>, Stop> {
     let segment = seat.segment();
     let before = marks.len();
     let home = extent.home_of(hash.position);
-    let mut look_into = |index: u64| -> Result<Look, Fault> {
+    let mut look_into = |index: u64| -> Result<Look, Stop> {
         match extent.bucket(segment, index) {
             Some(bucket) => look(seat, bucket, hash, key, marks),
             None => Ok(Look::Changed),
@@ -217,7 +217,7 @@ fn look(
     hash: &Hash,
     key: &impl KeyTest,
     marks: &mut ReadSet,
-) -> Result<Look, Fault> {
+) -> Result<Look, Stop> {
     let segment = seat.segment();
     let word = segment.observe(bucket.line);
     if word & lock::DEAD != 0 {
@@ -367,7 +367,7 @@ fn look_at(
     hash: &Hash,
     key: &impl KeyTest,
     steady: &impl Fn() -> bool,
-) -> Result<Look, Fault> {
+) -> Result<Look, Stop> {
     let tags = words.tag_words();
     let mut candidates = bucket::matches(&tags, hash.tag);
     while candidates != 0 {
@@ -385,7 +385,7 @@ fn look_at(
             if !steady() || !seat.covers_now() {
                 return Ok(Look::Changed);
             }
-            key.is_key_of(entry::record_of(second))?
+            key.is_key_of(entry::record_in(second)?)?
         } else {
             false
         };

@@ -31,7 +31,7 @@ use crate::clock;
 use crate::directory::{
     self, Extent, GARBAGE_AT, GARBAGE_SLOTS, MAP_LOCK, Named, SWEEP_LOCK, Slot, database, extent, map_at,
 };
-use crate::entry::{self, Image, is_key};
+use crate::entry::{self, Image};
 use crate::lookup::{Live, view};
 use crate::recording;
 use crate::table::Table;
@@ -381,7 +381,7 @@ impl Table {
     }
 
     /// The best of a few drawn keys.
-    fn victim(&self, limits: &Limits, draws: &mut u32) -> Result<Option<(Db, Vec<u8>)>, Fault> {
+    fn victim(&self, limits: &Limits, draws: &mut u32) -> Result<Option<(Db, Vec<u8>)>, Stop> {
         let txn = self.begin(Mode::Read)?;
         let now = polder_base::time::now_ms();
         let filled: Vec<Db> = (0..SYSTEM).filter(|db| self.segment().observe(map_at(*db) + 8) != 0).collect();
@@ -402,7 +402,7 @@ impl Table {
             });
             let db = filled[pick.unwrap_or(0)];
             let Some(image) = txn.draw_entry(db) else { continue };
-            if !is_key(&image) {
+            if !matches!(image.kind(), Ok(Some(_))) {
                 continue;
             }
             if let Some(worth) = txn.worth(&image, limits, now)? {
@@ -586,7 +586,7 @@ impl Txn<'_> {
     }
 
     /// How much a key is worth keeping under a policy; `None` when the policy does not touch it.
-    fn worth(&self, image: &Image, limits: &Limits, now: u64) -> Result<Option<u64>, Fault> {
+    fn worth(&self, image: &Image, limits: &Limits, now: u64) -> Result<Option<u64>, Stop> {
         let volatile = image.meta() & entry::EXPIRY != 0;
         Ok(match limits.policy {
             policy if policy.is_volatile() && !volatile => None,
@@ -703,8 +703,11 @@ impl Txn<'_> {
             let live = Live { segment, bucket };
             for (unit, _) in bucket::entries(&live) {
                 let image = bucket::image_at(&live, unit);
-                if image.is_reference() {
-                    self.seat.note_old(image.record(), true)?;
+                // What a tier keeps of a key is no node.
+                if image.is_reference()
+                    && let Ok(record) = image.record()
+                {
+                    self.seat.note_old(record, true)?;
                     olds += 1;
                 }
             }

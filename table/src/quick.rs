@@ -66,7 +66,7 @@ pub(crate) fn probe_bucket(live: &Live<'_>, hash: &Hash, key: &[u8]) -> BucketPr
 /// The bits of an entry's kind byte that say that it is a plain string; an entry with other options is left to the slow path.
 const PLAIN: u8 = Kind::String as u8;
 /// Kind and reference in an entry's kind byte.
-const WHAT: u8 = 0x0f | entry::REFERENCE;
+const WHAT: u8 = entry::KIND | entry::REFERENCE;
 /// The coarse clock is behind by at most this. A key that expires within this time is left to the slow path, which reads the exact clock.
 pub(crate) const CLOCK_LAG_MS: u64 = 20;
 
@@ -165,19 +165,19 @@ impl Table {
         let mut image = Image::EMPTY;
         bucket::read_image(&Live { segment, bucket: reading.bucket }, unit, &mut image);
         if !pinned.covers_now()
-            || image.meta() & 0x0f != PLAIN
+            || image.meta() & entry::KIND != PLAIN
             || !location.is_current(segment)
             || !reading.holds(segment)
         {
             return None;
         }
         let found = if image.is_reference() {
-            let (kind, payload) = raw::payload(segment, image.record()).ok()?;
+            let (kind, payload) = raw::payload(segment, image.record().ok()?).ok()?;
             let record = record::read(kind, payload).ok()?;
             if !matches!(record.key, Key::Short(stored) if stored == key) {
                 return None;
             }
-            record::found_in(&image, &record)?
+            record::found_in(&image, Kind::String, &record)
         } else {
             record::found(segment, &image).ok()??
         };
@@ -264,7 +264,7 @@ impl Table {
         {
             return None;
         }
-        let (kind, payload) = raw::payload(segment, image.record()).ok()?;
+        let (kind, payload) = raw::payload(segment, image.record().ok()?).ok()?;
         let record = record::read(kind, payload).ok()?;
         let (Key::Short(stored), Value::Packed(value)) = (record.key, record.value) else { return None };
         if stored != key || record.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms + CLOCK_LAG_MS) {

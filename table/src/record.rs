@@ -14,7 +14,7 @@ use polder_shm::Segment;
 use polder_shm::node::NodeKind;
 use polder_values::{Kind, Nodes, Root, Value, string};
 
-use crate::api::{Found, New};
+use crate::api::{Found, New, Stop};
 use crate::entry::{self, Image, expiry_bytes};
 use crate::extras;
 use crate::raw;
@@ -150,13 +150,13 @@ pub fn root_places(kind: NodeKind, payload: &[u8]) -> Option<[u64; 2]> {
 /// Takes an entry apart; `None` for a marker. The calling thread is pinned.
 ///
 /// # Errors
-/// [`Fault::Damaged`].
-pub fn found<'s>(segment: &'s Segment, image: &'s Image) -> Result<Option<Found<'s>>, Fault> {
+/// An entry that this program cannot read, [`Fault::Damaged`].
+pub fn found<'s>(segment: &'s Segment, image: &'s Image) -> Result<Option<Found<'s>>, Stop> {
+    let Some(kind) = image.kind()? else { return Ok(None) };
     if image.is_reference() {
-        let (node, payload) = raw::payload(segment, image.record())?;
-        return Ok(found_in(image, &read(node, payload)?));
+        let (node, payload) = raw::payload(segment, image.record()?)?;
+        return Ok(Some(found_in(image, kind, &read(node, payload)?)));
     }
-    let Some(kind) = Kind::from_stored(image.meta() & 0x0f) else { return Ok(None) };
     let (version, clock) = (image.version(), image.clock());
     let fields = entry::inline_fields(image.bytes()).ok_or(Fault::Damaged { what: "an entry" })?;
     let (value, raw) = (Value::Packed(fields.value), fields.meta & entry::RAW != 0);
@@ -175,25 +175,26 @@ pub fn found<'s>(segment: &'s Segment, image: &'s Image) -> Result<Option<Found<
     }))
 }
 
-/// What an entry with a record says; `None` for a marker.
-pub fn found_in<'a>(image: &Image, record: &Record<'a>) -> Option<Found<'a>> {
+/// What an entry of this kind and its record say.
+#[inline]
+pub fn found_in<'a>(image: &Image, kind: Kind, record: &Record<'a>) -> Found<'a> {
     let Record { value, expiry_ms, inner_expiry_ms, flags, raw, text, extras, .. } = *record;
-    let (kind, version, clock) = (Kind::from_stored(image.meta() & 0x0f)?, image.version(), image.clock());
-    Some(Found { kind, value, expiry_ms, inner_expiry_ms, flags, raw, text, extras, version, clock })
+    let (version, clock) = (image.version(), image.clock());
+    Found { kind, value, expiry_ms, inner_expiry_ms, flags, raw, text, extras, version, clock }
 }
 
 /// The whole key of an entry. The calling thread is pinned.
 ///
 /// # Errors
-/// [`Fault::Damaged`].
-pub fn key_of(nodes: &dyn Nodes, segment: &Segment, image: &Image) -> Result<Vec<u8>, Fault> {
+/// An entry that this program cannot read, [`Fault::Damaged`].
+pub fn key_of(nodes: &dyn Nodes, segment: &Segment, image: &Image) -> Result<Vec<u8>, Stop> {
     if !image.is_reference() {
         return Ok(entry::inline_fields(image.bytes())
             .ok_or(Fault::Damaged { what: "an entry" })?
             .key
             .to_vec());
     }
-    let (node, payload) = raw::payload(segment, image.record())?;
+    let (node, payload) = raw::payload(segment, image.record()?)?;
     match read(node, payload)?.key {
         Key::Short(key) => Ok(key.to_vec()),
         Key::Long(root) => Ok(string::contiguous(nodes, &Value::Tree(root))?.into_owned()),

@@ -6,7 +6,6 @@
 
 use polder_base::Fault;
 use polder_shm::sync;
-use polder_values::Kind;
 use smallvec::SmallVec;
 
 use crate::api::{Db, Scanned, Stop};
@@ -179,8 +178,8 @@ impl Txn<'_> {
     }
 
     /// Shows a key unless it has expired, only marks a watch, or is one that this transaction holds (which is shown by itself).
-    fn show(&self, db: Db, image: &Image, visit: &mut dyn FnMut(Scanned<'_>)) -> Result<bool, Fault> {
-        let Some(kind) = Kind::from_stored(image.meta() & 0x0f) else { return Ok(false) };
+    fn show(&self, db: Db, image: &Image, visit: &mut dyn FnMut(Scanned<'_>)) -> Result<bool, Stop> {
+        let Some(kind) = image.kind()? else { return Ok(false) };
         let expiry_ms = self.expiry_of(image)?;
         let key = self.key_of(image)?;
         if self.buffers.held_index(db, &key, || self.hash_of(&key)).is_some() {
@@ -195,7 +194,7 @@ impl Txn<'_> {
     }
 
     /// Shows the keys that this transaction holds, as it has made them.
-    fn show_own(&self, db: Db, visit: &mut dyn FnMut(Scanned<'_>)) -> Result<usize, Fault> {
+    fn show_own(&self, db: Db, visit: &mut dyn FnMut(Scanned<'_>)) -> Result<usize, Stop> {
         let held = self.buffers.held.borrow();
         let mut shown = 0;
         for held in held.iter().filter(|held| held.db == db && !held.passed) {
@@ -204,7 +203,7 @@ impl Txn<'_> {
                 (None, Some(spot)) if spot.expired.is_none() => spot.image,
                 _ => continue,
             };
-            if let Some(kind) = Kind::from_stored(image.meta() & 0x0f) {
+            if let Some(kind) = image.kind()? {
                 visit(Scanned {
                     key: &self.buffers.key_of(held.key),
                     kind,

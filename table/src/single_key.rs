@@ -16,7 +16,7 @@ use polder_shm::Locked;
 use crate::api::{Counter, Db, Found, New, Replaces, SYSTEM, Stop, bit_of};
 use crate::bucket::{self, LINE_WORDS};
 use crate::directory;
-use crate::entry::{Image, is_key};
+use crate::entry::Image;
 use crate::held::{Held, Pending, Plan, SingleKeyTxn, Spot};
 use crate::location::Location;
 use crate::lookup::{KeyTest, Live};
@@ -75,12 +75,12 @@ impl<'t> Txn<'t> {
         if image.is_reference() {
             // The lock keeps the entry from changing, but the pin must reach to its record's birth.
             while !self.seat.covers_now() {}
-            if !(self, key).is_key_of(image.record())? {
+            if !(self, key).is_key_of(image.record()?)? {
                 return Ok(None);
             }
         }
         let expired = self.gone(image)?;
-        Ok((is_key(image) && expired.is_none()).then_some(Some(unit as u8)))
+        Ok((image.kind()?.is_some() && expired.is_none()).then_some(Some(unit as u8)))
     }
 
     /// Where the only key belongs, if this is it.

@@ -360,7 +360,7 @@ impl Snapshot<'_> {
         let (live, _) = self.live(&captured, hash.position, 0)?;
         let saved = self.saved(captured.root, hash.position, hash.position.checked_add(1))?;
         if let Some((name, image)) = saved.into_iter().find(|(name, _)| *name == Name::of(&hash, key)) {
-            return Ok(self.item(name, image)?);
+            return self.item(name, image);
         }
         Ok(live.into_iter().find(|(_, found, _)| found == key).map(|(_, key, image)| Item { key, image }))
     }
@@ -368,8 +368,8 @@ impl Snapshot<'_> {
     /// What a key was; nothing for one that had expired, except where the change log goes on behind the snapshot.
     ///
     /// # Errors
-    /// [`Fault::Damaged`].
-    pub fn found<'s>(&'s self, item: &'s Item) -> Result<Option<Found<'s>>, Fault> {
+    /// An entry that this program cannot read, [`Fault::Damaged`].
+    pub fn found<'s>(&'s self, item: &'s Item) -> Result<Option<Found<'s>>, Stop> {
         let found = record::found(self.table.segment(), &item.image)?;
         let found =
             found.filter(|found| found.expiry_ms.is_none_or(|expiry_ms| expiry_ms > self.judged_ms()));
@@ -392,7 +392,7 @@ impl Snapshot<'_> {
         is_key(image) && image.version() <= self.watermark
     }
 
-    fn item(&self, name: Name, image: Option<Image>) -> Result<Option<Item>, Fault> {
+    fn item(&self, name: Name, image: Option<Image>) -> Result<Option<Item>, Stop> {
         let Some(image) = image.filter(|image| self.may_be(image)) else { return Ok(None) };
         let key = if name.len == name.kept.len() {
             name.kept

@@ -28,12 +28,12 @@ impl Txn<'_> {
         // An edit shares the value's tree with its successor, but each record has a tree of its own for a long key.
         if !whole
             && key_max > record::KEY_MAX
-            && let record::Key::Long(key) = self.record(image.record())?.key
+            && let record::Key::Long(key) = self.record(image.record()?)?.key
             && !key.refs[0].is_none()
         {
             self.retire(key.refs[0], true)?;
         }
-        self.retire(image.record(), whole)
+        self.retire(image.record()?, whole)
     }
 
     /// Notes that a record, or a node of a value, goes out of use.
@@ -50,12 +50,12 @@ impl Txn<'_> {
             return Ok(());
         }
         if !whole
-            && let record::Key::Long(key) = self.record(image.record())?.key
+            && let record::Key::Long(key) = self.record(image.record()?)?.key
             && !key.refs[0].is_none()
         {
             self.spend(key.refs[0], true);
         }
-        self.spend(image.record(), whole);
+        self.spend(image.record()?, whole);
         Ok(())
     }
 

@@ -11,8 +11,7 @@ use smallvec::SmallVec;
 
 use crate::api::*;
 use crate::bucket::{self, LINE_WORDS, UNITS};
-use crate::buffers::BufferLease;
-use crate::change::ChangeSink;
+use crate::change::{ChangeSink, Dump};
 use crate::clock;
 use crate::compact_pass::Pass;
 use crate::directory::{self, Slot, database, map_at};
@@ -23,7 +22,6 @@ use crate::lookup;
 use crate::oom_window::OomRetry;
 use crate::raw;
 use crate::room_makers::RoomMakers;
-use crate::txn::Txn;
 
 /// A process's handle on the table of a segment; shared by its threads.
 pub struct Table {
@@ -47,9 +45,6 @@ pub struct Table {
     /// What dumps values that no call has told of.
     pub(crate) dump: std::sync::OnceLock<Dump>,
 }
-
-/// Writes the dump of a value, as DUMP replies it, behind what is in `into`.
-pub type Dump = fn(&Txn<'_>, &Found<'_>, &mut Vec<u8>) -> Result<(), Stop>;
 
 /// Keys whose misses are taken at once.
 pub(crate) const PREFETCH_KEYS: usize = 64;
@@ -122,19 +117,6 @@ impl Table {
     /// Whether an entry may have had this version.
     pub fn has_drawn(&self, version: u64) -> bool {
         version <= self.segment().load(header::VERSIONS)
-    }
-
-    /// Begins a transaction of the calling thread.
-    ///
-    /// # Errors
-    /// [`Fault::System`] when all seats are taken or the thread has a transaction already, [`Fault::Full`].
-    #[inline(always)]
-    pub fn begin(&self, mode: Mode) -> Result<Txn<'_>, Fault> {
-        let seat = self.seat()?;
-        if !seat.enter() {
-            return Err(Fault::System("this thread has a transaction already: end it first".into()));
-        }
-        Ok(Txn::new(self, seat, mode, BufferLease::take()))
     }
 
     /// The calling thread's seat.

@@ -24,7 +24,7 @@ use polder_shm::node::NodeKind;
 use polder_shm::outbox::WAITING_MAX;
 use polder_shm::sync::{self, Flaw};
 use polder_shm::{Locked, Seat, Segment, offset_of};
-use polder_values::{Kind, Nodes, Value};
+use polder_values::{Nodes, Value};
 
 use crate::api::*;
 use crate::bucket;
@@ -78,9 +78,24 @@ impl KeyTest for (&Txn<'_>, &[u8]) {
     }
 }
 
+impl Table {
+    /// Begins a transaction of the calling thread.
+    ///
+    /// # Errors
+    /// [`Fault::System`] when all seats are taken or the thread has a transaction already, [`Fault::Full`].
+    #[inline(always)]
+    pub fn begin(&self, mode: Mode) -> Result<Txn<'_>, Fault> {
+        let seat = self.seat()?;
+        if !seat.enter() {
+            return Err(Fault::System("this thread has a transaction already: end it first".into()));
+        }
+        Ok(Txn::new(self, seat, mode, BufferLease::take()))
+    }
+}
+
 impl<'t> Txn<'t> {
     #[inline(always)]
-    pub(crate) fn new(table: &'t Table, seat: Rc<Seat>, mode: Mode, buffers: BufferLease) -> Txn<'t> {
+    fn new(table: &'t Table, seat: Rc<Seat>, mode: Mode, buffers: BufferLease) -> Txn<'t> {
         seat.pin();
         Txn {
             table,
@@ -272,7 +287,7 @@ impl<'t> Txn<'t> {
         let again = if is_shared { self.shared.hit.get() } else { None };
         let met = match again {
             Some(hit) => hit
-                .map(|hit| Ok::<_, Fault>(self.found(&hit.image)?.map(|found| (hit, found))))
+                .map(|hit| Ok::<_, Stop>(self.found(&hit.image)?.map(|found| (hit, found))))
                 .transpose()?
                 .flatten(),
             None => self.look_up(db, key)?,
@@ -336,15 +351,19 @@ impl<'t> Txn<'t> {
     }
 
     /// Takes an entry apart; `None` for a marker.
-    pub(crate) fn found(&self, image: &Image) -> Result<Option<Found<'_>>, Fault> {
+    ///
+    /// # Errors
+    /// An entry that this program cannot read, a fault.
+    pub(crate) fn found(&self, image: &Image) -> Result<Option<Found<'_>>, Stop> {
         if image.is_reference() {
-            return Ok(record::found_in(image, &self.record(image.record())?));
+            let Some(kind) = image.kind()? else { return Ok(None) };
+            return Ok(Some(record::found_in(image, kind, &self.record(image.record()?)?)));
         }
         record::found(self.segment(), self.buffers.arena.alloc(*image))
     }
 
     /// The whole key of an entry.
-    pub(crate) fn key_of(&self, image: &Image) -> Result<Vec<u8>, Fault> {
+    pub(crate) fn key_of(&self, image: &Image) -> Result<Vec<u8>, Stop> {
         record::key_of(self, self.segment(), image)
     }
 
@@ -397,11 +416,12 @@ impl<'t> Txn<'t> {
     /// Writes the root of a tree over the one in the record that this transaction has made for the same key, if nothing else about the
     /// record changes: calls that share a transaction do this again and again. S1: the record is not published yet.
     fn rewrite(&self, image: &Image, key: &[u8], new: &New<'_>) -> Result<bool, Fault> {
-        let ours = image.is_reference() && self.buffers.nodes.made.borrow().contains(image.record());
-        if !ours || key.len() > record::KEY_MAX || image.meta() & 0x0f != new.kind as u8 {
+        let record = entry::record_of(image.words[1]);
+        let ours = image.is_reference() && self.buffers.nodes.made.borrow().contains(record);
+        if !ours || key.len() > record::KEY_MAX || image.meta() & entry::KIND != new.kind as u8 {
             return Ok(false);
         }
-        let (kind, payload) = raw::payload(self.segment(), image.record())?;
+        let (kind, payload) = raw::payload(self.segment(), record)?;
         let old = record::read(kind, payload)?;
         let same = matches!(old.value, Value::Tree(_))
             && (old.expiry_ms, old.flags, old.raw, old.text) == (new.expiry_ms, new.flags, new.raw, new.text)
@@ -412,8 +432,8 @@ impl<'t> Txn<'t> {
         }
         let Value::Tree(root) = new.value else { return Ok(false) };
         let Some(places) = record::root_places(kind, payload) else { return Ok(false) };
-        raw::fill_words(self.segment(), image.record(), places[0], root.refs.map(|node| node.0));
-        raw::fill_words(self.segment(), image.record(), places[1], [root.count, root.extra]);
+        raw::fill_words(self.segment(), record, places[0], root.refs.map(|node| node.0));
+        raw::fill_words(self.segment(), record, places[1], [root.count, root.extra]);
         Ok(true)
     }
 
@@ -436,7 +456,7 @@ impl<'t> Txn<'t> {
                 self.replace(index, Pending::Remove, Replaces::Whole)?;
                 false
             }
-            (Some(Pending::Write(image)), _) => Kind::from_stored(image.meta() & 0x0f).is_some(),
+            (Some(Pending::Write(image)), _) => is_key(&image),
             (Some(Pending::Remove), _) => false,
             (None, spot) => spot.is_some_and(|spot| spot.expired.is_none() && is_key(&spot.image)),
         };

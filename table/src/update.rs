@@ -305,7 +305,7 @@ impl<'e> KeyUpdate<'e> {
     ) -> Option<()> {
         let mut olds = 0;
         if let Some((_, image)) = before.filter(|(_, image)| image.is_reference()) {
-            self.seat.note_old(image.record(), false).ok()?;
+            self.seat.note_old(entry::record_of(image.words[1]), false).ok()?;
             olds = 1;
         }
         match (displaced, tell) {
@@ -567,7 +567,7 @@ impl<'e> KeyUpdate<'e> {
         if !recording::before_commit(seat, |record| record(change)) {
             return None;
         }
-        let record = old.is_reference().then(|| offset_of(old.record()));
+        let record = old.is_reference().then(|| offset_of(entry::record_of(old.words[1])));
         if new.is_reference() {
             // Mostly in the place of another record.
             return seat.commit_words(covered, &[new.words[0], new.words[1]], |_| true, record).ok();
@@ -596,7 +596,9 @@ impl<'e> KeyUpdate<'e> {
         if image.meta() != kind as u8 | entry::REFERENCE {
             return self.value_of_any(image, now_ms, extras);
         }
-        let (NodeKind::Plain, payload) = raw::payload(self.seat.segment(), image.record()).ok()? else {
+        let (NodeKind::Plain, payload) =
+            raw::payload(self.seat.segment(), entry::record_of(image.words[1])).ok()?
+        else {
             return self.value_of_any(image, now_ms, extras);
         };
         let (&length, rest) = payload.split_first()?;
@@ -610,12 +612,12 @@ impl<'e> KeyUpdate<'e> {
     where
         'e: 'i,
     {
-        let kind = Kind::from_stored(image.meta() & KIND)?;
+        let kind = Kind::from_stored(image.meta() & entry::KIND)?;
         if self.kind.is_some_and(|wanted| wanted != kind) {
             return None;
         }
         let value = if image.is_reference() {
-            let (node, payload) = raw::payload(self.seat.segment(), image.record()).ok()?;
+            let (node, payload) = raw::payload(self.seat.segment(), entry::record_of(image.words[1])).ok()?;
             if node == NodeKind::RecordRefs {
                 return None;
             }
@@ -778,9 +780,6 @@ impl<'e> KeyUpdate<'e> {
         Some(node)
     }
 }
-
-/// Kind in an entry's kind byte.
-const KIND: u8 = 0x0f;
 
 /// What an entry says besides kind, key and value.
 #[derive(Clone, Copy, Default)]

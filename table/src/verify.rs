@@ -488,8 +488,11 @@ impl<'t> Pass<'t> {
         walked: &mut Walked,
     ) -> Result<(), String> {
         self.counts.entries += 1;
+        let kind = image.kind().map_err(|_| {
+            format!("is of kind {}, which this program does not know", image.meta() & entry::KIND)
+        })?;
         let bound_ms = if image.is_reference() {
-            self.record(txn, image)?
+            self.record(txn, image, kind)?
         } else {
             entry::inline_fields(image.bytes()).and_then(|fields| fields.expiry_ms)
         };
@@ -512,10 +515,6 @@ impl<'t> Pass<'t> {
         if !homes.keys.insert(key) {
             return Err("has a key that is there twice".into());
         }
-        let kind = image.meta() & 0x0f;
-        if kind != entry::MARKER && kind_of(image).is_none() {
-            return Err(format!("is of kind {kind}, which there is not"));
-        }
         walked.keys += is_key(image) as u64;
         walked.expires += has_expiry(image) as u64;
         walked.inner += has_inner_expiry(image) as u64;
@@ -524,17 +523,17 @@ impl<'t> Pass<'t> {
     }
 
     /// Claims an entry's record and all that it names; returns the earliest expiry of all of it.
-    fn record(&mut self, txn: &Txn<'_>, image: &Image) -> Result<Option<u64>, String> {
+    fn record(&mut self, txn: &Txn<'_>, image: &Image, kind: Option<Kind>) -> Result<Option<u64>, String> {
         let segment = self.segment();
-        let node = image.record();
+        let node = entry::record_of(image.words[1]);
         if !self.audit.claim(offset_of(node), &"an entry") {
             return Err(format!("names record {:#x}, which cannot be its own", offset_of(node)));
         }
         self.counts.records += 1;
         let unreadable =
             |fault: Fault| format!("has a record at {:#x} that cannot be read: {fault}", offset_of(node));
-        let (kind, payload) = raw::payload(segment, node).map_err(unreadable)?;
-        let record = record::read(kind, payload).map_err(unreadable)?;
+        let (form, payload) = raw::payload(segment, node).map_err(unreadable)?;
+        let record = record::read(form, payload).map_err(unreadable)?;
         if record.expiry_ms.is_some() != (image.meta() & entry::EXPIRY != 0) {
             return Err("and its record disagree about an expiry".into());
         }
@@ -548,7 +547,7 @@ impl<'t> Pass<'t> {
             let nodes: Vec<_> = trees.map(|tree| self.audit.claim_tree(tree, &place)).collect();
             let nodes = nodes.into_iter().sum::<Option<u64>>();
             whole = nodes.is_some();
-            if let (Some(kind), Some(nodes)) = (kind_of(image), nodes) {
+            if let (Some(kind), Some(nodes)) = (kind, nodes) {
                 let mut seen = 0;
                 let wrong = |fault: Fault| format!("has a {} that is none: {fault}", kind.name());
                 polder_values::check(kind, txn, &root, &mut |_| seen += 1).map_err(wrong)?;
@@ -564,7 +563,7 @@ impl<'t> Pass<'t> {
             return Err(format!("has a key of {} bytes that is none", root.count));
         }
         // Of a record that could not be claimed as a whole the value is not looked at.
-        if kind_of(image) == Some(Kind::Hash) && whole {
+        if kind == Some(Kind::Hash) && whole {
             let first = Hash::of(&record.value).first_expiry(txn).map_err(unreadable)?;
             if first != record.inner_expiry_ms {
                 return Err(format!(
@@ -575,9 +574,4 @@ impl<'t> Pass<'t> {
         }
         Ok(record.expiry_ms.into_iter().chain(record.inner_expiry_ms).min())
     }
-}
-
-/// The kind that an entry says its value is of.
-fn kind_of(image: &Image) -> Option<Kind> {
-    Kind::from_stored(image.meta() & 0x0f)
 }

@@ -3,15 +3,16 @@
 mod common;
 
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use common::{Draw, Place};
 use polder_base::Fault;
-use polder_shm::layout::{header, seat as at};
+use polder_shm::layout::{header, interest, seat as at};
 use polder_shm::ref_to;
-use polder_table::{Counter, Found, Mode, New, Replaces, Stop};
+use polder_table::interest::take_interest;
+use polder_table::{Change, ChangeSink, CommitView, Counter, Found, Mode, New, Replaces, Stop};
 use polder_values::{Kind, Value, hash, string};
 
 const SECOND_MS: u64 = 1_000;
@@ -372,4 +373,55 @@ fn a_pass_waits_for_what_another_thread_has_moved() {
         step_until(place, || !is_on(place));
         assert_eq!(retired(), 0);
     });
+}
+
+/// Counts the changes that it is told of.
+struct Counting;
+
+static CHANGES: AtomicU64 = AtomicU64::new(0);
+
+impl ChangeSink for Counting {
+    fn tell(&self, _: &dyn CommitView, changes: &[Change<'_>]) -> Result<(), Stop> {
+        CHANGES.fetch_add(changes.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[test]
+fn what_moves_is_no_change_for_watches_listeners_and_the_log() {
+    let place = &Place::with_ceiling(24 << 20);
+    place.table.listen(&Counting);
+    let left = &sparse(place);
+    take_interest(&place.table.seat().expect("a seat"), interest::ALL);
+    let log = place.table.log();
+    log.turn_on().expect("a log");
+    let watches: Vec<_> = left.iter().map(|key| place.run(|txn| txn.watch(0, key.as_bytes()))).collect();
+    let before: Vec<_> = left.iter().map(|key| entry_of(place, key)).collect();
+    let counted = || {
+        while log.merge().expect("room") {}
+        let table = &place.table;
+        let notes = (table.counter(Counter::Whole), CHANGES.load(Ordering::Relaxed));
+        (table.changes(), table.keys(0), log.end(), log.csn(), notes)
+    };
+    let at_rest = counted();
+    step_until(place, || is_on(place));
+    step_until(place, || !is_on(place));
+    assert!(moved(place) > 500, "{} moved", moved(place));
+    assert_eq!(counted(), at_rest);
+    for mode in [Mode::Write, Mode::Read] {
+        let untouched = |watch| common::run_as(&place.table, mode, |txn| txn.unchanged(watch));
+        assert!(watches.iter().all(untouched), "an EXEC in mode {mode:?} aborts");
+    }
+    for (key, before) in left.iter().zip(before) {
+        assert_eq!(entry_of(place, key), before, "{key}");
+    }
+    // All of these notice a change that is one.
+    let last = &left[left.len() - 1];
+    place.run(|txn| {
+        txn.note_change('$', "set", 0, last.as_bytes());
+        txn.tell(0, &[b"DEL", last.as_bytes()]);
+        txn.remove(0, last.as_bytes(), Replaces::Whole)
+    });
+    assert!(CHANGES.load(Ordering::Relaxed) > at_rest.4.1 && counted().2 != at_rest.2);
+    assert!(!place.run(|txn| txn.unchanged(&watches[left.len() - 1])));
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::Place;
-use polder_table::{Mode, Stop};
+use polder_table::{CommitView, Mode, Stop};
 
 #[test]
 fn a_message_leaves_only_if_what_was_read_with_it_is_still_so() {

@@ -16,7 +16,7 @@ use std::borrow::Cow;
 
 use polder_base::Fault;
 use polder_base::script::Library;
-use polder_table::{Found, New, Replaces, SYSTEM, Snapshot, Stop, Table, Txn};
+use polder_table::{CommitView, Found, New, Replaces, SYSTEM, Snapshot, Stop, Table, Txn};
 use polder_values::hash::{Draft, Expiry, Hash, Thresholds};
 use polder_values::{Kind, Nodes, Value, string};
 

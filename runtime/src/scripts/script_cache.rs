@@ -16,7 +16,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 
 use hashbrown::HashMap;
 use polder_base::script::{Program, Scripts};
-use polder_table::{Db, New, Replaces, SYSTEM, Stop, Table, Txn};
+use polder_table::{CommitView, Db, New, Replaces, SYSTEM, Stop, Table, Txn};
 use polder_values::{Kind, string};
 use sha1::{Digest, Sha1};
 

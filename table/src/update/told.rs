@@ -9,7 +9,7 @@ use polder_shm::staged_journal::Covered;
 use polder_values::Kind;
 
 use super::{KeyUpdate, Turn, note_turn};
-use crate::entry::Image;
+use crate::entry::{self, Image};
 use crate::location::Location;
 use crate::lookup::Live;
 use crate::mutation::{Mutation, Old};
@@ -96,7 +96,7 @@ impl KeyUpdate<'_> {
         let seat = self.seat;
         let olds = u64::from(old.is_reference());
         if old.is_reference() {
-            seat.note_old(old.record(), false).ok()?;
+            seat.note_old(entry::record_of(old.words[1]), false).ok()?;
         }
         let mut notes = seat.stage();
         notes.cover(covered.item, covered.line);

@@ -1,10 +1,11 @@
 //! Write paths while the change log is on: whenever a process dies, what the log tells, done over what was there before, is what is there.
 use std::collections::BTreeMap;
 
-use polder_table::{Found, Stop, Table, Txn};
-use polder_values::string;
+use polder_table::{Found, Stop, Table};
+use polder_values::{Nodes, string};
 
 use super::Case;
+use crate::common::Place;
 
 /// Keys of the first databases, and their values.
 type Location = BTreeMap<(u16, Vec<u8>), Vec<u8>>;
@@ -22,7 +23,20 @@ pub fn cases() -> Vec<Case> {
             .filter(|case| ["expiring-key", "collect-expired", "meet-expired", "evict"].contains(&case.name)),
     );
     cases.extend(super::fast_paths::that_tell());
+    cases.push(move_out_of_slabs());
     cases.into_iter().map(with_log).collect()
+}
+
+/// What moves is not told. The log's blocks find room where other large nodes have been.
+fn move_out_of_slabs() -> Case {
+    let block = |number: u32| format!("block:{number}").into_bytes();
+    let before = move |place: &Place| {
+        (0..60).for_each(|number| place.set(0, &block(number), &[1; 15_000], None));
+        super::scatter(place);
+        (0..60).filter(|number| number % 3 != 0).for_each(|number| assert!(place.remove(0, &block(number))));
+        while place.table.reclaim() {}
+    };
+    Case { ceiling: 4 << 20, ..super::case("move-out-of-slabs", before, super::move_some) }
 }
 
 fn with_log(case: Case) -> Case {
@@ -42,8 +56,8 @@ fn with_log(case: Case) -> Case {
 }
 
 /// The bytes that `common::get` reads.
-fn dump(txn: &Txn<'_>, found: &Found<'_>, into: &mut Vec<u8>) -> Result<(), Stop> {
-    into.extend_from_slice(&string::contiguous(txn, &found.value)?);
+fn dump(nodes: &dyn Nodes, found: &Found<'_>, into: &mut Vec<u8>) -> Result<(), Stop> {
+    into.extend_from_slice(&string::contiguous(nodes, &found.value)?);
     Ok(())
 }
 
