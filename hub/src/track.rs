@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use hashbrown::HashMap;
 use polder_shm::layout::interest;
 use polder_table::interest::take_interest;
-use polder_table::{CommitView, Stop, Table, Txn};
+use polder_table::{CommitView, Db, SYSTEM, Stop, Table, Txn};
 use smallvec::SmallVec;
 
 use crate::listener::{Delivery, MessageSink, Thread};
@@ -44,11 +44,19 @@ pub struct Redirect {
     pub thread: Thread,
 }
 
+/// Who of a thread has read a key.
+#[derive(Default)]
+struct Readers {
+    clients: SmallVec<[u64; 2]>,
+    /// The databases for whose key of this name the seat's record was there when it was locked ([`note_reads`]).
+    databases: SmallVec<[Db; 2]>,
+}
+
 /// What the tracking clients of one thread have read.
 #[derive(Default)]
 struct Tracking {
     clients: HashMap<u64, Terms>,
-    keys: HashMap<Vec<u8>, SmallVec<[u64; 2]>>,
+    keys: HashMap<Vec<u8>, Readers>,
     /// How many pairs of a key and a client that has read it there are, and how many prefixes.
     items: usize,
     prefixes: usize,
@@ -121,30 +129,37 @@ pub fn note_terms(table: &Table, client: u64, terms: Option<Terms>) {
 
 /// Notes that a client is about to read keys. Returns those that cannot be noted because of a lock,
 /// whose holder may be stopped: the client must not cache what it reads there.
-pub fn note_reads<'k>(table: &Table, client: u64, keys: &[&'k [u8]]) -> Vec<&'k [u8]> {
-    let unknown: Vec<&[u8]> = with(table, |tracking| {
-        let known = |key: &&&[u8]| tracking.keys.contains_key(**key);
+///
+/// The note holds the lock of the key itself. A thread that had it before, and may have looked for
+/// readers by then, has committed: its value is the one that will be read. One that has it later
+/// finds the record.
+pub fn note_reads<'k>(table: &Table, client: u64, keys: &[(Db, &'k [u8])]) -> Vec<&'k [u8]> {
+    let unknown: Vec<(Db, &[u8])> = with(table, |tracking| {
+        let known = |(db, key): &&(Db, &[u8])| {
+            tracking.keys.get(*key).is_some_and(|readers| readers.databases.contains(db))
+        };
         keys.iter().filter(|key| !known(key)).copied().collect()
     })
     .unwrap_or_default();
     if let Ok(seat) = table.seat() {
         take_interest(&seat, interest::TRACKERS);
     }
-    let noted = |key: &&[u8]| {
+    let noted = |(db, key): &(Db, &[u8])| {
         post::run(table, &mut |txn| {
+            txn.declare(&[(*db, key), (SYSTEM, &readers_key(key))])?;
             note_reader(txn, key)?;
             txn.await_map()
         })
         .is_ok()
     };
-    let failed: Vec<&[u8]> = unknown.into_iter().filter(|key| !noted(key)).collect();
-    let known: Vec<&[u8]> = keys.iter().filter(|key| !failed.contains(key)).copied().collect();
+    let failed: Vec<&[u8]> = unknown.into_iter().filter(|key| !noted(key)).map(|(_, key)| key).collect();
+    let known: Vec<(Db, &[u8])> = keys.iter().filter(|(_, key)| !failed.contains(key)).copied().collect();
     have_read(table, client, &known);
     failed
 }
 
-/// As [`note_reads`] of one key, by a transaction that is to read it and awaits the map before it
-/// commits. [`have_read`] follows then.
+/// As [`note_reads`] of one key, by a transaction that is to read it under its lock and awaits the
+/// map before it commits. [`have_read`] follows then.
 ///
 /// # Errors
 /// As [`Txn::write`].
@@ -170,12 +185,15 @@ fn note_reader(txn: &Txn<'_>, key: &[u8]) -> Result<(), Stop> {
 }
 
 /// A client of this thread has read keys whose records name the seat.
-pub fn have_read(table: &Table, client: u64, keys: &[impl AsRef<[u8]>]) {
+pub fn have_read(table: &Table, client: u64, keys: &[(Db, impl AsRef<[u8]>)]) {
     with(table, |tracking| {
-        for key in keys {
-            let clients = tracking.keys.entry_ref(key.as_ref()).or_default();
-            if !clients.contains(&client) {
-                clients.push(client);
+        for (db, key) in keys {
+            let readers = tracking.keys.entry_ref(key.as_ref()).or_default();
+            if !readers.databases.contains(db) {
+                readers.databases.push(*db);
+            }
+            if !readers.clients.contains(&client) {
+                readers.clients.push(client);
                 tracking.items += 1;
             }
         }
@@ -205,7 +223,7 @@ pub fn limit(table: &Table, sink: &mut dyn MessageSink, most: usize) {
 /// Tells the clients of this thread that have read a key that it has changed.
 pub(crate) fn changed(table: &Table, sink: &mut dyn MessageSink, origin: u64, key: &[u8]) {
     let told = with(table, |tracking| {
-        let clients = tracking.keys.remove(key).unwrap_or_default();
+        let clients = tracking.keys.remove(key).unwrap_or_default().clients;
         tracking.items -= clients.len();
         let terms = clients
             .into_iter()

@@ -696,7 +696,7 @@ fn a_flush_is_told_whatever_else_happens_to_databases_in_its_transaction() {
     reader.run(|table, _| {
         attend(table).expect("room");
         track::note_terms(table, 1, Some(track::Terms::default()));
-        assert!(track::note_reads(table, 1, &[b"key"]).is_empty());
+        assert!(track::note_reads(table, 1, &[(0, b"key")]).is_empty());
     });
     write_list(&memory.table, 0);
     run(&memory.table, |txn| {

@@ -546,7 +546,7 @@ fn run(
             if command.has(BLOCKING | PUBSUB) {
                 polder_hub::attend(table)?;
             }
-            session.note_reads(table, command, args);
+            session.note_reads(table, session.caller.db, command, args);
             let outcome = match run_on_table(table, session, host, (command, args), mode, reply) {
                 // A waiting call is recorded in the transaction that found nothing, and that needs
                 // locks.

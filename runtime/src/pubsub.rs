@@ -10,7 +10,7 @@ use polder_base::{Protocol, Reply, glob};
 use polder_hub::Delivery;
 use polder_hub::subject::{self, Receivers, Subject};
 use polder_hub::track;
-use polder_table::{Mode, Stop, Table};
+use polder_table::{Db, Mode, Stop, Table};
 
 use crate::introspect::help;
 use crate::row::{Row, TxnCall, container, neutral, session};
@@ -162,7 +162,8 @@ impl Session {
     /// Makes true for this thread what has become true in the segment.
     pub(crate) fn apply_news(&mut self, table: &Table) {
         if !self.listening.reads.is_empty() {
-            let keys: Vec<Vec<u8>> = self.listening.reads.drain(..).map(|read| read.key).collect();
+            let reads = self.listening.reads.drain(..);
+            let keys: Vec<(Db, Vec<u8>)> = reads.map(|read| (read.db, read.key)).collect();
             track::have_read(table, self.identity.id, &keys);
         }
         let Some(subscriptions) = &mut self.listening.subscriptions else { return };

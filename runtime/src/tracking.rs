@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use polder_base::number;
 use polder_hub::track::{self, Redirect, Terms};
-use polder_table::{Stop, Table, Txn};
+use polder_table::{Db, Stop, Table, Txn};
 
 use crate::cross_process;
 use crate::row::SessionCall;
@@ -177,12 +177,12 @@ impl Session {
         }
     }
 
-    /// Notes the keys that a call is about to read, if its client wants to be told of their changes.
-    pub(crate) fn note_reads(&mut self, table: &Table, command: &Command, args: &[&[u8]]) {
+    /// Notes the keys that a call is about to read in a database, if its client wants to be told of their changes.
+    pub(crate) fn note_reads(&mut self, table: &Table, db: Db, command: &Command, args: &[&[u8]]) {
         // What a script reads is noted when it reads it.
         if command.has(READONLY) && !command.has(SCRIPTS) && self.remembers_reads() {
-            let mut keys: Vec<&[u8]> = Vec::new();
-            command.each_key(args, |at, _| keys.push(args[at]));
+            let mut keys: Vec<(Db, &[u8])> = Vec::new();
+            command.each_key(args, |at, _| keys.push((db, args[at])));
             let unsure = track::note_reads(table, self.identity.id, &keys);
             self.listening.unsure.extend(unsure.into_iter().map(<[u8]>::to_vec));
         }

@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use polder_base::{Reply, number};
 use polder_shm::layout::interest;
-use polder_table::{Counter, Mode, Stop, Table, Txn, Watch};
+use polder_table::{Counter, Db, Mode, Stop, Table, Txn, Watch};
 
 use crate::acl;
 use crate::lookup::{find, find_original};
@@ -176,8 +176,12 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     let words = multi.queue.words();
     let tracks = call.session.listening.tracking.is_some();
     // Where something is written they are noted in their place among the changes.
-    for (command, args) in multi.queue.calls(&words).filter(|_| tracks && !writes) {
-        call.session.note_reads(call.table, command, args);
+    if tracks && !writes {
+        let mut db = call.session.caller.db;
+        for (command, args) in multi.queue.calls(&words) {
+            call.session.note_reads(call.table, db, command, args);
+            db = selected_by(command, args, db);
+        }
     }
     multi.counted.calls += counted_queued;
     let txn = begin(call.table, call.session, if writes { Mode::Write } else { Mode::Read })?;
@@ -400,11 +404,15 @@ fn declared<'w>(multi: &Multi, words: &[&'w [u8]], session: &Session) -> Keys<'w
                 keys.push((db, args[at]));
             }
         });
-        if command.has(SELECTS) {
-            db = number::integer(args[1]).and_then(|number| number.try_into().ok()).unwrap_or(db);
-        }
+        db = selected_by(command, args, db);
     }
     keys
+}
+
+/// The database of the calls behind this one.
+fn selected_by(command: &Command, args: &[&[u8]], db: Db) -> Db {
+    let number = command.has(SELECTS).then(|| number::integer(args[1])).flatten();
+    number.and_then(|number| number.try_into().ok()).unwrap_or(db)
 }
 
 /// Runs one queued command inside the transaction.
