@@ -5,7 +5,7 @@ use polder_shm::scenario::{BROKEN, Prepared, explore, find};
 use polder_shm::schedules::{Sleeps, quietly};
 use polder_shm::sync::{self, Flaw};
 use polder_table::interest::{interest_at, lose_interest, take_interest};
-use polder_table::{Change, ChangeSink, Stop, Table, Txn};
+use polder_table::{Change, ChangeSink, CommitView, Stop, Table, Txn};
 
 use crate::common::{run, untold};
 use crate::{Memory, join, prepared, read, write};
@@ -46,8 +46,8 @@ fn coming_and_going() {
 struct Sink;
 
 impl ChangeSink for Sink {
-    fn tell(&self, txn: &Txn<'_>, changes: &[Change<'_>]) -> Result<(), Stop> {
-        let segment = txn.seat().segment();
+    fn tell(&self, txn: &dyn CommitView, changes: &[Change<'_>]) -> Result<(), Stop> {
+        let segment = txn.segment();
         for index in 0..segment.seats_high() {
             let (bits, life) = interest_at(segment, index);
             if bits & BIT != 0 && segment.lives(index, life) {
