@@ -28,6 +28,9 @@ const BATCH_BYTES: usize = 1 << 20;
 /// How long after an error the next attempt is made.
 const RETRY: Duration = Duration::from_secs(1);
 const EVERY_SECOND: Duration = Duration::from_secs(1);
+/// Bytes after which files are synced before the second is over. Nothing is copied during a sync, so that one of many bytes keeps all that is
+/// committed meanwhile from the files.
+const SYNC_BYTES: u64 = 4 << 20;
 
 /// What is followed.
 pub trait Stream {
@@ -62,7 +65,7 @@ pub struct Position {
 pub enum Fsync {
     /// After each batch: what is acknowledged is on the disk.
     Always,
-    /// Once a second.
+    /// Once a second, and after some megabytes.
     EverySecond,
     /// Whenever the system does.
     Never,
@@ -234,7 +237,10 @@ impl Follower {
     fn sync_if_due(&mut self, stream: &dyn Stream, fsync: Fsync, now: Instant) -> Result<(), Failure> {
         let is_due = match fsync {
             Fsync::Always => true,
-            Fsync::EverySecond => now.saturating_duration_since(self.synced_at) >= EVERY_SECOND,
+            Fsync::EverySecond => {
+                let bytes = self.offset - self.synced.offset;
+                bytes >= SYNC_BYTES || now.saturating_duration_since(self.synced_at) >= EVERY_SECOND
+            }
             Fsync::Never => false,
         };
         if is_due { self.sync(stream, now) } else { Ok(()) }
