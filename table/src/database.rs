@@ -162,6 +162,8 @@ impl Txn<'_> {
         if lock::owner(self.segment().observe(MAP_LOCK)).is_some_and(|owner| owner != self.seat.index()) {
             self.attempt.dirty.set(true);
             self.lock_patiently(MAP_LOCK)?;
+            // T2: whatever bucket the commit needs beside those that are locked, it comes before the map, and is only tried.
+            self.buffers.highest.set((u64::MAX, u64::MAX, u64::MAX));
         }
         Ok(())
     }
