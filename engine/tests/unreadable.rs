@@ -2,6 +2,7 @@
 //! segment. Every command on such a key fails with an error that says so, changes nothing, and leaves the other keys alone.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use polder_engine::{Caller, Memory, Options, Stop};
 use polder_table::Snapshot;
@@ -153,4 +154,23 @@ fn keys_beside_such_an_entry_are_served_and_it_outlives_what_moves_entries() {
         caller.run(&["GET", "record"]).expect("readable").item().bytes(),
         Some(value("record").as_bytes())
     );
+}
+
+/// Such an entry that has expired keeps no other from being removed, and has nothing tried over and over.
+#[test]
+fn what_expires_beside_such_an_entry_goes() {
+    for kind in [7, 1 | COLD] {
+        let (scratch, mut caller) = Scratch::new("expiring");
+        let soon = ["inline", "record", "other", "tree"];
+        for key in soon {
+            caller.run(&["PEXPIRE", key, "100"]).expect("set");
+        }
+        let put_right = ["inline", "record"].map(|key| scratch.plant(key, kind));
+        std::thread::sleep(Duration::from_millis(150));
+        let table = scratch.0.table();
+        let rests: Vec<u64> = (0..10).map(|_| table.run_maintenance(10_000)).collect();
+        assert_eq!(table.keys(0).0, 2, "kind {kind}: {rests:?}");
+        assert!(rests[9] > 1, "kind {kind}: {rests:?}");
+        put_right.iter().for_each(|put_right| put_right());
+    }
 }

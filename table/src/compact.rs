@@ -227,13 +227,16 @@ impl Txn<'_> {
             walk = Walk { begin: path.clone(), ..Walk::default() };
             self.moved(entry, &mut walk)
         });
-        if let Err(stop) = moved {
-            *cramped += matches!(stop, Stop::Fault(Fault::Full(_))) as u32;
-            return None;
-        }
-        if walk.moves > 0 {
-            *cramped = 0;
-            self.count(Counter::Moved, walk.moves as u64);
+        match moved {
+            Err(stop) => {
+                *cramped += matches!(stop, Stop::Fault(Fault::Full(_))) as u32;
+                return None;
+            }
+            Ok(true) => {
+                *cramped = 0;
+                self.count(Counter::Moved, walk.moves as u64);
+            }
+            Ok(false) => {}
         }
         walk.end
     }

@@ -70,6 +70,8 @@ const LIFT_PATIENCE: Duration = Duration::from_millis(500);
 /// The bound of what could not be looked at. The present time would not do: the holder of a lock there may be about to commit an entry
 /// whose expiry has passed meanwhile.
 const UNKNOWN: u64 = 0;
+/// After how long an extent is looked at again in which an entry expires, or has expired, that this program cannot read: another may be able to.
+const UNREADABLE_REST_MS: u64 = 10_000;
 
 impl Table {
     /// One round of maintenance, for about `budget_us` at most. Returns in how many milliseconds the next one is due.
@@ -212,9 +214,12 @@ impl Table {
             drop(txn);
             // What is due is removed before the bound is lowered to what remains. If the thread dies in between, recovery lowers the bound to
             // 0, so no expired key is forgotten.
-            let collected = due.iter().all(|due| match due {
-                Due::Key(key) => self.collect(db, found.root, key).is_ok(),
-                Due::Fields(key) => self.collect_fields(db, found.root, key, end).is_ok(),
+            let collected = due.iter().fold(true, |all, due| {
+                let done = match due {
+                    Due::Key(key) => self.collect(db, found.root, key),
+                    Due::Fields(key) => self.collect_fields(db, found.root, key, end),
+                };
+                all && done.is_ok()
             });
             let remaining = if collected { remaining } else { UNKNOWN };
             seat.land(EXTENT_BOUND, remaining);
@@ -568,6 +573,10 @@ impl Txn<'_> {
                 continue;
             };
             for image in images {
+                if image.kind().is_err() {
+                    left = left.min(now + UNREADABLE_REST_MS);
+                    continue;
+                }
                 match (self.expiry_of(&image), self.bound_of(&image)) {
                     (Ok(Some(expiry_ms)), _) if expiry_ms <= now => {
                         due.extend(self.key_of(&image).map(Due::Key))

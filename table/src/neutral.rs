@@ -24,7 +24,7 @@ const ATTEMPTS: usize = 8;
 impl Txn<'_> {
     /// Gives a key the entry that `change` makes of its present one, in a transaction of its own. This transaction, a writer's, is empty before
     /// and after this. `change` may be called again; it makes the nodes that the new entry names, and retires those that only the old one
-    /// names. `None`: the key stays as it is, and so does one that is absent or has expired.
+    /// names. `None`: the key stays as it is, and so does one that is absent or has expired. Returns whether it has another entry now.
     ///
     /// # Errors
     /// [`Stop::Retry`] or [`Stop::Busy`] where other threads hold the key; what `change` and a commit fail with. Nothing has happened then.
@@ -33,14 +33,14 @@ impl Txn<'_> {
         db: Db,
         key: &[u8],
         change: &mut dyn FnMut(&Image) -> Result<Option<Image>, Stop>,
-    ) -> Result<(), Stop> {
+    ) -> Result<bool, Stop> {
         // The keys that the transaction before had to declare do not matter for this one.
         self.buffers.retry.extra.borrow_mut().clear();
         let mut outcome = Err(Stop::Retry);
         for _ in 0..ATTEMPTS {
             outcome = self
                 .restate(db, key, change)
-                .and_then(|is_restated| if is_restated { self.commit() } else { Ok(()) });
+                .and_then(|is_restated| if is_restated { self.commit().map(|()| true) } else { Ok(false) });
             // Also after a commit: the next attempt begins with an empty transaction.
             self.reset();
             self.buffers.retry.trouble.take();

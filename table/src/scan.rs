@@ -12,7 +12,6 @@ use crate::api::{Db, Scanned, Stop};
 use crate::bucket::{self, UNITS};
 use crate::directory::{self, Extent, map_at};
 use crate::entry::Image;
-use crate::entry::is_key;
 use crate::hash::Hash;
 use crate::held::Pending;
 use crate::lookup::{self, ReadSet, view};
@@ -239,7 +238,7 @@ impl Txn<'_> {
                 break;
             }
             if let Some(image) = self.draw_entry(db)
-                && is_key(&image)
+                && matches!(image.kind(), Ok(Some(_)))
                 && self.gone(&image)?.is_none()
             {
                 return Ok(Some(self.key_of(&image)?));
