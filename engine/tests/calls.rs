@@ -1,7 +1,7 @@
 //! Calls by their arguments: replies, waits, what is heard, and what a caller may not do.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Barrier, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -327,39 +327,6 @@ fn tracked_keys_are_told_of_by_pushes() {
     let mut heard = Vec::new();
     assert_eq!(reader.hear(PATIENCE, |message| heard = words(message)), Ok(1));
     assert_eq!(heard[0], "invalidate");
-}
-
-/// The writer looks for the readers of its first key long before it commits. A reader that comes in between gets the new value, or is told.
-#[test]
-fn what_is_read_while_another_thread_commits_is_told_if_it_is_old() {
-    const KEYS: usize = 30_000;
-    let scratch = Scratch::new("tracking-late");
-    let mut reader = scratch.caller();
-    reader.run(&["CLIENT", "TRACKING", "ON"]).expect("OK");
-    let mut old = 0;
-    for round in 0..20_u64 {
-        let memory = scratch.0.clone();
-        let value = round.to_string();
-        let begins = Arc::new(Barrier::new(2));
-        let (begin, new) = (begins.clone(), value.clone());
-        let writer = thread::spawn(move || {
-            let mut words = vec!["MSET".to_owned()];
-            (0..KEYS).for_each(|number| words.extend([format!("key:{number}"), new.clone()]));
-            let mut caller = Caller::new(&memory);
-            begin.wait();
-            caller.run(&words).map(drop)
-        });
-        begins.wait();
-        thread::sleep(Duration::from_millis(2 * round));
-        let read = reader.show(&["GET", "key:0"], |item| item.bytes().map(<[u8]>::to_vec)).expect("a reply");
-        writer.join().expect("no panic").expect("room");
-        let is_old = read.as_deref() != Some(value.as_bytes());
-        let patience = if is_old { Duration::from_secs(1) } else { Duration::ZERO };
-        let told = reader.hear(patience, |_| {}).expect("what has come");
-        assert!(!is_old || told > 0, "round {round}: {read:?} is old, and the reader was not told");
-        old += u32::from(is_old);
-    }
-    assert!(old > 0, "the reader never came first");
 }
 
 #[test]

@@ -19,8 +19,9 @@
 //! and maintenance removes it ([`sweep`]).
 //!
 //! Invariants:
-//! - **H1** Interest is recorded before anything is read whose change must not be missed: by the
-//!   transaction that reads, or before it.
+//! - **H1** Interest is recorded before anything is read whose change must not be missed, by a
+//!   transaction that holds the lock of what is read: a writer that had it before may have looked
+//!   for listeners already, and its change is to be seen.
 //! - **H2** A message leaves with the commit of the transaction that caused it, once, or not at
 //!   all.
 //! - **H3** No transaction waits for a listener. An inbox that is full loses messages and counts

@@ -44,7 +44,7 @@ pub struct Redirect {
     pub thread: Thread,
 }
 
-/// Who of a thread has read a key.
+/// Which clients of a thread have read a key.
 #[derive(Default)]
 struct Readers {
     clients: SmallVec<[u64; 2]>,

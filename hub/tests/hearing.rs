@@ -741,18 +741,25 @@ fn a_change_of_many_keys_is_told_in_time() {
     waiter.run(|table, _| queue::leave(table, 1));
 }
 
-/// Says that it has told of a change, and waits before that is committed.
-struct Slow;
+/// Says that it has told of a change, and waits before that is committed, once.
+struct Slow(Mutex<Option<(Sender<()>, Receiver<()>)>>);
 
-static GATE: Mutex<Option<(Sender<()>, Receiver<()>)>> = Mutex::new(None);
+impl Slow {
+    /// The next change is told to the first end, and committed when the second says so.
+    fn stop_next(&self) -> (Receiver<()>, Sender<()>) {
+        let ((told, is_told), (go, goes)) = (channel(), channel());
+        *self.0.lock().expect("sound") = Some((told, goes));
+        (is_told, go)
+    }
+}
 
 impl ChangeSink for Slow {
     fn tell(&self, commit: &dyn CommitView, changes: &[Change<'_>]) -> Result<(), Stop> {
         SINK.tell(commit, changes)?;
-        let gate = GATE.lock().expect("sound").take();
+        let gate = self.0.lock().expect("sound").take();
         if let Some((told, go)) = gate {
             told.send(()).expect("a thread waits");
-            go.recv().expect("somebody lets us go on");
+            go.recv().expect("the test lets it go on");
         }
         Ok(())
     }
@@ -760,11 +767,11 @@ impl ChangeSink for Slow {
 
 #[test]
 fn a_client_that_begins_to_wait_during_a_swap_finds_what_came() {
-    let memory = Memory::with(&Slow);
+    static SLOW: Slow = Slow(Mutex::new(None));
+    let memory = Memory::with(&SLOW);
     let (swapper, waiter) = (memory.thread(), memory.thread());
     write_list(&memory.table, 1);
-    let ((told, is_told), (go, goes)) = (channel(), channel());
-    *GATE.lock().expect("sound") = Some((told, goes));
+    let (is_told, go) = SLOW.stop_next();
     let swap: Job = Box::new(|table, _| run(table, |txn| txn.swap(0, 1)));
     swapper.jobs.as_ref().expect("it lives").send(swap).expect("it lives");
     is_told.recv().expect("told");
@@ -788,5 +795,44 @@ fn a_client_that_begins_to_wait_during_a_swap_finds_what_came() {
     letting.join().expect("done");
     swapper.done.recv().expect("it lives");
     assert!(found, "it waits for what is there, and nobody tells it");
+    remove_list(&memory.table);
+}
+
+/// A writer that has looked for readers tells no later one. Such a reader must not keep what it reads before the writer has committed.
+#[test]
+fn a_client_that_reads_while_a_writer_commits_keeps_nothing() {
+    static SLOW: Slow = Slow(Mutex::new(None));
+    let memory = Memory::with(&SLOW);
+    let (writer, reader) = (memory.thread(), memory.thread());
+    reader.run(|table, _| {
+        attend(table).expect("room");
+        track::note_terms(table, 1, Some(track::Terms::default()));
+    });
+    let (is_told, go) = SLOW.stop_next();
+    writer
+        .jobs
+        .as_ref()
+        .expect("it lives")
+        .send(Box::new(|table, _| write_list(table, 0)))
+        .expect("it lives");
+    is_told.recv().expect("told");
+    let note = |table: &Table, _: &mut Heard| track::note_reads(table, 1, &[(0, b"list")]);
+    assert_eq!(reader.run(note), [b"list"], "the writer has the key");
+    go.send(()).expect("it waits");
+    writer.done.recv().expect("it lives");
+    assert!(reader.run(note).is_empty());
+    // The same key of another database is noted by itself.
+    let (is_told, go) = SLOW.stop_next();
+    writer
+        .jobs
+        .as_ref()
+        .expect("it lives")
+        .send(Box::new(|table, _| write_list(table, 1)))
+        .expect("it lives");
+    is_told.recv().expect("told");
+    assert_eq!(reader.run(|table, _| track::note_reads(table, 1, &[(1, b"list")])), [b"list"]);
+    go.send(()).expect("it waits");
+    writer.done.recv().expect("it lives");
+    assert_eq!(reader.hear(|heard| std::mem::take(&mut heard.invalidated)), [Some(1)]);
     remove_list(&memory.table);
 }
