@@ -724,7 +724,7 @@ impl Drop for Txn<'_> {
             self.table.room_makers.remove();
         }
         if sync::is_dead() || !self.seat.is_own() {
-            // A forked child's copy: seat, journal and pin are its parent's.
+            // A forked child's copy: seat, journal and pin are its parent's. Or a checker has let the thread die.
             return;
         }
         if self.attempt.dirty.get() {

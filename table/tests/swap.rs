@@ -367,3 +367,37 @@ fn a_stopped_swap_holds_up_writers_of_its_databases_alone_and_dies_without_harm(
     }
     place.run(|txn| txn.swap(0, 1));
 }
+
+/// T2: a transaction that has waited for the map's lock waits for no bucket, whose holder may be waiting for the map. It begins again.
+#[test]
+fn a_transaction_that_has_the_map_waits_for_no_bucket() {
+    // In the order of locks, one of the two comes before the other.
+    for [first, later] in [[0, 1], [1, 0]] {
+        let place = Place::new();
+        (0..2).for_each(|db| place.set_string(db, KEYS[0], b"v"));
+        let (locked, done) = (Barrier::new(3), Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let txn = place.table.begin(Mode::Write).expect("a seat");
+                txn.declare(&[(later, KEYS[0])]).expect("it is free");
+                locked.wait();
+                done.wait();
+            });
+            scope.spawn(|| {
+                let seat = place.table.seat().expect("a seat");
+                assert!(matches!(seat.lock_now(MAP_LOCK), Ok(Locked::Ours(_))));
+                locked.wait();
+                std::thread::sleep(Duration::from_millis(50));
+                seat.rollback();
+            });
+            locked.wait();
+            let txn = place.table.begin(Mode::Write).expect("a seat");
+            txn.limit_patience(Duration::from_secs(1));
+            txn.declare(&[(first, KEYS[0])]).expect("it is free");
+            txn.await_map().expect("it becomes free");
+            let found = txn.find(later, KEYS[0]).map(drop);
+            done.wait();
+            assert_eq!(found, Err(Stop::Retry));
+        });
+    }
+}
