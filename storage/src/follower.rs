@@ -238,7 +238,7 @@ impl Follower {
         let is_due = match fsync {
             Fsync::Always => true,
             Fsync::EverySecond => {
-                let bytes = self.offset - self.synced.offset;
+                let bytes = self.offset.saturating_sub(self.synced.offset);
                 bytes >= SYNC_BYTES || now.saturating_duration_since(self.synced_at) >= EVERY_SECOND
             }
             Fsync::Never => false,

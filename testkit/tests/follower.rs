@@ -290,6 +290,34 @@ fn a_process_that_is_killed_in_a_sync_that_fails_loses_nothing_that_its_successo
 }
 
 /// Each batch is synced before the next one is made. What was durable must be there whatever happens while a successor begins.
+/// With everysec the disk has all but some megabytes, however short the time is.
+#[test]
+fn many_bytes_are_synced_before_the_second_is_over() {
+    const BYTES: u64 = 4 << 20;
+    let mut random = Random::new(11);
+    let mut world = World::new(&mut random);
+    world.terms.fsync = Fsync::EverySecond;
+    let is_whole = |follower: &Follower| !follower.needs_base() && !follower.is_rewriting();
+    while !world.follower.as_ref().is_some_and(is_whole) {
+        world.step(&mut random).expect("a disk without faults");
+    }
+    let (memory, terms, second) = (&world.memory, world.terms, world.second);
+    let mut follower = world.follower.take().expect("begun");
+    let mut copy = |now| {
+        while follower.turn(memory, terms, now, second).expect("a disk without faults") {}
+        (memory.end(), follower.durable())
+    };
+    let now = world.now + Duration::from_secs(2);
+    memory.push(1);
+    let (end, durable) = copy(now);
+    assert_eq!(durable, end, "two seconds are over");
+    memory.push(1);
+    assert_eq!(copy(now).1, durable, "it is too little and too soon");
+    memory.push(BYTES as usize / 20);
+    let (end, later) = copy(now);
+    assert!(end > durable + BYTES && later > end - BYTES, "{later} of {end}");
+}
+
 #[test]
 fn what_was_synced_without_a_note_is_not_cut_off_by_a_successor() {
     for seed in 0..seeds() {
