@@ -96,7 +96,7 @@ fn a_new_server_takes_the_place_of_an_old_one_and_no_client_notices() {
                     resets += 1;
                     continue;
                 }
-                connected => connected.expect("somebody listens"),
+                connected => connected.expect("a server listens"),
             };
             let mut client = Client::new(stream);
             client.stream.set_nodelay(true).expect("no delay");
