@@ -1,10 +1,16 @@
 //! Runs the layers of checks one after another, lets their output through, and adds up what they report.
+//!
+//! A test that fails runs once more, by itself (`attempt.rs`); so does a layer that is one program, after all others. A
+//! second run that passes is listed as flaky and does not fail.
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use regex::Regex;
+
+use crate::attempt::COUNTS;
+use crate::flaky::Flaky;
 
 /// What passed and what failed so far.
 #[derive(Default)]
@@ -17,6 +23,25 @@ pub struct Tally {
     /// Lines that name a test which failed, or which took very long.
     findings: Vec<String>,
     times: Vec<Time>,
+    /// Programs that failed, and run once more when all layers are through.
+    again: Vec<Again>,
+}
+
+/// A layer that failed.
+struct Again {
+    layer: String,
+    command: Command,
+    /// The end of its output.
+    lines: Vec<String>,
+}
+
+/// The outcome of one run of a layer.
+struct Outcome {
+    succeeded: bool,
+    passed: u64,
+    failed: u64,
+    /// The end of its output.
+    lines: Vec<String>,
 }
 
 /// How many lines of a layer that failed are told again at the end, where the log of a long run is read first.
@@ -33,13 +58,18 @@ struct Time {
 impl Tally {
     /// Runs cargo as one layer.
     pub fn cargo(&mut self, layer: &str, args: &[&str]) {
-        self.run(layer, cargo(args));
+        let outcome = self.stream(layer, &mut cargo(args));
+        self.settle(layer, outcome);
     }
 
-    /// Runs test programs as one layer. A program that hangs is stopped and fails, and the others still run.
+    /// Runs test programs as one layer. A test that fails runs once more by itself. A program that hangs is stopped
+    /// and fails, and the others still run.
     pub fn tests(&mut self, layer: &str, args: &[&str]) {
-        let runner = concat!("target.'cfg(all())'.runner='", env!("CARGO_MANIFEST_DIR"), "/limit.sh'");
-        self.run(layer, cargo(&[&args[..1], &["--config", runner], &args[1..]].concat()));
+        let Ok(xtask) = std::env::current_exe() else {
+            return self.fail(layer);
+        };
+        let runner = format!("target.'cfg(all())'.runner=['{}', 'attempt']", xtask.display());
+        self.cargo(layer, &[&args[..1], &["--config", &runner], &args[1..]].concat());
     }
 
     /// Runs cargo to build what later layers run: whether it succeeded. Only a failure counts.
@@ -53,23 +83,40 @@ impl Tally {
         succeeded
     }
 
-    /// Runs a command as one layer. Lines that count (`12 passed, 1 failed` or cargo's `test result:`) are added up;
-    /// a command that counts nothing counts as one.
+    /// Runs a program as one layer. If it fails, it runs once more when all layers are through.
     pub fn run(&mut self, layer: &str, mut command: Command) {
+        let outcome = self.stream(layer, &mut command);
+        if outcome.succeeded {
+            self.settle(layer, outcome);
+        } else {
+            self.again.push(Again { layer: layer.into(), command, lines: outcome.lines });
+        }
+    }
+
+    /// Runs the layers again that have failed, each by itself.
+    pub fn run_again(&mut self, flaky: &Flaky) {
+        for Again { layer, mut command, lines } in std::mem::take(&mut self.again) {
+            let outcome = self.stream(&format!("{layer}, once more"), &mut command);
+            if outcome.succeeded {
+                flaky.add(&layer, &lines);
+            }
+            self.settle(&layer, outcome);
+        }
+    }
+
+    /// Runs a command and lets its output through. Lines that count (`12 passed, 1 failed` or cargo's `test result:`)
+    /// are added up.
+    fn stream(&mut self, layer: &str, command: &mut Command) -> Outcome {
         println!("== {layer}");
         let clock = Clock::start();
-        let (before_passed, before_failed) = (self.passed, self.failed);
+        let mut outcome = Outcome { succeeded: false, passed: 0, failed: 0, lines: Vec::new() };
         let mut last_lines = VecDeque::with_capacity(LINES_KEPT);
-        let succeeded = match command.stdout(Stdio::piped()).spawn() {
+        match command.stdout(Stdio::piped()).spawn() {
             Ok(mut child) => {
-                for line in child
-                    .stdout
-                    .take()
-                    .into_iter()
-                    .flat_map(|out| BufReader::new(out).lines())
-                    .map_while(Result::ok)
-                {
-                    self.count(&line);
+                let out = child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).split(b'\n'));
+                for line in out.map_while(Result::ok) {
+                    let line = String::from_utf8_lossy(&line).into_owned();
+                    outcome.count(&line);
                     self.note(&line);
                     println!("{line}");
                     if last_lines.len() == LINES_KEPT {
@@ -77,24 +124,29 @@ impl Tally {
                     }
                     last_lines.push_back(line);
                 }
-                child.wait().is_ok_and(|status| status.success())
+                outcome.succeeded = child.wait().is_ok_and(|status| status.success());
             }
-            Err(error) => {
-                println!("{error}");
-                false
-            }
-        };
-        let counted = (self.passed, self.failed) != (before_passed, before_failed);
+            Err(error) => println!("{error}"),
+        }
+        outcome.lines = last_lines.into();
+        self.end(layer, outcome.succeeded, &clock);
+        outcome
+    }
+
+    /// Adds a layer's outcome. A command that counts nothing counts as one.
+    fn settle(&mut self, layer: &str, outcome: Outcome) {
+        let Outcome { succeeded, mut passed, mut failed, lines } = outcome;
         match succeeded {
-            true if !counted => self.passed += 1,
-            false if self.failed == before_failed => self.failed += 1,
+            true if passed + failed == 0 => passed = 1,
+            false if failed == 0 => failed = 1,
             _ => {}
         }
+        self.passed += passed;
+        self.failed += failed;
         if !succeeded {
             self.failed_layers.push(layer.into());
-            self.last_words.extend(last_lines.iter().map(|line| format!("{layer}: {line}")));
+            self.last_words.extend(lines.iter().map(|line| format!("{layer}: {line}")));
         }
-        self.end(layer, succeeded, &clock);
     }
 
     fn fail(&mut self, layer: &str) {
@@ -129,8 +181,10 @@ impl Tally {
         self.end(layer, findings.is_empty(), clock);
     }
 
-    /// What each layer took, the closing line, and the exit status.
-    pub fn close(self) -> ExitCode {
+    /// Runs again what failed, prints what each layer took, what was flaky and the closing line, and returns the
+    /// exit status.
+    pub fn close(mut self, flaky: &Flaky) -> ExitCode {
+        self.run_again(flaky);
         if self.times.len() > 1 {
             println!("{:<44} {:>8} {:>8}", "layer", "wall s", "CPU s");
             let sum = |of: fn(&Time) -> f64| self.times.iter().map(of).sum();
@@ -152,6 +206,9 @@ impl Tally {
         if !self.failed_layers.is_empty() {
             println!("failed: {}", self.failed_layers.join(", "));
         }
+        for name in flaky.names() {
+            println!("flaky: {name}");
+        }
         println!("{} passed, {} failed", self.passed, self.failed);
         if self.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
@@ -165,14 +222,16 @@ impl Tally {
             self.findings.push(line.into());
         }
     }
+}
 
+impl Outcome {
     fn count(&mut self, line: &str) {
-        let Ok(counts) = Regex::new(r"\b(\d+) passed[,;] (\d+) failed") else {
+        let Ok(counts) = Regex::new(COUNTS) else {
             return;
         };
         if let Some(found) = counts.captures(line) {
             self.passed += found[1].parse::<u64>().unwrap_or(0);
-            self.failed += found[2].parse::<u64>().unwrap_or(0);
+            self.failed += found[3].parse::<u64>().unwrap_or(0);
         }
     }
 }
@@ -234,15 +293,35 @@ mod tests {
 
     #[test]
     fn lines_that_count_are_added_up() {
-        let mut tally = Tally::default();
+        let mut outcome = Outcome { succeeded: true, passed: 0, failed: 0, lines: Vec::new() };
         for line in [
             "test result: ok. 5 passed; 1 failed; 0 ignored",
             "transcripts: 7 passed, 2 failed",
             "nothing",
             "test a ... ok",
         ] {
-            tally.count(line);
+            outcome.count(line);
         }
-        assert_eq!((tally.passed, tally.failed), (12, 3));
+        assert_eq!((outcome.passed, outcome.failed), (12, 3));
+    }
+
+    #[test]
+    fn a_layer_that_passes_its_second_run_is_flaky_and_no_failure() {
+        let folder = std::env::temp_dir().join(format!("polder-tally-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let flaky = Flaky::new(&folder);
+        let shell = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).current_dir(&folder);
+            command
+        };
+        let mut tally = Tally::default();
+        tally.run("once", shell("[ -e ran ] && exit 0; touch ran; echo '0 passed, 1 failed'; exit 1"));
+        tally.run("twice", shell("exit 1"));
+        tally.run_again(&flaky);
+        std::fs::remove_file(folder.join("ran")).unwrap();
+        assert_eq!(flaky.names(), ["once"]);
+        assert_eq!((tally.passed, tally.failed, tally.failed_layers), (1, 1, vec!["twice".to_string()]));
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }
