@@ -265,7 +265,7 @@ pub fn databases(memory: &Memory) -> Vec<(u16, u64, u64)> {
 }
 
 /// Every counter with its name in reports.
-pub const COUNTERS: [(Counter, &str); 12] = [
+pub const COUNTERS: [(Counter, &str); 13] = [
     (Counter::Calls, "calls"),
     (Counter::Hits, "hits"),
     (Counter::Misses, "misses"),
@@ -278,6 +278,7 @@ pub const COUNTERS: [(Counter, &str); 12] = [
     (Counter::Recoveries, "recoveries"),
     (Counter::Retries, "retries"),
     (Counter::Parks, "parks"),
+    (Counter::PublishersHeld, "publishers_held"),
 ];
 
 fn json_stat(name: &str, memory: &Memory) -> Value {

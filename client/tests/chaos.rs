@@ -41,7 +41,7 @@ struct Server {
 
 impl Server {
     fn start() -> Option<Server> {
-        let port = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
+        let port = polder_testbase::free_port().ok()?;
         let folder = std::env::temp_dir().join(format!("polder-client-chaos-{}", std::process::id()));
         std::fs::create_dir_all(&folder).ok()?;
         let child = Server::spawn(port, &folder)?;

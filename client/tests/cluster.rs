@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use polder_client::{Client, Committed, Condition, Error, Event, Value};
+use polder_testbase::until;
 
 /// Processes and files of the test's own.
 struct Cluster {
@@ -29,21 +30,10 @@ impl Drop for Cluster {
 /// A port whose number plus 10,000 is free, too: the nodes talk to each other there.
 fn free_port() -> u16 {
     loop {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .and_then(|listener| listener.local_addr())
-            .expect("a port")
-            .port();
-        if port < 55_000 && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok() {
+        let port = polder_testbase::free_port().expect("a port");
+        if TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok() {
             return port;
         }
-    }
-}
-
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(60);
-    while !holds() {
-        assert!(Instant::now() < until, "not within 60 s: {what}");
-        std::thread::sleep(Duration::from_millis(50));
     }
 }
 
@@ -85,7 +75,7 @@ impl Cluster {
             cluster.children.push(child);
         }
         for port in &cluster.ports {
-            wait_until("a node listens", || std::net::TcpStream::connect(("127.0.0.1", *port)).is_ok());
+            until("a node listens", || std::net::TcpStream::connect(("127.0.0.1", *port)).is_ok());
         }
         let places: Vec<String> = cluster.ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
         let made = Command::new("redis-cli")
@@ -96,12 +86,12 @@ impl Cluster {
             .ok()?;
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stdout));
         for port in &cluster.ports {
-            wait_until("the cluster is up", || ask(*port, &["CLUSTER", "INFO"]).contains("cluster_state:ok"));
+            until("the cluster is up", || ask(*port, &["CLUSTER", "INFO"]).contains("cluster_state:ok"));
             let has_data = || {
                 let replication = ask(*port, &["INFO", "replication"]);
                 replication.contains("role:master") || replication.contains("master_link_status:up")
             };
-            wait_until("the replicas have their masters' data", has_data);
+            until("the replicas have their masters' data", has_data);
         }
         Some(cluster)
     }
@@ -344,7 +334,7 @@ async fn reads_go_to_replicas_if_the_program_says_so() {
             db.set::<()>(format!("key:{n}"), n, ()).await.expect("sets");
         }
         let size = |port: &u16| ask(*port, &["DBSIZE"]).trim().parse::<usize>().unwrap_or(0);
-        wait_until("the replicas have what was written", || replicas.iter().map(size).sum::<usize>() == KEYS);
+        until("the replicas have what was written", || replicas.iter().map(size).sum::<usize>() == KEYS);
         let (reads, until) = (db.from_replica(), Instant::now() + Duration::from_secs(30));
         // Nodes tell of their replicas some time after these have their data.
         loop {

@@ -1,6 +1,5 @@
 //! The client against redis-server with Sentinel: a master that ends, and the replica that takes its place.
 
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -30,10 +29,6 @@ impl Group {
             Command::new("redis-server").args(words).current_dir(&self.folder).stdout(Stdio::null()).spawn();
         spawned.map(|child| self.children.push(child)).is_ok()
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
 }
 
 fn ask(port: u16, words: &[&str]) -> String {
@@ -70,7 +65,11 @@ fn watched(name: &str, sentinel_password: &str, server_password: &str) -> Option
     let folder = std::env::temp_dir().join(format!("polder-client-sentinel-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let mut group = Group { children: Vec::new(), folder };
-    let ports = Ports { master: free_port(), replica: free_port(), sentinel: free_port() };
+    let ports = Ports {
+        master: polder_testbase::free_port().expect("a port"),
+        replica: polder_testbase::free_port().expect("a port"),
+        sentinel: polder_testbase::free_port().expect("a port"),
+    };
     let Ports { master, replica, sentinel } = ports;
     let mut text = format!(
         "port {sentinel}\nsentinel monitor main 127.0.0.1 {master} 1\nsentinel down-after-milliseconds main 500\nsentinel failover-timeout main 3000\n"
@@ -141,8 +140,10 @@ async fn a_client_follows_the_master_that_sentinel_names() {
     let Ports { master: first, replica: second, sentinel } = ports;
 
     // The first sentinel does not exist: the second one is asked.
-    let url =
-        format!("redis-sentinel://127.0.0.1:{},127.0.0.1:{sentinel}/main?timeout_ms=30000", free_port());
+    let url = format!(
+        "redis-sentinel://127.0.0.1:{},127.0.0.1:{sentinel}/main?timeout_ms=30000",
+        polder_testbase::free_port().expect("a port")
+    );
     let (by_task, by_thread) =
         (Client::connect(&url).expect("connects"), Client::connect_in_thread(&url).expect("starts"));
     for client in [&by_task, &by_thread] {

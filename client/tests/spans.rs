@@ -2,7 +2,6 @@
 #![cfg(feature = "spans")]
 
 use std::fmt::Debug;
-use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -47,8 +46,7 @@ impl Subscriber for Kept {
 #[test]
 fn a_call_has_a_span_that_says_how_it_ended() {
     // Nothing listens there once the listener is gone.
-    let port =
-        TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+    let port = polder_testbase::free_port().expect("a port");
     let client = Client::connect_in_thread(&format!("redis://127.0.0.1:{port}")).expect("starts");
     let kept = Kept::default();
     tracing::subscriber::with_default(kept.clone(), || {

@@ -48,7 +48,7 @@ fn start(name: &str) -> Option<Server> {
         &folder,
         "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out server.pem -days 2 -extfile names",
     );
-    let port = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
+    let port = polder_testbase::free_port().ok()?;
     let spawned = Command::new("redis-server")
         .args(["--port", "0", "--tls-port", &port.to_string(), "--save", "", "--tls-cert-file", "server.pem"])
         .args(["--tls-key-file", "server.key", "--tls-ca-cert-file", "ca.pem"])
@@ -164,8 +164,7 @@ async fn a_server_that_wants_a_certificate_or_speaks_no_tls_is_told_apart_at_onc
 #[tokio::test]
 async fn sentinels_and_their_master_are_reached_by_tls() {
     let Some(mut server) = start("sentinel") else { return };
-    let port =
-        TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+    let port = polder_testbase::free_port().expect("a port");
     let text = format!(
         "port 0\ntls-port {port}\ntls-replication yes\ntls-cert-file server.pem\ntls-key-file server.key\ntls-ca-cert-file ca.pem\nsentinel monitor main 127.0.0.1 {} 1\n",
         server.port

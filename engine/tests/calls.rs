@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use polder_base::time::now_us;
 use polder_engine::{Answer, Batch, Caller, Error, Item, Listener, Memory, Options, Protocol};
+use polder_testbase::PATIENCE;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// A memory of its own, removed at the end.
@@ -29,8 +30,6 @@ impl Drop for Scratch {
         let _ = Memory::remove(&self.1);
     }
 }
-
-const PATIENCE: Duration = Duration::from_secs(10);
 
 fn words(item: Item<'_>) -> Vec<String> {
     let text = |item: Item<'_>| item.bytes().map(|text| String::from_utf8_lossy(text).into_owned());
@@ -344,9 +343,7 @@ fn listeners_call_back_until_they_are_stopped() {
     for number in 0..1000 {
         assert_eq!(receiver.recv_timeout(PATIENCE).expect("in time")[2], number.to_string());
     }
-    let began = Instant::now();
     listener.stop();
-    assert!(began.elapsed() < Duration::from_millis(900), "{:?}", began.elapsed());
     assert_eq!(other.show(&["PUBLISH", "c", "m"], |item| item.integer()), Ok(Some(0)));
     assert!(matches!(Listener::start(&scratch.0, &["SUBSCRIBE"], |_| {}), Err(Error::Refused(_))));
 }

@@ -4,11 +4,11 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use polder_engine::{Caller, Item, Memory, Options};
 use polder_hub::record;
 use polder_table::Mode;
+use polder_testbase::until;
 use polder_values::Kind;
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -16,7 +16,6 @@ use rustix::event::{PollFd, PollFlags, poll};
 const SEGMENT: &str = "POLDER_TEST_POLLING";
 /// Threads of that process.
 const THREADS: usize = 3;
-const PATIENCE: Duration = Duration::from_secs(20);
 
 fn attach(segment: &str) -> Arc<Memory> {
     let options = Options { segment: segment.to_owned(), ceiling: 64 << 20, ..Options::default() };
@@ -34,14 +33,6 @@ fn late(memory: &Memory) -> usize {
     let txn = memory.table().begin(Mode::Read).expect("a seat");
     let records = record::glimpse(&txn, &record::waiters_key(Kind::List, 0, b"q")).expect("readable");
     records.iter().filter(|record| record.number >> 63 != 0).count()
-}
-
-fn until(what: &str, wanted: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !wanted() {
-        assert!(begun.elapsed() < PATIENCE, "{what} never comes");
-        thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// The other process: each thread begins a call, and looks when its descriptor is readable, not before.

@@ -163,10 +163,10 @@ fn what_expires_beside_such_an_entry_goes() {
         let (scratch, mut caller) = Scratch::new("expiring");
         let soon = ["inline", "record", "other", "tree"];
         for key in soon {
-            caller.run(&["PEXPIRE", key, "100"]).expect("set");
+            caller.run(&["PEXPIRE", key, "1000"]).expect("set");
         }
         let put_right = ["inline", "record"].map(|key| scratch.plant(key, kind));
-        std::thread::sleep(Duration::from_millis(150));
+        std::thread::sleep(Duration::from_millis(1050));
         let table = scratch.0.table();
         let rests: Vec<u64> = (0..10).map(|_| table.run_maintenance(10_000)).collect();
         assert_eq!(table.keys(0).0, 2, "kind {kind}: {rests:?}");

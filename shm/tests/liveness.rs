@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use common::*;
 use polder_shm::liveness::{Life, LivenessLock, Taken};
 use polder_shm::mapping::{CreateOptions, Mapping};
+use polder_testbase::until;
 
 /// Where the liveness locks of these tests lie; behind them a word by which children say how far they are.
 const FIRST: usize = 4096;
@@ -54,14 +55,6 @@ impl Stage {
         let owner = child(|| if self.take(0) == Taken::Fresh { then() } else { 99 });
         until("the child takes its liveness lock", || self.liveness(0).life() != Life::Free);
         owner
-    }
-}
-
-fn until(what: &str, condition: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < Duration::from_secs(5), "in vain: {what}");
-        std::thread::sleep(Duration::from_micros(50));
     }
 }
 

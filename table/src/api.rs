@@ -338,6 +338,8 @@ pub enum Counter {
     Moved = 17,
     /// Keys that the change log was told of as a whole, since no call had told of them.
     Whole = 18,
+    /// Times a publisher was held back for a subscriber that reads too slowly.
+    PublishersHeld = 19,
 }
 
 /// How many counters a seat keeps ([`Counter`], with room for more).

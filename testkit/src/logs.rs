@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use polder_engine::{Memory, Options};
 use polder_storage::{Disk, Folder};
+pub use polder_testbase::until;
 
 use crate::answer::Answer;
 use crate::process::{Server, free_port, polder};
@@ -273,14 +274,6 @@ pub fn work(server: &mut Connection, random: &mut Random, count: usize) {
 
 pub fn info(server: &mut Connection, line: &str) -> bool {
     server.call(&["INFO", "persistence"]).expect("a reply").shown().contains(line)
-}
-
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 pub fn rewrite(server: &mut Connection) {

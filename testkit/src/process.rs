@@ -1,19 +1,15 @@
 //! Servers that a test starts and surely ends.
-use std::fs::File;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use polder_testbase::PATIENCE;
+pub use polder_testbase::free_port;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-use socket2::{Domain, Socket, Type};
-
-/// How long a server may take until its first reply.
-const START_PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server process on a port of its own, in a folder of its own; it is killed and its folder removed when this is dropped.
 pub struct Server {
@@ -49,7 +45,7 @@ impl Server {
             if let Some(status) = server.child.try_wait()? {
                 return Err(io::Error::other(format!("{} ended at once: {status}", program.display())));
             }
-            if started.elapsed() > START_PATIENCE {
+            if started.elapsed() > PATIENCE {
                 return Err(io::Error::other(format!(
                     "{} does not listen on port {port}",
                     program.display()
@@ -120,7 +116,7 @@ impl Server {
         self.signal("-STOP");
         let begun = Instant::now();
         while !self.is_stopped() {
-            assert!(begun.elapsed() < Duration::from_secs(20), "the server does not stop");
+            assert!(begun.elapsed() < PATIENCE, "the server does not stop");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -175,41 +171,6 @@ fn fresh_folder() -> io::Result<PathBuf> {
     let folder = std::env::temp_dir().join(format!("polder-server-{}-{number}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     Ok(folder)
-}
-
-/// The ports that are handed out: below those that the kernel gives to clients, so that no client's own end takes one first.
-const PORTS: std::ops::Range<u16> = 10_240..32_000;
-
-/// A port on which no process listens, and that no other test gets as long as this process lives.
-/// Otherwise two tests that found the same port would get each other's clients.
-///
-/// # Errors
-/// When there is none.
-pub fn free_port() -> io::Result<u16> {
-    static TAKEN: Mutex<Vec<File>> = Mutex::new(Vec::new());
-    let folder = std::env::temp_dir().join("polder-test-ports");
-    std::fs::create_dir_all(&folder)?;
-    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let first = std::process::id() as usize * 61 + taken.len();
-    for number in 0..PORTS.len() {
-        let port = PORTS.start + ((first + number) % PORTS.len()) as u16;
-        let claim = File::create(folder.join(port.to_string()))?;
-        if claim.try_lock().is_ok() && is_free(port)? {
-            taken.push(claim);
-            return Ok(port);
-        }
-    }
-    Err(io::Error::other("no port is free"))
-}
-
-/// Whether a server may listen on a port. It is bound, but never listened on. A child that another
-/// thread forks at this moment has this socket open until it execs its program, and a test that
-/// waits for its server would find that socket listening.
-fn is_free(port: u16) -> io::Result<bool> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-    // As servers do: two that say this may be bound to one port as long as neither listens.
-    socket.set_reuse_address(true)?;
-    Ok(socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into()).is_ok())
 }
 
 /// A program of the given name on the PATH.

@@ -9,6 +9,7 @@ use polder_base::Protocol;
 use polder_engine::{Clock, Identity, Progress, Session};
 use polder_hub::record::{self, waiters_key};
 use polder_table::Mode;
+use polder_testbase::{PATIENCE, until};
 use polder_testkit::answer::Answer;
 use polder_testkit::caller::{Caller, Embedder};
 use polder_testkit::crash::listening::Client;
@@ -19,7 +20,6 @@ use polder_values::Kind;
 
 const THREADS: usize = 4;
 const WORK: Duration = Duration::from_secs(3);
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What the threads share beside the memory.
 #[derive(Default)]
@@ -35,14 +35,6 @@ struct World {
 }
 
 /// Waits until something is so, but not for ever: a thread may have failed.
-fn until(wanted: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !wanted() {
-        assert!(begun.elapsed() < PATIENCE, "another thread has failed");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 /// One thread's part.
 struct Player<'w> {
     me: usize,
@@ -214,13 +206,13 @@ fn nothing_is_lost_and_nothing_comes_twice_among_threads_that_do_everything_at_o
                 player.play();
                 // Everything is taken, then all wait, and the driver has something for each.
                 world.rested.fetch_add(1, Ordering::SeqCst);
-                until(|| world.last_part.load(Ordering::SeqCst));
+                until("another thread reaches the last part", || world.last_part.load(Ordering::SeqCst));
                 assert!(player.wait(PATIENCE), "thread {me} is not served");
             });
         }
         std::thread::sleep(WORK);
         world.over.store(true, Ordering::SeqCst);
-        until(|| world.rested.load(Ordering::SeqCst) == THREADS as u64);
+        until("all threads rest", || world.rested.load(Ordering::SeqCst) == THREADS as u64);
         let mut driver = Caller::new(0, Protocol::Resp2);
         let mut ask =
             |line: &str| driver.call(embedder, &line.split(' ').collect::<Vec<_>>()).expect("a reply");

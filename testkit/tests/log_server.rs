@@ -302,12 +302,11 @@ fn replies_wait_for_the_disk_while_calls_are_executed() {
     signal("-STOP", storage.id());
     let mut other = Connection::open(&server.address()).expect("a connection");
     connection.send(&["INCR", "k"]).expect("sent");
-    std::thread::sleep(Duration::from_millis(300));
-    // It has been executed; the reply to it is held back, and so is one that would tell of it.
-    assert_eq!(
-        world.attach().expect("the memory").database(0).get(b"k").expect("a value").as_deref(),
-        Some(&b"2"[..])
-    );
+    let memory = world.attach().expect("the memory");
+    until("the call is executed", || {
+        memory.database(0).get(b"k").expect("a value").as_deref() == Some(&b"2"[..])
+    });
+    // The reply to it is held back, and so is one that would tell of it.
     other.send(&["GET", "k"]).expect("sent");
     let begun = Instant::now();
     std::thread::spawn(move || {
@@ -389,8 +388,9 @@ fn with_always_a_stopped_writer_keeps_back_only_what_was_written_before() {
     assert_eq!(ask(&mut writer, "SET k 1"), "OK");
     signal("-STOP", storage.id());
     let waiting = std::thread::spawn(move || ask(&mut writer, "SET k 2"));
-    // Until writes are refused, every call waits.
-    std::thread::sleep(Duration::from_millis(4000));
+    // Until writes are refused, every call of a server waits; one in-process does not.
+    let memory = world.attach().expect("the memory");
+    until("writes are refused", || memory.database(0).set(b"probe", b"1").is_err());
     let mut other = Connection::open(&server.address()).expect("a connection");
     assert!(ask(&mut other, "SET k 3").starts_with("(error) MISCONF"));
     assert_ne!(ask(&mut other, "GET k"), "(nil)", "reads go on");

@@ -5,13 +5,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use polder_engine::{Caller, Error, Item, Memory, Options, Protocol, Session};
+use polder_testbase::PATIENCE;
 use polder_testkit::answer::Answer;
 use polder_testkit::gather::Gather;
 use polder_testkit::process::{Server, polder};
 use polder_testkit::resp::Connection;
 use polder_testkit::scratch::fresh_name;
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Scene {
     memory: Arc<Memory>,
@@ -185,14 +184,13 @@ fn a_caller_lists_and_kills_the_clients_of_a_server_and_of_its_own_process() {
 fn a_pause_holds_callers_back() {
     let scene = Scene::new();
     let mut client = scene.client();
-    client.call(&["CLIENT", "PAUSE", "300", "WRITE"]).expect("a reply");
     let mut caller = Caller::new(&scene.memory);
     let begun = Instant::now();
-    caller.run(&["GET", "k"]).expect("a reply");
-    assert!(begun.elapsed() < Duration::from_millis(200), "a reader goes on");
+    client.call(&["CLIENT", "PAUSE", "300", "WRITE"]).expect("a reply");
     caller.run(&["SET", "k", "v"]).expect("room");
-    assert!(begun.elapsed() > Duration::from_millis(200), "a writer waits");
-    client.call(&["CLIENT", "PAUSE", "60000", "WRITE"]).expect("a reply");
+    assert!(begun.elapsed() >= Duration::from_millis(300), "a writer waits");
+    client.call(&["CLIENT", "PAUSE", "600000", "WRITE"]).expect("a reply");
+    caller.run(&["GET", "k"]).expect("a reader goes on");
     let memory = scene.memory.clone();
     let writer = std::thread::spawn(move || Caller::new(&memory).run(&["INCR", "n"]).map(drop));
     std::thread::sleep(Duration::from_millis(50));

@@ -29,6 +29,7 @@ const FLOORS: &[(&str, (u32, u32))] = &[
     ("polder", (7, 0)),
     ("polder-capi", (7, 0)),
     ("polder-python", (7, 0)),
+    ("polder-testbase", BESIDE),
     ("polder-testkit", BESIDE),
     ("polder-counts", BESIDE),
     ("xtask", BESIDE),

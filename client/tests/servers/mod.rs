@@ -1,6 +1,5 @@
 //! Servers that tests start and end.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ pub struct Server {
 impl Server {
     /// `None` where the program is not installed: the test then says so and passes.
     pub fn start(program: &Path, words: &[&str]) -> Option<Server> {
-        let port = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
+        let port = polder_testbase::free_port().ok()?;
         let spawned = Command::new(program)
             .args(words)
             .args(["--port", &port.to_string()])

@@ -205,6 +205,12 @@ static EXPORTS: &[Export] = &[
         "Transactions that were run again because of another writer.",
     ),
     export("parks", "polder_lock_waits_total", Segment, "Waits for a lock."),
+    export(
+        "publishers_held",
+        "polder_publishers_held_total",
+        Segment,
+        "Times a publisher was held back for a slow subscriber.",
+    ),
     export("recoveries", "polder_recoveries_total", Segment, "Threads that died and were recovered."),
 ];
 

@@ -370,6 +370,7 @@ const POLDER: &[Metric] = &[
     metric("threads", Count(|facts| facts.settings.number(const { id("threads") }) as u64)),
     metric("retries", Count(|facts| facts.counter(Counter::Retries))),
     metric("parks", Count(|facts| facts.counter(Counter::Parks))),
+    metric("publishers_held", Count(|facts| facts.counter(Counter::PublishersHeld))),
     metric("recoveries", Count(|facts| facts.counter(Counter::Recoveries))),
     metric("number_mode", Text(|facts| facts.settings.string(const { id("number-mode") }))),
 ];

@@ -5,7 +5,7 @@
 //! turn; the connection goes on with the next turn.
 use polder_base::Reply;
 use polder_base::time::now_ms;
-use polder_engine::Table;
+use polder_engine::{Counter, Table};
 use polder_runtime::{Host, Progress, Session, acl, blocking, give_up, resume, time_out};
 use polder_shm::seat::Pressed;
 
@@ -68,6 +68,7 @@ impl Connections {
             return;
         };
         connection.park();
+        table.count(Counter::PublishersHeld, 1);
         self.waiters.holding.hold(slot, (seat, life, place), now_ms());
     }
 

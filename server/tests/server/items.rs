@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use polder_testkit::process::free_port;
+use polder_testbase::{free_port, until};
 
 use crate::door::{Door, PATIENCE, Place};
 use crate::tls::socket;
@@ -55,16 +55,22 @@ fn a_database_is_emptied_at_the_moment_that_was_named() {
     let (door, mut line) = open(&place);
     // A second server, which was not asked.
     let (_other, mut elsewhere) = open(&place);
-    line.stores("old");
     assert_eq!(door.client().ask("SELECT 1"), "+OK");
     let mut second = door.client();
     assert_eq!((second.ask("SELECT 1"), second.ask("SET stays 1")), ("+OK".into(), "+OK".into()));
-    let began = Instant::now();
-    assert_eq!(line.ask("flush_all 1\r\n", "\r\n"), "OK\r\n");
-    line.stores("before");
-    assert!(line.has("old") && elsewhere.has("before"));
-    elsewhere.loses("old");
-    assert!(began.elapsed() >= Duration::from_millis(990), "{:?}", began.elapsed());
+    // A round in which a busy machine looks after the moment is not judged.
+    until("a look before the moment", || {
+        line.stores("old");
+        let began = Instant::now();
+        assert_eq!(line.ask("flush_all 1\r\n", "\r\n"), "OK\r\n");
+        line.stores("before");
+        let are_there = line.has("old") && elsewhere.has("before");
+        let is_early = began.elapsed() < Duration::from_millis(950);
+        assert!(are_there || !is_early);
+        elsewhere.loses("old");
+        assert!(began.elapsed() >= Duration::from_millis(990), "{:?}", began.elapsed());
+        is_early
+    });
     assert!(!line.has("before") && !elsewhere.has("before"));
     assert_eq!(second.ask("GET stays"), "$1");
     // What is stored after the moment stays: it is emptied once.

@@ -2,7 +2,7 @@
 use std::time::{Duration, Instant};
 
 use crate::door::{Door, Place};
-use polder_testkit::process::free_port;
+use polder_testbase::{free_port, until};
 use polder_wire::resp::command;
 
 /// A server with little memory, of which others use a part.
@@ -30,14 +30,6 @@ fn figure(door: &Door, name: &str) -> u64 {
     let info = door.client().ask("INFO everything");
     let line = info.split("\r\n").find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.unwrap_or_else(|| panic!("no {name}: {info}")).parse().expect("a number")
-}
-
-fn until(wanted: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !wanted() {
-        assert!(begun.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// Subscribes by calls of this many patterns each, and ends when another client counts them all.
@@ -70,8 +62,8 @@ fn thousands_of_patterns_in_one_call_evict_nothing_and_leave_nothing() {
         assert_eq!((figure(&door, "evicted_keys"), door.client().ask("DBSIZE")), (0, format!(":{KEYS}")));
         assert_eq!(door.client().ask("PUBLISH a:pattern:77:b x"), ":1");
         drop(client);
-        until(|| figure(&door, "pubsub_patterns") == 0);
-        until(|| figure(&door, "used_memory") < before + (1 << 20));
+        until("patterns and memory are free again", || figure(&door, "pubsub_patterns") == 0);
+        until("patterns and memory are free again", || figure(&door, "used_memory") < before + (1 << 20));
     }
     assert_eq!(figure(&door, "evicted_keys"), 0);
 }
@@ -104,7 +96,7 @@ fn patterns_one_by_one_take_no_longer_the_more_there_are() {
     assert_eq!(door.client().ask("PUBLISH a:pattern:4999:b x"), ":1");
     let begun = Instant::now();
     drop(client);
-    until(|| figure(&door, "pubsub_patterns") == 0);
+    until("patterns and memory are free again", || figure(&door, "pubsub_patterns") == 0);
     println!("the end of the client: {:?}", begun.elapsed());
     assert_eq!(figure(&door, "evicted_keys"), 0);
 }
@@ -140,9 +132,11 @@ fn channels_of_a_client_that_is_gone_are_nobodys() {
         println!("10,000 channels by one {name}: {took:?}");
         let begun = Instant::now();
         drop(client);
-        until(|| figure(&door, "pubsub_channels") + figure(&door, "pubsubshard_channels") == 0);
+        until("patterns and memory are free again", || {
+            figure(&door, "pubsub_channels") + figure(&door, "pubsubshard_channels") == 0
+        });
         println!("their end: {:?}", begun.elapsed());
-        until(|| figure(&door, "used_memory") < before + (4 << 20));
+        until("patterns and memory are free again", || figure(&door, "used_memory") < before + (4 << 20));
     }
     assert_eq!(figure(&door, "evicted_keys"), 0);
 }

@@ -1,0 +1,11 @@
+//! Waits and ports for tests, of every crate: this one uses none of ours.
+//!
+//! **Invariant**: no test fails because a machine is slow. A test waits for an event with one patience
+//! ([`PATIENCE`]), and shows that something is quick by waiting for a run that was ([`until_quick`]).
+#![forbid(unsafe_code)]
+
+mod patience;
+mod ports;
+
+pub use patience::{PATIENCE, until, until_quick};
+pub use ports::free_port;
