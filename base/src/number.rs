@@ -5,6 +5,7 @@
 //! | function | accepts | as |
 //! |---|---|---|
 //! | [`integer`] | canonical decimal only: no space, no `+`, no leading zero | Redis's `string2ll` |
+//! | [`unsigned`] | digits only | a flag, CAS or delta of memcached |
 //! | [`double`] | what C's `strtod` accepts, all of it, without leading space | Redis's `string2d` |
 //! | [`Number::parse`] | the same, for sums that must not lose decimals | `INCRBYFLOAT` |
 //!
@@ -32,6 +33,12 @@ pub fn integer(text: &[u8]) -> Option<i64> {
         magnitude = magnitude * 10 + digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
     }
     if negative { 0i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
+}
+
+/// The number that `text` is, if it is digits only; leading zeros are allowed, as memcached allows them.
+pub fn unsigned(text: &[u8]) -> Option<u64> {
+    let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(text).ok().filter(|_| digits)?.parse().ok()
 }
 
 /// The double that `text` is: decimal or hexadecimal, `inf` or `nan` in any case. What overflows, or is too small to be

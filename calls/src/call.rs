@@ -285,6 +285,7 @@ pub fn telling(
     // What it has refused it has not done (C1); what is told nevertheless is told of fields that had expired before.
     if outcome.is_ok() && txn.has_written_since(mark) {
         tell_of(txn, db, command, args);
+        txn.tell_together(mark);
         txn.account(mark);
     }
     outcome

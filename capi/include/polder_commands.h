@@ -1366,6 +1366,16 @@ static inline polder_status polder_item_inc(polder_caller caller, polder_text ke
     return polder_run_more(caller, 3, args, more_count, more, reply);
 }
 
+/* ITEM.MARK key [FLAGS flags] [NEWCAS new-cas] [TYPE content-type] [STALE] [WON]
+ * Gives an item these flags, this chosen CAS, this content type and these marks, in the place of all that it had; value and expiry stay. It is what a change log says by ECHO. */
+static inline polder_status polder_item_mark(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("ITEM.MARK");
+    args[1] = key;
+    return polder_run_more(caller, 2, args, more_count, more, reply);
+}
+
 /* ITEM.SET key value [ADD|REPLACE|CAS cas] [STALE] [FLAGS flags] [NEWCAS new-cas] [TYPE content-type] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds]
  * Sets a string with its flags and expiry: always, or only if the key is absent or present, or has this CAS. With STALE, a value with an older CAS is stored and marked as stale. */
 static inline polder_status polder_item_set(polder_caller caller, polder_text key, polder_text value, size_t more_count, const polder_text *more, const polder_reply **reply)

@@ -25,7 +25,7 @@
 use polder_calls::call::{Call, Outcome, SYNTAX, is};
 use polder_calls::command::{Command, DANGEROUS, KEYSPACE, write};
 use polder_calls::facts::Tells::Own;
-use polder_table::{Db, New, Replaces, SYSTEM, Snapshot, Stop, Txn};
+use polder_table::{Aside, Db, New, Replaces, SYSTEM, Snapshot, Stop, Txn};
 use polder_values::{Kind, Value, string};
 
 use crate::item::{Expiry, moment};
@@ -35,7 +35,7 @@ const BYTES: usize = size_of::<Db>() + size_of::<u64>();
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[write("ITEM.FLUSH", "[EX seconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds]", flush)
-    .tells(Own("`ITEM.FLUSH PXAT ms`; `FLUSHDB`, when it is done"))
+    .tells(Own("`ECHO polder:flush ms`; `FLUSHDB`, when it is done"))
     .with(DANGEROUS | KEYSPACE)
     .costs("O(1); a sweeper frees the memory afterwards.")
     .about(
@@ -62,7 +62,7 @@ fn flush(call: &mut Call<'_>) -> Outcome {
     match expiry {
         Expiry::At(moment_ms) if moment_ms > call.txn.now_ms() || call.table.imports() => {
             set(call.txn, &[Due { db, moment_ms }])?;
-            call.tell(&[b"ITEM.FLUSH", b"PXAT", moment_ms.to_string().as_bytes()]);
+            call.txn.tell_aside(db, &Aside::Flush { moment_ms });
         }
         _ => {
             forget(call.txn, Some(db))?;
@@ -116,7 +116,7 @@ pub fn restore(txn: &Txn<'_>, kept: &[u8], databases: u64, replaces: bool) -> Re
     let is_wanted = |due: &Due| u64::from(due.db) < databases && known.iter().all(|known| known.db != due.db);
     let dues: Vec<Due> = dues(kept).filter(is_wanted).collect();
     for Due { db, moment_ms } in &dues {
-        txn.tell(*db, &[b"ITEM.FLUSH", b"PXAT", moment_ms.to_string().as_bytes()]);
+        txn.tell_aside(*db, &Aside::Flush { moment_ms: *moment_ms });
     }
     if dues.is_empty() { Ok(()) } else { set(txn, &dues) }
 }

@@ -9,7 +9,8 @@
 //! | ITEM.SET without condition or with REPLACE, ITEM.DEL, ITEM.EXP | they work |
 //! | ITEM.SET with ADD | NOT_STORED |
 //! | ITEM.SET with CAS, ITEM.CAT, ITEM.INC | WRONGTYPE |
-use polder_base::{Item, Recache, Reply, Written, number};
+use polder_base::number::{self, unsigned};
+use polder_base::{Item, Recache, Reply, Written};
 use polder_table::{Attributes, Counter, Found, ItemExtras, Mode, New, Stop, clock};
 use polder_values::string::{self, Draft};
 use polder_values::{Kind, Value};
@@ -18,10 +19,12 @@ use polder_calls::call::{Call, Outcome, SYNTAX, WRONG_TYPE, is};
 use polder_calls::command::{Command, FAST, FastCall, GROWS, read, write};
 use polder_calls::facts::Tells::Own;
 
-use crate::item_effect::tell_item;
+use crate::item_effect::{tell_edited, tell_item};
 
 /// How a changed item is told.
-const SET_AGAIN: &str = "`ITEM.SET key value`, with `FLAGS` and `PXAT ms` where there are such";
+const SET_AGAIN: &str = "`SET key value`, with `PXAT ms`; then `ECHO polder:item ...` where it has flags, a chosen CAS, a type or a mark";
+/// How an item with the same value is told.
+const EDITED: &str = "`PEXPIREAT key ms` or `PERSIST key`; `ECHO polder:item ...` where flags, a chosen CAS, a type or a mark have changed";
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
@@ -30,12 +33,12 @@ pub const COMMANDS: &[Command] = &[
         .with(GROWS)
         .about("Writes bytes behind the value of an item, or in front of it. CREATE makes the item where there is none, with these flags and this expiry."),
     write("ITEM.DEL", "key [CAS cas] [NEWCAS new-cas] [STALE] [EMPTY] [EX seconds|EXAT unix-time-seconds|PERSIST]", del)
-        .tells(Own("`DEL key`, or `ITEM.SET` of what stays"))
+        .tells(Own("`DEL key`, or what stays, as `ITEM.SET` and `ITEM.EXP` tell it"))
         .with(FAST)
         .touches(&["RW access delete"])
         .about("Deletes an item. STALE keeps it and marks it as stale, with a new expiry if one is given; EMPTY keeps it without its value and flags."),
     write("ITEM.EXP", "key <EX seconds|EXAT unix-time-seconds|PERSIST>", exp)
-        .tells(Own("`PEXPIREAT key ms` or `PERSIST key`"))
+        .tells(Own("`PEXPIREAT key ms`, `PERSIST key` or `DEL key`"))
         .with(FAST)
         .about("Sets the expiry of an item, or removes it."),
     write(
@@ -43,7 +46,7 @@ pub const COMMANDS: &[Command] = &[
         "key [PEEK] [HEAD] [EX seconds|EXAT unix-time-seconds|PERSIST] [VIVIFY seconds] [RECACHE seconds] [NEWCAS new-cas]",
         gat,
     )
-    .tells(Own(SET_AGAIN))
+    .tells(Own(EDITED))
     .quick(quick_get)
     .with(FAST)
     .reads_where(gat_reads)
@@ -66,6 +69,13 @@ pub const COMMANDS: &[Command] = &[
         "Adds to a number of 64 bits without a sign, which wraps, or subtracts from it, down to 0. CREATE makes an item with this \
          number where there is none, which lives as long as VIVIFY says.",
     ),
+    write("ITEM.MARK", "key [FLAGS flags] [NEWCAS new-cas] [TYPE content-type] [STALE] [WON]", mark)
+        .tells(Own("`ECHO polder:item ...`"))
+        .with(FAST)
+        .about(
+            "Gives an item these flags, this chosen CAS, this content type and these marks, in the place of all that it had; value and expiry stay. It is \
+             what a change log says by ECHO.",
+        ),
     write(
         "ITEM.SET",
         "key value [ADD|REPLACE|CAS cas] [STALE] [FLAGS flags] [NEWCAS new-cas] [TYPE content-type] \
@@ -133,6 +143,7 @@ struct Options<'a> {
     peek: bool,
     head: bool,
     stale: bool,
+    won: bool,
     empty: bool,
     down: bool,
     prepend: bool,
@@ -173,6 +184,7 @@ impl<'a> Options<'a> {
             "HEAD" => self.head = true,
             "STALE" => self.stale = true,
             "EMPTY" => self.empty = true,
+            "WON" => self.won = true,
             "DOWN" => self.down = true,
             "CREATE" => self.create = true,
             "PREPEND" => self.prepend = true,
@@ -232,12 +244,6 @@ impl Expiry {
             Expiry::At(ms) => Some(ms),
         }
     }
-}
-
-/// The number that a text of digits is.
-fn unsigned(text: &[u8]) -> Option<u64> {
-    let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-    std::str::from_utf8(text).ok().filter(|_| digits)?.parse().ok()
 }
 
 /// The number at the front of a text, as memcached reads it: blanks may stand around it, and anything behind these.
@@ -418,7 +424,7 @@ fn gat(call: &mut Call<'_>) -> Outcome {
     }
     let extras = ItemExtras { won: extras.won || wins, cas: options.cas.or(extras.cas), ..extras }.encode();
     let expiry_ms = options.expiry.after(found.expiry_ms);
-    edit(call, key, &New { expiry_ms, extras: &extras, ..New::from(found) }, "expire")
+    edit(call, key, &found, &New { expiry_ms, extras: &extras, ..New::from(found) }, "expire")
 }
 
 /// Replies with an empty item that is made where there is none, if that is asked for.
@@ -450,9 +456,11 @@ fn put(call: &Call<'_>, key: &[u8], new: &New<'_>) -> Outcome {
 }
 
 /// Gives an item other properties; its value stays.
-fn edit(call: &Call<'_>, key: &[u8], new: &New<'_>, event: &'static str) -> Outcome {
+fn edit(call: &Call<'_>, key: &[u8], old: &Found<'_>, new: &New<'_>, event: &'static str) -> Outcome {
+    let is_marked = (old.flags, old.extras) != (new.flags, new.extras);
+    let expires_as_before = old.expiry_ms == new.expiry_ms;
     call.edit(key, new)?;
-    tell_item(call, key)?;
+    tell_edited(call, key, is_marked, expires_as_before)?;
     call.notify('g', event, key);
     Ok(())
 }
@@ -496,6 +504,21 @@ fn set(call: &mut Call<'_>) -> Outcome {
         key,
         &New { flags: options.flags, expiry_ms, extras: &extras, ..New::of(Kind::String, value) },
     )?;
+    reply_written(call, key)
+}
+
+fn mark(call: &mut Call<'_>) -> Outcome {
+    let values = &["FLAGS", "NEWCAS", "TYPE"];
+    let options = Options::parse(call, &call.args[2..], Allowed { words: &["STALE", "WON"], values })?;
+    let key = call.args[1];
+    let Some(found) = call.find_kind(key, Kind::String)? else { return refuse(call, Written::NotFound) };
+    let Options { stale, won, cas, content_type, .. } = options;
+    let extras = ItemExtras { stale, won, cas, content_type }.encode();
+    if (found.flags, found.extras) != (options.flags, &extras[..]) {
+        call.edit(key, &New { flags: options.flags, extras: &extras, ..New::from(found) })?;
+        tell_edited(call, key, true, true)?;
+        call.notify('$', "set", key);
+    }
     reply_written(call, key)
 }
 
@@ -631,7 +654,8 @@ fn exp(call: &mut Call<'_>) -> Outcome {
         call.reply.written(Written::Done(0));
         return Ok(());
     }
-    edit(call, key, &New { expiry_ms: options.expiry.after(found.expiry_ms), ..New::from(found) }, "expire")?;
+    let new = New { expiry_ms: options.expiry.after(found.expiry_ms), ..New::from(found) };
+    edit(call, key, &found, &new, "expire")?;
     reply_written(call, key)
 }
 
@@ -661,7 +685,7 @@ fn del(call: &mut Call<'_>) -> Outcome {
     if options.empty {
         put(call, key, &New { expiry_ms, extras: &extras, ..New::of(Kind::String, Value::Packed(b"")) })?;
     } else {
-        edit(call, key, &New { expiry_ms, extras: &extras, ..New::from(old) }, "expire")?;
+        edit(call, key, &old, &New { expiry_ms, extras: &extras, ..New::from(old) }, "expire")?;
     }
     reply_written(call, key)
 }

@@ -1,37 +1,44 @@
-//! What the change log is told of a string that has flags, or other attributes of an item: no command of Redis keeps them.
+//! What the change log is told of a string that has flags, or other attributes of an item: stock servers keep the value, and pass over the rest.
 use polder_calls::call::{Call, Outcome};
-use polder_table::ItemExtras;
+use polder_table::{Aside, Found, ItemExtras};
 use polder_values::string;
 
-/// Says what an item has become. That a client has won it is not told: elsewhere another one may win it.
+/// Says what an item has become, with its value.
 pub(crate) fn tell_item(call: &Call<'_>, key: &[u8]) -> Outcome {
     if !call.tells_itself() {
         return Ok(());
     }
     let Some(found) = call.txn.peek(call.db(), key)? else { return Ok(()) };
-    let extras = ItemExtras::decode(found.extras);
     let value = string::contiguous(call.txn, &found.value)?;
-    let [flags, cas, expiry] =
-        [u64::from(found.flags), extras.cas.unwrap_or(0), found.expiry_ms.unwrap_or(0)]
-            .map(|number| number.to_string());
-    let mut words: Vec<&[u8]> = vec![b"ITEM.SET", key, &value];
-    for (is_said, option, text) in [
-        (found.flags != 0, "FLAGS", flags.as_bytes()),
-        (extras.cas.is_some(), "NEWCAS", cas.as_bytes()),
-        (!extras.content_type.is_empty(), "TYPE", extras.content_type),
-        (found.expiry_ms.is_some(), "PXAT", expiry.as_bytes()),
-    ] {
-        if is_said {
-            words.extend([option.as_bytes(), text]);
+    match found.expiry_ms {
+        None => call.tell(&[b"SET", key, &value]),
+        Some(expiry_ms) => call.tell(&[b"SET", key, &value, b"PXAT", expiry_ms.to_string().as_bytes()]),
+    }
+    call.txn.tell_item(call.db(), key, &found);
+    Ok(())
+}
+
+/// Says what has become of a key whose value stays. `is_marked`: what an item has beside value and expiry has changed.
+pub(crate) fn tell_edited(call: &Call<'_>, key: &[u8], is_marked: bool, expires_as_before: bool) -> Outcome {
+    if !call.tells_itself() {
+        return Ok(());
+    }
+    let Some(found) = call.txn.peek(call.db(), key)? else { return Ok(()) };
+    // One of both is told: the key has been written.
+    if !expires_as_before || !is_marked {
+        match found.expiry_ms {
+            None => call.tell(&[b"PERSIST", key]),
+            Some(expiry_ms) => call.tell(&[b"PEXPIREAT", key, expiry_ms.to_string().as_bytes()]),
         }
     }
-    call.tell(&words);
-    if extras.stale {
-        let mut words: Vec<&[u8]> = vec![b"ITEM.DEL", key, b"STALE"];
-        if extras.cas.is_some() {
-            words.extend([&b"NEWCAS"[..], cas.as_bytes()]);
-        }
-        call.tell(&words);
+    if is_marked {
+        tell_mark(call, key, &found);
     }
     Ok(())
+}
+
+/// Says all that an item has beside value and expiry, also where that is nothing any more.
+fn tell_mark(call: &Call<'_>, key: &[u8], found: &Found<'_>) {
+    let extras = ItemExtras::decode(found.extras);
+    call.txn.tell_aside(call.db(), &Aside::Item { key, flags: found.flags, extras });
 }

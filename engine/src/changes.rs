@@ -4,6 +4,7 @@
 //!   position  =  identity of the stream : offset : selected database      kept by the follower, with what it has made of the changes
 //! ```
 use polder_base::Fault;
+use polder_runtime::effects::{self, Effect};
 use polder_runtime::followers::{self, Place};
 use polder_table::{Db, Log, LogError, Stop};
 
@@ -268,7 +269,7 @@ impl Changes<'_> {
         loop {
             if let Some((commands, bytes)) = self.reader.next()? {
                 self.position.offset += bytes;
-                self.position.db = self.reader.db;
+                self.position.db = self.reader.transactions.db();
                 return Ok(Some(Changed { commands, position: self.position.clone() }));
             }
             // Where there is no memory to merge more, what has been merged is read first: then it need not be kept any longer.
@@ -286,6 +287,52 @@ impl Changes<'_> {
     }
 }
 
+/// Puts the commands of a log together that were one transaction, and passes over those that have changed nothing.
+#[derive(Default)]
+pub struct Transactions {
+    /// The commands of the transaction under way, and whether MULTI has begun it.
+    commands: Vec<ChangeCommand>,
+    is_open: bool,
+    db: Option<Db>,
+}
+
+impl Transactions {
+    /// Begins with a selected database; none: the log selects one.
+    pub fn new(db: Option<Db>) -> Transactions {
+        Transactions { db, ..Transactions::default() }
+    }
+
+    /// The selected database.
+    pub fn db(&self) -> Option<Db> {
+        self.db
+    }
+
+    /// One more command. Returns the transaction that is whole with it.
+    ///
+    /// # Errors
+    /// What only a later version understands.
+    pub fn take(&mut self, mut words: Words) -> Result<Option<Vec<ChangeCommand>>, String> {
+        let effect = effects::read(&words.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
+        match effect {
+            Effect::Select(db) => self.db = db,
+            Effect::Multi => self.is_open = true,
+            Effect::Exec => self.is_open = false,
+            Effect::Nothing => {}
+            Effect::Command => {
+                words[0].make_ascii_uppercase();
+                self.add(words);
+            }
+            Effect::Instead(words) => self.add(words),
+        }
+        let is_whole = !self.is_open && !self.commands.is_empty();
+        Ok(is_whole.then(|| std::mem::take(&mut self.commands)))
+    }
+
+    fn add(&mut self, words: Words) {
+        self.commands.push(ChangeCommand { db: self.db.unwrap_or(0), words });
+    }
+}
+
 /// Takes a stream apart into transactions. It goes on in the middle of a command or a transaction where the bytes before have ended, so that the time
 /// that it takes goes with the bytes.
 struct Reader {
@@ -298,25 +345,19 @@ struct Reader {
     count: Option<usize>,
     /// The bytes of the word under way.
     length: Option<usize>,
-    /// The commands of the transaction under way, and whether MULTI has begun it.
-    commands: Vec<ChangeCommand>,
-    is_open: bool,
-    db: Option<Db>,
+    transactions: Transactions,
 }
 
 impl Reader {
     fn new(db: Option<Db>) -> Reader {
-        let (words, commands) = (Vec::new(), Vec::new());
         Reader {
             bytes: Vec::new(),
             at: 0,
             taken: 0,
-            words,
+            words: Vec::new(),
             count: None,
             length: None,
-            commands,
-            is_open: false,
-            db,
+            transactions: Transactions::new(db),
         }
     }
 
@@ -329,16 +370,9 @@ impl Reader {
     /// The next transaction, and how many bytes of the stream it and what stands before it have; `None`: not all of it is there yet.
     fn next(&mut self) -> Result<Option<(Vec<ChangeCommand>, u64)>, Stop> {
         while let Some(words) = self.command()? {
-            match &words[..] {
-                [name, number] if name == b"SELECT" => {
-                    self.db = std::str::from_utf8(number).ok().and_then(|number| number.parse().ok())
-                }
-                [name] if name == b"MULTI" => self.is_open = true,
-                [name] if name == b"EXEC" => self.is_open = false,
-                _ => self.commands.push(ChangeCommand { db: self.db.unwrap_or(0), words }),
-            }
-            if !self.commands.is_empty() && !self.is_open {
-                return Ok(Some((std::mem::take(&mut self.commands), std::mem::take(&mut self.taken))));
+            let commands = self.transactions.take(words).map_err(|why| Stop::from(format!("ERR {why}")))?;
+            if let Some(commands) = commands {
+                return Ok(Some((commands, std::mem::take(&mut self.taken))));
             }
         }
         Ok(None)
@@ -440,12 +474,28 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_of_another_server_is_read_without_what_changes_nothing() {
+        let stream = b"*2\r\n$6\r\nselect\r\n$1\r\n2\r\n*1\r\n$4\r\nping\r\n*1\r\n$5\r\nmulti\r\n\
+            *3\r\n$3\r\nset\r\n$1\r\na\r\n$1\r\nb\r\n*3\r\n$7\r\npublish\r\n$1\r\nc\r\n$1\r\nm\r\n*1\r\n$4\r\nexec\r\n\
+            *2\r\n$4\r\necho\r\n$2\r\nhi\r\n*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n*2\r\n$3\r\nDel\r\n$1\r\na\r\n";
+        let command = |words: &[&[u8]]| ChangeCommand {
+            db: 2,
+            words: words.iter().map(|word| word.to_vec()).collect(),
+        };
+        let found = read(stream, 7);
+        assert_eq!(found[0].0, [command(&[b"SET", b"a", b"b"])]);
+        assert_eq!(found[1], (vec![command(&[b"DEL", b"a"])], stream.len() as u64));
+        assert_eq!(found.len(), 2);
+    }
+
+    #[test]
     fn what_is_no_command_is_an_error_at_once() {
         for wrong in [
             &b"OK\r\n"[..],
             b"$3\r\nSET\r\n",
             b"*x\r\n",
             b"*1\r\n*1\r\n",
+            b"*0\r\n",
             b"*1111111111111111111111111",
             b"*1\r\n$99999999999999999999\r\n",
         ] {

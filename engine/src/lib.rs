@@ -64,7 +64,7 @@ mod wakeup;
 pub use answer::{Answer, Item, Items};
 pub use batch::Batch;
 pub use caller::{Caller, Error};
-pub use changes::{ChangeCommand, Changed, Changes, Follower, Position};
+pub use changes::{ChangeCommand, Changed, Changes, Follower, Position, Transactions};
 pub use database::{Alone, Database, Inside, Keys, Scope};
 pub use listener::Listener;
 #[doc(hidden)]

@@ -22,6 +22,7 @@ pub mod cross_process;
 pub mod debug;
 pub mod denials;
 pub mod direct;
+pub mod effects;
 pub mod execute;
 pub mod flushes;
 pub mod followers;

@@ -22,6 +22,7 @@ use polder_table::{Loading, SYSTEM, Table};
 use polder_wire::Output;
 
 use crate::configuration::Configuration;
+use crate::effects::{self, Effect};
 use crate::execute::{Progress, execute};
 use crate::recorder::Recorder;
 use crate::saves::Saves;
@@ -249,8 +250,16 @@ impl Replaying<'_> {
         Ok(())
     }
 
-    /// Makes one call.
+    /// Makes one call, or passes over what changes nothing.
     fn run(&mut self, words: &[&[u8]]) -> Result<(), String> {
+        match effects::read(words)? {
+            Effect::Nothing => Ok(()),
+            Effect::Select(_) | Effect::Multi | Effect::Exec | Effect::Command => self.execute(words),
+            Effect::Instead(words) => self.execute(&words.iter().map(Vec::as_slice).collect::<Vec<_>>()),
+        }
+    }
+
+    fn execute(&mut self, words: &[&[u8]]) -> Result<(), String> {
         self.expires |= may_set_expiry(words);
         self.session.imports = self.expires;
         let mark = self.output.mark();

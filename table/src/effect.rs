@@ -15,9 +15,11 @@ use polder_shm::layout::recording;
 use polder_shm::sync::{self, Flaw};
 
 use crate::api::{Counter, Db, Found, SYSTEM, Stop};
+use crate::aside::{self, Aside};
+use crate::extras::ItemExtras;
 use crate::held::{Held, Pending};
 use crate::recording::save;
-use crate::telling::{ATOMIC, Mark, Telling, command_head, record_head, word_head};
+use crate::telling::{ATOMIC, Mark, Telling, command_head, join, record_head, word_head};
 use crate::txn::Txn;
 
 impl Held {
@@ -70,7 +72,13 @@ impl Txn<'_> {
 
     /// A call begins.
     pub fn mark(&self) -> Mark {
-        Mark { writes: self.notes.writes.get(), told: self.told_by_calls() }
+        let log = &self.buffers.log;
+        Mark {
+            writes: self.notes.writes.get(),
+            told: self.told_by_calls(),
+            commands: log.told.get(),
+            bytes: log.effects.borrow().len(),
+        }
     }
 
     /// Whether something has been written, flushed or swapped since.
@@ -92,6 +100,14 @@ impl Txn<'_> {
             .for_each(|held| held.untold = 0);
         if self.notes.map_untold.get() > mark.writes {
             self.notes.map_untold.set(0);
+        }
+    }
+
+    /// The end of one call: what has been told since `mark` is a transaction of its own, also in a record of several calls ([`Txn::joins_calls`]).
+    pub fn tell_together(&self, mark: Mark) {
+        let more = self.buffers.log.told.get().saturating_sub(mark.commands + 1);
+        if more > 0 {
+            join(&mut self.buffers.log.effects.borrow_mut()[mark.bytes..], more);
         }
     }
 
@@ -127,6 +143,21 @@ impl Txn<'_> {
     /// Says that keys which no call tells of are to be told as a whole: they come from elsewhere, as when a file is loaded.
     pub fn tell_as_whole(&self) {
         self.notes.is_whole.set(true);
+    }
+
+    /// Tells what an item has beside value and expiry, if that is anything.
+    pub fn tell_item(&self, db: Db, key: &[u8], found: &Found<'_>) {
+        if found.flags != 0 || !found.extras.is_empty() {
+            let extras = ItemExtras::decode(found.extras);
+            self.tell_aside(db, &Aside::Item { key, flags: found.flags, extras });
+        }
+    }
+
+    /// Tells what no command of Redis says.
+    pub fn tell_aside(&self, db: Db, aside: &Aside<'_>) {
+        if self.tells() {
+            self.tell(db, &[aside::NAME, &aside.text()]);
+        }
     }
 
     /// Tells that all databases are emptied by the transaction itself.
@@ -223,8 +254,10 @@ impl Txn<'_> {
         };
         let mut payload = Vec::new();
         dump(self, found, &mut payload)?;
-        let expiry_ms = found.expiry_ms.unwrap_or(0).to_string();
+        let (mark, expiry_ms) = (self.mark(), found.expiry_ms.unwrap_or(0).to_string());
         self.tell(db, &[b"RESTORE", key, expiry_ms.as_bytes(), &payload, b"REPLACE", b"ABSTTL"]);
+        self.tell_item(db, key, found);
+        self.tell_together(mark);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Keys, buckets, entries, transactions, expiry, eviction, changes.
 
 pub mod api;
+mod aside;
 pub mod bucket;
 mod buffers;
 pub mod change;
@@ -58,6 +59,7 @@ mod verify;
 mod watch;
 
 pub use api::*;
+pub use aside::{Aside, NAME as ASIDE_NAME, Unknown as UnknownAside};
 pub use change::{Change, ChangeSink, CommitView, Dump};
 pub use extras::ItemExtras;
 pub use hash::Hash;

@@ -259,11 +259,21 @@ impl Format for Resp {
         if is_atomic {
             command(&[b"MULTI"], out);
         }
+        // Commands that are left of a transaction inside the record.
+        let mut left = 0;
         for told in &told {
             self.select(told.db, out);
+            if !is_atomic && left == 0 && told.more > 0 {
+                command(&[b"MULTI"], out);
+                left = u32::from(told.more) + 1;
+            }
             command(&told.words, out);
+            if left == 1 {
+                command(&[b"EXEC"], out);
+            }
+            left = left.saturating_sub(1);
         }
-        if is_atomic {
+        if is_atomic || left > 0 {
             command(&[b"EXEC"], out);
         }
         Ok(())

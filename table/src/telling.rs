@@ -3,8 +3,11 @@
 //!
 //! ```text
 //!   what a record says   flags (4) | commands (4) | milliseconds (8) | commands
-//!   command              database (2) | 0 (2) | words (4) | for each word: bytes (4) and the word
+//!   command              database (2) | more (2) | words (4) | for each word: bytes (4) and the word
 //! ```
+//!
+//! `more`: the number of commands behind this one that are a transaction with it, where the record itself is none. A call that tells of several, in a record of
+//! calls that only share a commit, is still whole or not at all for each follower, and so is a log that ends there.
 use crate::api::Db;
 
 /// The commands of a record are one transaction.
@@ -31,6 +34,9 @@ pub(crate) enum Telling {
 pub struct Mark {
     pub(crate) writes: u64,
     pub(crate) told: u32,
+    /// Commands that have been told, and their bytes.
+    pub(crate) commands: u32,
+    pub(crate) bytes: usize,
 }
 
 /// The bytes before the commands of a record: `count` of them.
@@ -45,6 +51,12 @@ pub(crate) fn record_head(flags: u32, count: u32, now_ms: u64) -> [u8; HEAD] {
 /// The bytes before the words of a command: `count` of them.
 pub(crate) fn command_head(db: Db, count: usize) -> [u8; COMMAND_HEAD] {
     (u64::from(db) | (count as u64) << 32).to_le_bytes()
+}
+
+/// Says in the head of a command how many behind it are a transaction with it.
+pub(crate) fn join(head: &mut [u8], more: u32) {
+    // Those that a head cannot count stand alone.
+    head[2..4].copy_from_slice(&u16::try_from(more).unwrap_or(u16::MAX).to_le_bytes());
 }
 
 /// The bytes before a word.
@@ -88,6 +100,8 @@ impl Single<'_> {
 /// One command of a record.
 pub(crate) struct Told<'r> {
     pub db: Db,
+    /// How many commands behind it are a transaction with it.
+    pub more: u16,
     pub words: Vec<&'r [u8]>,
 }
 
@@ -107,7 +121,8 @@ pub(crate) fn read_record(says: &[u8]) -> Option<(bool, Vec<Told<'_>>)> {
         let words = (0..number(&head[4..]))
             .map(|_| take(WORD_HEAD).map(number).and_then(|bytes| take(bytes as usize)))
             .collect::<Option<_>>()?;
-        told.push(Told { db, words });
+        let more = u16::from_le_bytes(head[2..4].try_into().expect("two bytes"));
+        told.push(Told { db, more, words });
     }
     Some((number(head) & ATOMIC != 0, told))
 }

@@ -138,3 +138,35 @@ fn a_snapshot_that_the_log_goes_on_behind_keeps_what_has_expired() {
     assert!(kept(place.table.snapshot_in_log(&mut || true, &mut |_, _| {}).expect("a snapshot")));
     assert!(!kept(place.table.snapshot(&mut || true).expect("a snapshot")));
 }
+
+#[test]
+fn what_a_call_tells_is_whole_also_where_calls_only_share_a_commit() {
+    let place = logged();
+    let called = |txn: &Txn<'_>, key: &[u8], marks: &[&[u8]]| {
+        let mark = txn.mark();
+        put(txn, key, b"1")?;
+        txn.tell(0, &[b"SET", key, b"1"]);
+        marks.iter().for_each(|text| txn.tell(0, &[b"ECHO", text]));
+        txn.tell_together(mark);
+        txn.account(mark);
+        Ok(())
+    };
+    place.run(|txn| {
+        txn.joins_calls();
+        called(txn, b"a", &[])?;
+        called(txn, b"b", &[b"x", b"y"])?;
+        called(txn, b"c", &[])?;
+        called(txn, b"d", &[b"z"])
+    });
+    let expected = "*2|$6|SELECT|$1|0|*3|$3|SET|$1|a|$1|1|\
+        *1|$5|MULTI|*3|$3|SET|$1|b|$1|1|*2|$4|ECHO|$1|x|*2|$4|ECHO|$1|y|*1|$4|EXEC|*3|$3|SET|$1|c|$1|1|\
+        *1|$5|MULTI|*3|$3|SET|$1|d|$1|1|*2|$4|ECHO|$1|z|*1|$4|EXEC|";
+    assert_eq!(stream(&place), expected);
+    // A transaction has one MULTI and one EXEC.
+    place.run(|txn| {
+        called(txn, b"a", &[b"x"])?;
+        called(txn, b"b", &[b"y"])
+    });
+    let behind = &stream(&place)[expected.len()..];
+    assert_eq!((behind.matches("MULTI").count(), behind.matches("EXEC").count()), (1, 1), "{behind}");
+}

@@ -10,7 +10,7 @@ use polder_runtime::replay::{Replayed, TornEnd, replay};
 use polder_storage::{Folder, check::check};
 use polder_testkit::answer::Answer;
 use polder_testkit::caller::Caller;
-use polder_testkit::logs::{Place, info, rewrite, same, settle, state, until, work};
+use polder_testkit::logs::{Place, info, lines, rewrite, same, settle, state, until, work};
 use polder_testkit::process::{Server, on_path, polder, valkey};
 use polder_testkit::random::Random;
 use polder_testkit::resp::Connection;
@@ -92,6 +92,39 @@ fn no_setting_refuses_what_a_log_says() {
     let table = scratch.embedder.memory.table();
     let replayed = read_with(&scratch, &settings, &place.folder(), TornEnd::Refused).expect("a log");
     assert_eq!((replayed.refused, replayed.first_refused, table.keys(0).0), (0, None, 3));
+}
+
+#[test]
+fn the_changes_of_a_log_of_redis_are_shown_whatever_letters_their_names_have() {
+    let Some(program) = on_path("redis-server") else {
+        return println!("left out: there is no redis-server");
+    };
+    let place = Place::new("letters");
+    let (mut server, mut connection) = place.start(&program, &[]);
+    let mut call = |line: &str| drop(connection.call(&line.split(' ').collect::<Vec<_>>()).expect("a reply"));
+    ["select 3", "set a 1", "multi", "incr a", "del b", "rpush l x", "exec", "publish c m"]
+        .iter()
+        .for_each(|line| call(line));
+    server.kill();
+    let folder = place.folder();
+    let manifest = folder.load().expect("readable").expect("a manifest");
+    let path = folder.path_of(manifest.increments.last().expect("an incremental file"));
+    let mut log = std::fs::read(&path).expect("the log");
+    assert!(log.windows(3).any(|bytes| bytes == b"set"), "{}", log.escape_ascii());
+    // What a primary sends a replica, which has it in its log.
+    log.extend_from_slice(&lines("ping\nREPLCONF GETACK *\npublish c m\nselect 0\nset z 1"));
+    std::fs::write(&path, log).expect("written");
+    let shown =
+        Command::new(polder()).args(["changes", "--json"]).arg(&folder.path).output().expect("polder");
+    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let found: Vec<&str> =
+        text.lines().filter_map(|line| line.split_once("\"commands\":").map(|(_, rest)| rest)).collect();
+    let expected = [
+        r#"[{"db":3,"command":["SET","a","1"]}]}"#,
+        r#"[{"db":3,"command":["INCR","a"]},{"db":3,"command":["RPUSH","l","x"]}]}"#,
+        r#"[{"db":0,"command":["SET","z","1"]}]}"#,
+    ];
+    assert_eq!(found, expected, "{text}{}", String::from_utf8_lossy(&shown.stderr));
 }
 
 #[test]

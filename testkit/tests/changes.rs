@@ -5,6 +5,7 @@ use std::path::Path;
 
 use polder_base::Protocol;
 use polder_engine::Counter;
+use polder_runtime::effects::{self, Effect};
 use polder_testkit::answer::Answer;
 use polder_testkit::caller::Caller;
 use polder_testkit::door::Door;
@@ -137,9 +138,14 @@ impl Logged {
             caller.call(&other.embedder, words).expect("a reply");
         }
         for words in commands {
-            let answer = caller.call(&other.embedder, words).expect("a reply");
+            let words = match effects::read(&words.iter().map(Vec::as_slice).collect::<Vec<_>>()) {
+                Ok(Effect::Instead(words)) => words,
+                Ok(_) => words.clone(),
+                Err(error) => return self.failures.push(error),
+            };
+            let answer = caller.call(&other.embedder, &words).expect("a reply");
             if let Answer::Error(text) = answer {
-                self.failures.push(format!("{}: {text}", shown(words)));
+                self.failures.push(format!("{}: {text}", shown(&words)));
             }
         }
         caller.call(&other.embedder, &["CONFIG", "SET", "import-mode", "no"]).expect("a reply");

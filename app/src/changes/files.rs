@@ -1,7 +1,7 @@
 //! `polder changes DIR`: what the incremental files of an append-only log hold, a transaction at a time.
 use std::path::{Path, PathBuf};
 
-use polder_engine::{ChangeCommand, Position};
+use polder_engine::{ChangeCommand, Position, Transactions};
 use polder_storage::resume::opening;
 use polder_storage::{Folder, Manifest, ScanError, scan};
 use polder_wire::resp::command;
@@ -33,18 +33,17 @@ pub fn show(
     if let Some(from) = from {
         check_begin(&folder, &manifest, stream, from)?;
     }
-    let mut transactions =
-        Transactions { stream, from: from.map_or(0, |from| from.offset), ..Transactions::default() };
+    let mut places = Places { stream, from: from.map_or(0, |from| from.offset), ..Places::default() };
     for entry in &manifest.increments {
         let path = folder.path_of(entry);
         let told = |why: String| Failed::unattached(format!("{}: {why}", path.display()));
         let file = folder.medium.read(&path).map_err(|error| told(error.to_string()))?;
-        transactions.begin(&path, opening(&*file).map_err(|error| told(error.to_string()))?);
+        places.begin(&path, opening(&*file).map_err(|error| told(error.to_string()))?);
         let mut goes_on = true;
         let scanned = scan(&*file, 0, &mut |batch| {
             for (at, words) in batch.calls() {
-                goes_on =
-                    goes_on && transactions.take(at, words).is_none_or(|(place, all)| tell(&place, &all));
+                let taken = places.take(at, words)?;
+                goes_on = goes_on && taken.is_none_or(|(place, all)| tell(&place, &all));
             }
             if goes_on { Ok(()) } else { Err(String::new()) }
         });
@@ -57,7 +56,7 @@ pub fn show(
                 );
             }
             Ok(_) => {}
-            Err(ScanError::Refused(_)) => return Ok(()),
+            Err(ScanError::Refused(why)) if why.is_empty() => return Ok(()),
             Err(ScanError::Malformed { at, why, .. }) => {
                 return Err(told(format!("at byte {at}: {why}; 'polder log check' tells what can be saved")));
             }
@@ -92,59 +91,45 @@ fn check_begin(
     }
 }
 
-/// Puts commands together that were one transaction.
+/// The transactions of the files, with the places behind them.
 #[derive(Default)]
-struct Transactions<'l> {
+struct Places<'l> {
     stream: Option<&'l str>,
     /// The offset up to which nothing is told.
     from: u64,
     file: String,
     /// The offset behind the last command, and where the file's commands begin to count; none: the file names no offset.
     offset: Option<(u64, u64)>,
-    db: Option<u16>,
-    is_open: bool,
-    commands: Vec<ChangeCommand>,
+    transactions: Transactions,
 }
 
-impl Transactions<'_> {
+impl Places<'_> {
     /// Another file begins, whose first annotation says where it goes on and ends there.
     fn begin(&mut self, path: &Path, opening: Option<(u64, u64)>) {
         self.file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        (self.offset, self.db, self.is_open) = (opening, None, false);
-        self.commands.clear();
+        (self.offset, self.transactions) = (opening, Transactions::default());
     }
 
     /// One more command, at a byte of the file. Returns the place behind a transaction, and its commands, when that is whole and to be told.
-    fn take(&mut self, at: u64, words: &[&[u8]]) -> Option<(String, Vec<ChangeCommand>)> {
+    ///
+    /// # Errors
+    /// What only a later version understands.
+    fn take(&mut self, at: u64, words: &[&[u8]]) -> Result<Option<(String, Vec<ChangeCommand>)>, String> {
         if let Some((offset, begin)) = &mut self.offset
             && at >= *begin
         {
             *offset += encoded_bytes(words);
         }
-        let is = |name: &[u8]| words[0].eq_ignore_ascii_case(name);
-        match words {
-            [_, number] if is(b"SELECT") => {
-                self.db = std::str::from_utf8(number).ok().and_then(|number| number.parse().ok());
-            }
-            [_] if is(b"MULTI") => self.is_open = true,
-            [_] if is(b"EXEC") => self.is_open = false,
-            _ => {
-                let words = words.iter().map(|word| word.to_vec()).collect();
-                self.commands.push(ChangeCommand { db: self.db.unwrap_or(0), words });
-            }
-        }
-        if self.is_open || self.commands.is_empty() {
-            return None;
-        }
-        let all = std::mem::take(&mut self.commands);
+        let taken = self.transactions.take(words.iter().map(|word| word.to_vec()).collect());
+        let Some(all) = taken.map_err(|why| format!("at byte {at}: {why}"))? else { return Ok(None) };
         let place = match (self.stream, self.offset) {
-            (Some(_), Some((offset, _))) if offset <= self.from => return None,
+            (Some(_), Some((offset, _))) if offset <= self.from => return Ok(None),
             (Some(stream), Some((offset, _))) => {
-                Position { identity: stream.into(), offset, db: self.db }.to_string()
+                Position { identity: stream.into(), offset, db: self.transactions.db() }.to_string()
             }
             _ => format!("{}@{at}", self.file),
         };
-        Some((place, all))
+        Ok(Some((place, all)))
     }
 }
 

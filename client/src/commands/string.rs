@@ -52,6 +52,9 @@ super::methods! {
     /// `ITEM.INC key delta [DOWN] [CAS cas] [NEWCAS new-cas] [CREATE initial] [EX seconds|EXAT unix-time-seconds|PERSIST] [VIVIFY seconds]`: Adds to a number of 64 bits without a sign, which wraps, or subtracts from it, down to 0. CREATE makes an item with this number where there is none, which lives as long as VIVIFY says.
     item_inc("ITEM.INC", key: impl Args, delta: impl Args, more: impl Args);
 
+    /// `ITEM.MARK key [FLAGS flags] [NEWCAS new-cas] [TYPE content-type] [STALE] [WON]`: Gives an item these flags, this chosen CAS, this content type and these marks, in the place of all that it had; value and expiry stay. It is what a change log says by ECHO.
+    item_mark("ITEM.MARK", key: impl Args, more: impl Args);
+
     /// `ITEM.SET key value [ADD|REPLACE|CAS cas] [STALE] [FLAGS flags] [NEWCAS new-cas] [TYPE content-type] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds]`: Sets a string with its flags and expiry: always, or only if the key is absent or present, or has this CAS. With STALE, a value with an older CAS is stored and marked as stale.
     item_set("ITEM.SET", key: impl Args, value: impl Args, more: impl Args);
 

@@ -188,6 +188,7 @@ pub(super) const FACTS: &[(&str, u8)] = &[
     ("ITEM.GAT", KEYED),
     ("ITEM.GET", READS | CACHES | KEYED),
     ("ITEM.INC", KEYED),
+    ("ITEM.MARK", KEYED),
     ("ITEM.SET", KEYED),
     ("ITEM.VIEW", READS | CACHES | KEYED),
     ("KEYS", READS),
