@@ -3,6 +3,8 @@
 //! **Rule C1** A function that refuses does so before its first write. Inside EXEC the other
 //! commands' writes are committed even so, and one command alone cannot be undone.
 //! **Rule C2** A function on the table changes nothing but the table and the reply, since it may be run again.
+use std::borrow::Cow;
+
 use polder_base::{Reply, number};
 use polder_hub::queue;
 use polder_table::{Db, Found, New, Replaces, Stop, Table, Txn};
@@ -45,6 +47,8 @@ pub struct Caller {
     pub follows: bool,
     /// What its last call waits for.
     pub waiting: Option<Box<Waiting>>,
+    /// Why its last call refused a payload, which the log says and the reply does not.
+    pub complaint: Option<Cow<'static, str>>,
 }
 
 impl Default for Caller {
@@ -58,6 +62,7 @@ impl Default for Caller {
             parks: false,
             follows: true,
             waiting: None,
+            complaint: None,
         }
     }
 }

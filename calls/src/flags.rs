@@ -76,6 +76,9 @@ pub const ENDS_WITH_KEY: Flags = 1 << 36;
 /// It fails while the last save has failed and writes are refused for that, although it writes nothing.
 pub const TELLS_UNSAVED: Flags = 1 << 37;
 
+/// What it refuses it may explain for the log: [`crate::call::Caller::complaint`].
+pub const EXPLAINS: Flags = 1 << 38;
+
 /// The names that COMMAND INFO gives the flags, in its order.
 pub const FLAG_NAMES: [(Flags, &str); 19] = [
     (WRITE, "write"),

@@ -14,7 +14,7 @@ use polder_values::{Kind, Value};
 use polder_wire::rdb::{self, Form, Item, Thresholds, Writer};
 
 use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
-use polder_calls::command::{ASKING, Command, DANGEROUS, GROWS, read, write};
+use polder_calls::command::{ASKING, Command, DANGEROUS, EXPLAINS, GROWS, read, write};
 use polder_calls::facts::Tells::Own;
 use polder_calls::settings::{Id, Settings, id};
 
@@ -26,6 +26,7 @@ pub use build::{Builder, Problem};
 const BUSY_KEY: &str = "BUSYKEY Target key name already exists.";
 const WRONG_FOOTER: &str = "ERR DUMP payload version or checksum are wrong";
 const BAD_FORMAT: &str = "ERR Bad data format";
+const NO_VALUE: &str = "there are no elements";
 
 static CHECKSUMS_REST: AtomicBool = AtomicBool::new(false);
 
@@ -52,7 +53,7 @@ pub const COMMANDS: &[Command] = &[
         restore,
     )
     .tells(Own("`RESTORE key ms payload REPLACE ABSTTL`"))
-    .with(GROWS | DANGEROUS)
+    .with(GROWS | DANGEROUS | EXPLAINS)
     .touches(&["OW update"])
     .since("2.6.0")
     .costs("O(N*log(N)) where N is the number of elements of the value.")
@@ -68,7 +69,7 @@ pub const COMMANDS: &[Command] = &[
         restore,
     )
     .tells(Own("`RESTORE key ms payload REPLACE ABSTTL`"))
-    .with(GROWS | ASKING | DANGEROUS)
+    .with(GROWS | ASKING | DANGEROUS | EXPLAINS)
     .touches(&["OW update"])
     .since("3.0.0")
     .costs("O(N*log(N)) where N is the number of elements of the value.")
@@ -177,8 +178,14 @@ fn restore(call: &mut Call<'_>) -> Outcome {
     }
     let time = u64::try_from(integer(time)?).map_err(|_| "ERR Invalid TTL value, must be >= 0")?;
     let relaxed = call.settings.number(const { id("rdb-version-check") }) == 1;
-    let payload = rdb::open_as(payload, relaxed, !checksums_rest()).map_err(|_| WRONG_FOOTER)?;
-    check(&payload)?;
+    let payload = match rdb::open_as(payload, relaxed, !checksums_rest()) {
+        Ok(payload) => payload,
+        Err(malformed) => {
+            call.caller.complaint = Some(malformed.0);
+            return Err(WRONG_FOOTER.into());
+        }
+    };
+    check(&payload).map_err(|problem| refused(call, problem))?;
     let now_ms = call.txn.now_ms();
     let expiry_ms = (time > 0).then(|| if options.absolute { time } else { time.saturating_add(now_ms) });
     if expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms) && !call.table.imports() {
@@ -189,7 +196,7 @@ fn restore(call: &mut Call<'_>) -> Outcome {
         call.reply.ok();
         return Ok(());
     }
-    let Some(mut builder) = build(call, &payload)? else {
+    let Some(mut builder) = build(call, &payload).map_err(|problem| refused(call, problem))? else {
         // All fields of a hash have expired.
         if call.remove(key)? {
             call.tell(&[b"DEL", key]);
@@ -197,7 +204,7 @@ fn restore(call: &mut Call<'_>) -> Outcome {
         call.reply.ok();
         return Ok(());
     };
-    let new = builder.finish(call.txn).map_err(refused)?.ok_or(BAD_FORMAT)?;
+    let new = builder.finish(call.txn).map_err(|problem| refused(call, problem))?.ok_or(BAD_FORMAT)?;
     call.put(key, &New { expiry_ms, ..new })?;
     if call.tells_itself() {
         call.tell(&[
@@ -216,7 +223,7 @@ fn restore(call: &mut Call<'_>) -> Outcome {
 }
 
 /// Builds the value of a payload that was found readable; `None` where nothing is left of it.
-fn build(call: &Call<'_>, payload: &rdb::Payload<'_>) -> Result<Option<Builder>, Stop> {
+fn build(call: &Call<'_>, payload: &rdb::Payload<'_>) -> Result<Option<Builder>, Problem> {
     let mut builder = None;
     let built = each_item(payload, &mut |item| match item {
         Item::Begin(begin) => {
@@ -224,23 +231,26 @@ fn build(call: &Call<'_>, payload: &rdb::Payload<'_>) -> Result<Option<Builder>,
             Ok(())
         }
         Item::End => Ok(()),
-        item => builder.as_mut().map_or(Ok(()), |builder| builder.add(call.txn, item)).map_err(refused),
+        item => builder.as_mut().map_or(Ok(()), |builder| builder.add(call.txn, item)),
     });
-    let mut builder = builder.ok_or(BAD_FORMAT)?;
-    match built.and_then(|()| builder.finish(call.txn).map(|new| new.is_some()).map_err(refused)) {
+    let mut builder = builder.ok_or(NO_VALUE)?;
+    match built.and_then(|()| builder.finish(call.txn).map(|new| new.is_some())) {
         Ok(true) => Ok(Some(builder)),
         Ok(false) => Ok(None),
-        Err(stop) => {
+        Err(problem) => {
             builder.discard(call.txn);
-            Err(stop)
+            Err(problem)
         }
     }
 }
 
-/// What a client hears of a value that cannot be built.
-fn refused(problem: Problem) -> Stop {
+/// What a client hears of a value that cannot be built; the log hears why.
+fn refused(call: &mut Call<'_>, problem: Problem) -> Stop {
     match problem {
-        Problem::Malformed(_) => BAD_FORMAT.into(),
+        Problem::Malformed(why) => {
+            call.caller.complaint = Some(why.0);
+            BAD_FORMAT.into()
+        }
         Problem::Fault(fault) => fault.into(),
     }
 }
@@ -266,26 +276,32 @@ pub fn set_clock(
 /// Reads a payload to its end.
 ///
 /// # Errors
-/// `ERR Bad data format`, and what `show` says.
-fn each_item(payload: &rdb::Payload<'_>, show: &mut dyn FnMut(Item<'_>) -> Outcome) -> Outcome {
+/// What is wrong with it, and what `show` says.
+fn each_item(
+    payload: &rdb::Payload<'_>,
+    show: &mut dyn FnMut(Item<'_>) -> Result<(), Problem>,
+) -> Result<(), Problem> {
     let (mut reader, mut taken) = (payload.reader(), 0);
-    while let Some(item) = reader.read(payload.body, &mut taken).map_err(|_| BAD_FORMAT)? {
+    while let Some(item) = reader.read(payload.body, &mut taken).map_err(Problem::Malformed)? {
         show(item)?;
     }
-    if reader.is_done() && taken == payload.body.len() { Ok(()) } else { Err(BAD_FORMAT.into()) }
+    if !reader.is_done() {
+        return Err("the value is longer than the payload".into());
+    }
+    if taken == payload.body.len() { Ok(()) } else { Err("the value is shorter than the payload".into()) }
 }
 
 /// Whether a payload can be read and holds something.
-fn check(payload: &rdb::Payload<'_>) -> Outcome {
+fn check(payload: &rdb::Payload<'_>) -> Result<(), Problem> {
     let (mut elements, mut may_be_empty) = (0u64, false);
     each_item(payload, &mut |item| {
         match item {
             Item::Begin(begin) => may_be_empty = matches!(begin.kind, rdb::Kind::String | rdb::Kind::Stream),
-            Item::Foreign { .. } => return Err(BAD_FORMAT.into()),
+            Item::Foreign { .. } => return Err("it is a module's value".into()),
             Item::End => {}
             _ => elements += 1,
         }
         Ok(())
     })?;
-    if elements > 0 || may_be_empty { Ok(()) } else { Err(BAD_FORMAT.into()) }
+    if elements > 0 || may_be_empty { Ok(()) } else { Err(NO_VALUE.into()) }
 }

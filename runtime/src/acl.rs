@@ -2,12 +2,12 @@
 //!
 //! Users and their rules are the concern of [`crate::users`]; calls are checked by [`check`], what was denied is
 //! remembered by [`log`].
-use std::sync::{Mutex, PoisonError};
 
 use polder_base::{Reply, time};
 use polder_table::{Mode, Stop, Table};
 
 use crate::introspect::{CATEGORIES, help};
+use crate::line_limit::LineLimit;
 use crate::lookup::find_original;
 use crate::lookup::resolve;
 use crate::row::{Row, SessionCall, TxnCall, container, neutral, session};
@@ -168,29 +168,19 @@ pub fn admit_by_certificate(session: &mut Session, users: &Users, name: &[u8]) -
 /// must not fill the disk.
 #[cold]
 fn warn_of_refusal(call: &SessionCall<'_>, name: &[u8]) {
-    const MINUTE_MS: u64 = 60_000;
-    const LINES_MAX: u64 = 10;
-    /// The minute, and the refusals in it.
-    static REFUSED: Mutex<(u64, u64)> = Mutex::new((0, 0));
-    let minute = time::now_ms() / MINUTE_MS;
-    let mut refused = REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
-    if refused.0 != minute {
-        if let Some(more) = refused.1.checked_sub(LINES_MAX).filter(|more| *more > 0) {
-            tracing::warn!("{more} more log-ins were refused; ACL LOG has the latest");
-        }
-        *refused = (minute, 0);
+    static REFUSED: LineLimit = LineLimit::new();
+    let Some(left_out) = REFUSED.admit(time::now_ms()) else { return };
+    if left_out > 0 {
+        tracing::warn!("{left_out} more log-ins were refused; ACL LOG has the latest");
     }
-    refused.1 += 1;
-    if refused.1 <= LINES_MAX {
-        let user = String::from_utf8_lossy(&name[..name.len().min(64)]);
-        let address = call.host.address(call.session);
-        tracing::warn!(
-            ?user,
-            client = call.session.identity.id,
-            address,
-            "a log-in was refused: wrong password, or the user is off or unknown"
-        );
-    }
+    let user = String::from_utf8_lossy(&name[..name.len().min(64)]);
+    let address = call.host.address(call.session);
+    tracing::warn!(
+        ?user,
+        client = call.session.identity.id,
+        address,
+        "a log-in was refused: wrong password, or the user is off or unknown"
+    );
 }
 
 /// After a call that may have changed users has been committed: this process learns of it, and the session of what concerns itself.

@@ -30,6 +30,7 @@ pub mod helps;
 pub mod info;
 pub mod introspect;
 pub mod latency;
+mod line_limit;
 mod locks;
 pub mod lolwut;
 pub mod lookup;

@@ -2,17 +2,21 @@
 //! writing. [`crate::execute`] decides which calls come here.
 use std::time::Duration;
 
+use polder_base::time;
 use polder_table::{Db, Mode, Stop, Table, Txn};
 use smallvec::SmallVec;
 
 use crate::commandlog::Cost;
+use crate::line_limit::LineLimit;
 use crate::recorder::Watch;
 use crate::row::{SessionCall, TxnCall, Work, work};
 use crate::saves::has_save_points;
 use crate::session::{Host, Replies, Session};
 use crate::{acl, commandlog, latency, monitor};
 use polder_calls::call::{Call, NO_MEMORY, Outcome, tell_of, telling};
-use polder_calls::command::{Command, EMPTIES, FAST, FOLLOWS, READONLY, Run, SCRIPTS, TELLS_UNSAVED};
+use polder_calls::command::{
+    Command, EMPTIES, EXPLAINS, FAST, FOLLOWS, READONLY, Run, SCRIPTS, TELLS_UNSAVED,
+};
 use polder_calls::facts::Tells;
 use polder_calls::settings::{Settings, id};
 
@@ -165,9 +169,12 @@ fn run_function(call: &mut TxnCall<'_>) -> Outcome {
                 caller: &mut session.caller,
                 settings,
             });
-            if command.has(FOLLOWS | EMPTIES) {
+            if command.has(FOLLOWS | EMPTIES | EXPLAINS) {
                 session.caller.follows = true;
                 note_emptied(host, command, &outcome);
+                if let Some(why) = session.caller.complaint.take() {
+                    warn_of_payload(host, session, args, &why);
+                }
             }
             outcome
         }
@@ -182,6 +189,28 @@ fn run_function(call: &mut TxnCall<'_>) -> Outcome {
         }
         Run::Container => unreachable!("a container alone does not pass the arity check"),
     }
+}
+
+/// Says in the log that a payload was refused: it was damaged on its way, or made to do harm.
+#[cold]
+fn warn_of_payload(host: &dyn Host, session: &Session, args: &[&[u8]], why: &str) {
+    static REFUSED: LineLimit = LineLimit::new();
+    let Some(left_out) = REFUSED.admit(time::now_ms()) else { return };
+    if left_out > 0 {
+        tracing::warn!("{left_out} more payloads were refused");
+    }
+    let shown = |text: Option<&&[u8]>| {
+        let text = text.copied().unwrap_or_default();
+        text[..text.len().min(64)].escape_ascii().to_string()
+    };
+    tracing::warn!(
+        key = shown(args.get(1)),
+        client = session.identity.id,
+        address = host.address(session),
+        bytes = args.get(3).map_or(0, |payload| payload.len()),
+        why,
+        "a payload for RESTORE was refused: dump the key again, and see who the client is if that does not help"
+    );
 }
 
 /// Schedules a save after a call that has emptied the databases: else the next start would bring back what is gone. As part of EXEC or a

@@ -186,6 +186,9 @@ pub enum Item<'a> {
 pub const VERSION_MAX: u32 = 12;
 pub const VALKEY: u32 = 80;
 
+/// The last moment at which a field of a hash can expire: more bits than these are kept nowhere.
+pub const FIELD_EXPIRY_MAX_MS: u64 = (1 << 48) - 1;
+
 /// The types by their numbers.
 mod kind {
     pub const STRING: u8 = 0;

@@ -30,6 +30,8 @@ cargo x peers [--seed N] [--seconds N] [--sequences N] [--only NAME]
                               the same commands for Polder and the real servers
                               (after `xtask/needs.sh newer` against Redis 8.0 and Valkey 8.1, too)
 cargo x peers --transcripts   the transcripts against redis-server
+cargo x payloads [--seed N] [--seconds N] [--only NAME]
+                              damaged payloads for RESTORE of Polder and the real servers
 cargo x crash points          kill -9 at every store of every write path, by commands
 cargo x crash stores [NAME]   the same below commands, with deaths of recoverers; the whole memory verified after each
 cargo x crash torture [SEED [SECONDS]]
@@ -80,7 +82,9 @@ fn main() -> ExitCode {
         ["crash", rest @ ..] if rest.contains(&"--seconds") && !rest.contains(&"--histories") => {
             torture(&mut tally, rest)
         }
-        [name @ ("peers" | "crash" | "fuzz"), rest @ ..] => testkit(&mut tally, name, name, rest),
+        [name @ ("peers" | "payloads" | "crash" | "fuzz"), rest @ ..] => {
+            testkit(&mut tally, name, name, rest)
+        }
         ["english"] => tally.rule("plain English", || english::list(&root())),
         ["english", "--write"] => tally.rule("plain English", || english::write(&root())),
         ["bench", "counts"] => tally.rule("instruction counts", || counts::check(&root(), false)),
@@ -98,6 +102,7 @@ fn main() -> ExitCode {
 struct Length {
     fuzz: [&'static str; 2],
     peers: [&'static str; 4],
+    payloads: [&'static str; 2],
     torture: [&'static str; 4],
     histories: [&'static str; 2],
     crash: [&'static str; 6],
@@ -108,6 +113,7 @@ struct Length {
 const SHORT: Length = Length {
     fuzz: ["--seconds", "2"],
     peers: ["--seconds", "20", "--sequences", "4000"],
+    payloads: ["--seconds", "20"],
     torture: ["--seconds", "15", "--processes", "10"],
     histories: ["--seconds", "8"],
     crash: ["--kills", "120", "--actors", "4", "--stall", "500"],
@@ -117,6 +123,7 @@ const SHORT: Length = Length {
 const LONG: Length = Length {
     fuzz: ["--seconds", "60"],
     peers: ["--seconds", "300", "--sequences", "100000"],
+    payloads: ["--seconds", "300"],
     torture: ["--seconds", "300", "--processes", "10"],
     histories: ["--seconds", "180"],
     crash: ["--kills", "2000", "--actors", "4", "--stall", "500"],
@@ -169,6 +176,7 @@ fn test(tally: &mut Tally, length: &Length, flaky: &Flaky) {
     }
     tally.run("fuzz", program("fuzz", &[&["smoke", "--seed", SEED], &length.fuzz[..]].concat()));
     tally.run("peers", program("peers", &[&["--seed", SEED], &length.peers[..]].concat()));
+    tally.run("damaged payloads", program("payloads", &[&["--seed", SEED], &length.payloads[..]].concat()));
     tally.tests(
         "transcripts over a socket",
         &["test", "--quiet", "--workspace", "--test", "transcripts", "--", "--serve"],

@@ -34,6 +34,16 @@ pub(super) enum Piece {
     Text(usize),
 }
 
+impl Piece {
+    /// Whether there are no bytes in it.
+    pub fn is_empty(&self, texts: &[Vec<u8>; 2]) -> bool {
+        match self {
+            Piece::Input(range) | Piece::Blob(range) => range.is_empty(),
+            Piece::Text(slot) => texts[*slot].is_empty(),
+        }
+    }
+}
+
 /// The longest string that is unpacked. Real ones are shorter, by the rules of the programs that
 /// wrote them.
 const UNPACKED_MAX: u64 = 1 << 32;
@@ -135,6 +145,12 @@ impl<'a> Cursor<'a> {
     /// A time in milliseconds. One before 1970 cannot be stored here, but is past in any case.
     pub fn time_ms(&mut self) -> Step<u64> {
         Ok(i64::from_le_bytes(self.array()?).max(0) as u64)
+    }
+
+    /// A moment in the past, in milliseconds, which no server writes as one before 1970.
+    pub fn moment_ms(&mut self) -> Step<u64> {
+        let moment = i64::from_le_bytes(self.array()?);
+        u64::try_from(moment).map_err(|_| "a moment is before 1970".into())
     }
 
     /// An id as two lengths.

@@ -4,7 +4,7 @@ use super::cursor::{Cursor, Piece, Short, Step};
 use super::found::{Found, piece};
 use super::packed::{Entry, Form, Walk};
 use super::stream::StreamWalk;
-use super::{Begin, Item, Kind, Malformed, VALKEY, VERSION_MAX, code, kind};
+use super::{Begin, FIELD_EXPIRY_MAX_MS, Item, Kind, Malformed, VALKEY, VERSION_MAX, code, kind};
 
 /// What elements are made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -12,11 +12,12 @@ pub(super) enum Of {
     List,
     Set,
     Hash,
-    /// Field, value, expiry in milliseconds, 0 for none: in a listpack.
-    HashExpiries,
+    /// Field, value, expiry in milliseconds, 0 for none: in a listpack, those with an expiry first and in its order. Holds
+    /// the expiry of the field before.
+    HashExpiries(u64),
     /// Expiry, field, value; an expiry counts from the least one, at 1.
     HashAfter(u64),
-    /// Field, value, expiry in milliseconds, negative for none.
+    /// Field, value, expiry in milliseconds, -1 for none.
     HashValkey,
     ScoresText,
     Scores,
@@ -27,7 +28,7 @@ impl Of {
         match self {
             Of::List => Kind::List,
             Of::Set => Kind::Set,
-            Of::Hash | Of::HashExpiries | Of::HashAfter(_) | Of::HashValkey => Kind::Hash,
+            Of::Hash | Of::HashExpiries(_) | Of::HashAfter(_) | Of::HashValkey => Kind::Hash,
             Of::ScoresText | Of::Scores => Kind::SortedSet,
         }
     }
@@ -36,7 +37,7 @@ impl Of {
     fn parts(self) -> u64 {
         match self {
             Of::List | Of::Set => 1,
-            Of::HashExpiries => 3,
+            Of::HashExpiries(_) => 3,
             _ => 2,
         }
     }
@@ -85,14 +86,23 @@ fn layout(number: u8, is_valkey: bool, cursor: &mut Cursor<'_>) -> Step<Layout> 
         kind::SET_LISTPACK => Packed(Set, Form::Listpack),
         kind::HASH_VALKEY if is_valkey => Counted(HashValkey),
         kind::HASH_EXPIRIES_EARLY if !is_valkey => Counted(HashAfter(1)),
-        kind::HASH_LISTPACK_EXPIRIES_EARLY if !is_valkey => Packed(HashExpiries, Form::Listpack),
-        kind::HASH_EXPIRIES if !is_valkey => Counted(HashAfter(cursor.time_ms()?)),
+        kind::HASH_LISTPACK_EXPIRIES_EARLY if !is_valkey => Packed(HashExpiries(0), Form::Listpack),
+        kind::HASH_EXPIRIES if !is_valkey => Counted(HashAfter(u64::from_le_bytes(cursor.array()?))),
         kind::HASH_LISTPACK_EXPIRIES if !is_valkey => {
-            cursor.time_ms()?;
-            Packed(HashExpiries, Form::Listpack)
+            // The least expiry, which the fields say as well.
+            cursor.take(8)?;
+            Packed(HashExpiries(0), Form::Listpack)
         }
         other => return Err(Malformed(format!("a value of the unknown type {other}").into()).into()),
     })
+}
+
+/// A field's expiry, if it can be stored.
+fn field_expiry(expiry_ms: u64) -> Step<u64> {
+    if expiry_ms > FIELD_EXPIRY_MAX_MS {
+        return Err("a field's expiry is out of range".into());
+    }
+    Ok(expiry_ms)
 }
 
 /// What comes next.
@@ -314,7 +324,7 @@ impl Reader {
             }
             State::Packed { of } => {
                 let walk = self.walk.as_mut().expect("a packed value has its walk");
-                match packed(*of, walk, &self.blob, &mut self.texts)? {
+                match packed(of, walk, &self.blob, &mut self.texts)? {
                     Some(found) => Ok(found),
                     None => {
                         self.state = State::End;
@@ -506,6 +516,9 @@ impl Reader {
         let container = if has_containers { cursor.count()? } else { 2 };
         if container == 1 {
             let element = cursor.string(&mut self.texts[0], 0)?;
+            if element.is_empty(&self.texts) {
+                return Err("a list's node is empty".into());
+            }
             self.state = State::Nodes { left: rest, plain: has_containers, node: None };
             return Ok(Found::Element(element));
         }
@@ -526,17 +539,23 @@ fn counted(of: Of, cursor: &mut Cursor<'_>, texts: &mut [Vec<u8>; 2]) -> Step<Fo
     Ok(match of {
         Of::List => Found::Element(cursor.string(one, 0)?),
         Of::Set => Found::Member(cursor.string(one, 0)?),
-        Of::Hash | Of::HashExpiries => Found::Field(cursor.string(one, 0)?, cursor.string(two, 1)?, None),
+        Of::Hash | Of::HashExpiries(_) => Found::Field(cursor.string(one, 0)?, cursor.string(two, 1)?, None),
         Of::HashAfter(least) => {
             let after = cursor.count()?;
-            let expiry = (after != 0).then(|| {
-                after.checked_add(least).map(|sum| sum - 1).ok_or("a field's expiry is out of range")
-            });
-            Found::Field(cursor.string(one, 0)?, cursor.string(two, 1)?, expiry.transpose()?)
+            let expiry = match after {
+                0 => 0,
+                _ => field_expiry(after.wrapping_add(least).wrapping_sub(1))?,
+            };
+            let expiry = (expiry != 0).then_some(expiry);
+            Found::Field(cursor.string(one, 0)?, cursor.string(two, 1)?, expiry)
         }
         Of::HashValkey => {
             let (field, value) = (cursor.string(one, 0)?, cursor.string(two, 1)?);
-            Found::Field(field, value, u64::try_from(i64::from_le_bytes(cursor.array()?)).ok())
+            let expiry = match i64::from_le_bytes(cursor.array()?) {
+                -1 => None,
+                expiry => Some(u64::try_from(expiry).map_err(|_| "a field's expiry is out of range")?),
+            };
+            Found::Field(field, value, expiry)
         }
         Of::Scores => {
             let member = cursor.string(one, 0)?;
@@ -559,12 +578,12 @@ fn counted(of: Of, cursor: &mut Cursor<'_>, texts: &mut [Vec<u8>; 2]) -> Step<Fo
 }
 
 /// One element out of a packed string.
-fn packed(of: Of, walk: &mut Walk, blob: &[u8], texts: &mut [Vec<u8>; 2]) -> Step<Option<Found>> {
+fn packed(of: &mut Of, walk: &mut Walk, blob: &[u8], texts: &mut [Vec<u8>; 2]) -> Step<Option<Found>> {
     let Some(first) = walk.next(blob)? else { return Ok(None) };
     let [one, two] = texts;
     let first = piece(first, one, 0);
     if let Of::List | Of::Set = of {
-        return Ok(Some(if of == Of::List { Found::Element(first) } else { Found::Member(first) }));
+        return Ok(Some(if *of == Of::List { Found::Element(first) } else { Found::Member(first) }));
     }
     let second = walk.next(blob)?.ok_or("a field without its value")?;
     Ok(Some(match of {
@@ -574,14 +593,17 @@ fn packed(of: Of, walk: &mut Walk, blob: &[u8], texts: &mut [Vec<u8>; 2]) -> Ste
                 Found::Scored(first, score_of(&blob[range.clone()])?, Some(Piece::Blob(range)))
             }
         },
-        Of::HashExpiries => {
+        Of::HashExpiries(before) => {
             let second = piece(second, two, 1);
             let expiry = match walk.next(blob)? {
-                Some(Entry::Integer(expiry)) => {
-                    u64::try_from(expiry).map_err(|_| "a field's expiry is out of range")?
-                }
+                Some(Entry::Integer(expiry)) => field_expiry(expiry as u64)?,
                 _ => return Err("a field's expiry is no number".into()),
             };
+            // None counts as the last of all.
+            let rank = if expiry == 0 { u64::MAX } else { expiry };
+            if rank < std::mem::replace(before, rank) {
+                return Err("the expiries of fields are not in order".into());
+            }
             Found::Field(first, second, (expiry != 0).then_some(expiry))
         }
         _ => Found::Field(first, piece(second, two, 1), None),

@@ -60,7 +60,8 @@ struct Node {
     /// Pairs of the entry that are still to come.
     pairs: u64,
     same: bool,
-    in_entry: bool,
+    /// Elements of the listpack that the current entry takes; none between entries.
+    elements: u64,
 }
 
 impl StreamWalk {
@@ -91,17 +92,22 @@ impl StreamWalk {
             Place::Groups if self.groups == 0 => Ok(None),
             Place::Groups => {
                 let (name, last) = (cursor.string(&mut texts[0], 0)?, cursor.id()?);
-                let read = if self.version >= 2 { cursor.count()? as i64 } else { -1 };
+                let read = match if self.version >= 2 { cursor.count()? as i64 } else { -1 } {
+                    -1 => None,
+                    read => {
+                        Some(u64::try_from(read).map_err(|_| "a group has read fewer entries than none")?)
+                    }
+                };
                 let pending = cursor.count()?;
                 (self.groups, self.pending, self.place) = (self.groups - 1, pending, Place::Pending);
-                Ok(Some(Found::Group(name, last, u64::try_from(read).ok())))
+                Ok(Some(Found::Group(name, last, read)))
             }
             Place::Pending if self.pending == 0 => {
                 (self.consumers, self.place) = (cursor.count()?, Place::Consumers);
                 Ok(Some(Found::Nothing))
             }
             Place::Pending => {
-                let (id, delivered_ms, deliveries) = (cursor.raw_id()?, cursor.time_ms()?, cursor.count()?);
+                let (id, delivered_ms, deliveries) = (cursor.raw_id()?, cursor.moment_ms()?, cursor.count()?);
                 self.pending -= 1;
                 Ok(Some(Found::Plain(Item::Pending { id, delivered_ms, deliveries })))
             }
@@ -110,7 +116,7 @@ impl StreamWalk {
                 Ok(Some(Found::Nothing))
             }
             Place::Consumers => {
-                let (name, seen_ms) = (cursor.string(&mut texts[0], 0)?, cursor.time_ms()?);
+                let (name, seen_ms) = (cursor.string(&mut texts[0], 0)?, cursor.moment_ms()?);
                 // Minus one, for one that never was, is a time before 1970.
                 let active = if self.version >= 3 { Some(i64::from_le_bytes(cursor.array()?)) } else { None };
                 let owned = cursor.count()?;
@@ -156,7 +162,7 @@ impl StreamWalk {
         texts: &mut [Vec<u8>; 2],
     ) -> Step<Found> {
         if let Some(node) = &mut self.node {
-            let found = if node.in_entry { node.pair(blob, texts)? } else { node.entry(blob)? };
+            let found = if node.elements > 0 { node.pair(blob, texts)? } else { node.entry(blob)? };
             return Ok(match found {
                 Some(found) => {
                     if let Found::Plain(Item::Entry { id, .. }) = &found
@@ -225,7 +231,7 @@ impl Node {
             return Err(BAD_NODE.into());
         }
         let field = master.clone();
-        Ok(Node { walk, first, live, deleted, fields, master, field, pairs: 0, same: false, in_entry: false })
+        Ok(Node { walk, first, live, deleted, fields, master, field, pairs: 0, same: false, elements: 0 })
     }
 
     /// Begins the next entry that was not deleted.
@@ -247,10 +253,12 @@ impl Node {
                 true => self.fields,
                 false => many(&mut self.walk, blob)?,
             };
+            let texts = if self.same { self.pairs } else { self.pairs.saturating_mul(2).saturating_add(1) };
+            let elements = texts.saturating_add(3);
             if flags & DELETED == 0 {
                 self.live = self.live.checked_sub(1).ok_or(BAD_NODE)?;
                 self.field = self.master.clone();
-                self.in_entry = true;
+                self.elements = elements;
                 return Ok(Some(Found::Plain(Item::Entry { id, pairs: self.pairs })));
             }
             self.deleted = self.deleted.checked_sub(1).ok_or(BAD_NODE)?;
@@ -259,15 +267,19 @@ impl Node {
             for _ in 0..skipped {
                 entry(&mut self.walk, blob)?;
             }
-            integer(&mut self.walk, blob)?;
+            self.close(blob, elements)?;
         }
+    }
+
+    /// Takes what stands behind an entry for programs that read backwards: how many elements it was.
+    fn close(&mut self, blob: &[u8], elements: u64) -> Result<(), Malformed> {
+        if many(&mut self.walk, blob)? == elements { Ok(()) } else { Err(BAD_NODE.into()) }
     }
 
     fn pair(&mut self, blob: &[u8], texts: &mut [Vec<u8>; 2]) -> Result<Option<Found>, Malformed> {
         if self.pairs == 0 {
-            // How many entries of the listpack it was, for programs that read backwards.
-            integer(&mut self.walk, blob)?;
-            self.in_entry = false;
+            let elements = std::mem::take(&mut self.elements);
+            self.close(blob, elements)?;
             return Ok(Some(Found::Nothing));
         }
         self.pairs -= 1;

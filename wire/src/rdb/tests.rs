@@ -418,14 +418,14 @@ fn forms_that_no_version_writes_any_more_are_read() {
 #[test]
 fn hashes_with_expiries_of_fields_are_read_in_all_their_forms() {
     let expected =
-        Value::Hash(vec![(b("a"), b("1"), Some(1000)), (b("b"), b("2"), None), (b("c"), b("3"), Some(1004))]);
+        Value::Hash(vec![(b("a"), b("1"), Some(1000)), (b("c"), b("3"), Some(1004)), (b("b"), b("2"), None)]);
     let least = 1000u64.to_le_bytes();
-    let fields = b"\x03\x01\x01a\xc0\x01\x00\x01b\xc0\x02\x05\x01c\xc0\x03";
+    let fields = b"\x03\x01\x01a\xc0\x01\x05\x01c\xc0\x03\x00\x01b\xc0\x02";
     assert_eq!(by_hand(12, &[&[24][..], &least, fields].concat()).as_ref(), Ok(&expected));
-    let early = b"\x16\x03\x43\xe8\x01a\xc0\x01\x00\x01b\xc0\x02\x43\xec\x01c\xc0\x03";
+    let early = b"\x16\x03\x43\xe8\x01a\xc0\x01\x43\xec\x01c\xc0\x03\x00\x01b\xc0\x02";
     assert_eq!(by_hand(12, early).as_ref(), Ok(&expected));
     let (mut pack, mut blob) = (Listpack::default(), Vec::new());
-    for entry in ["a", "1", "1000", "b", "2", "0", "c", "3", "1004"] {
+    for entry in ["a", "1", "1000", "c", "3", "1004", "b", "2", "0"] {
         pack.push(entry.as_bytes());
     }
     pack.finish(None, &mut blob);
@@ -438,10 +438,10 @@ fn hashes_with_expiries_of_fields_are_read_in_all_their_forms() {
     let valkey = [
         b"\x16\x03\x01a\xc0\x01",
         &expiry(1000)[..],
-        b"\x01b\xc0\x02",
-        &expiry(-1),
         b"\x01c\xc0\x03",
         &expiry(1004),
+        b"\x01b\xc0\x02",
+        &expiry(-1),
     ]
     .concat();
     assert_eq!(by_hand(80, &valkey).as_ref(), Ok(&expected));
@@ -535,4 +535,48 @@ fn the_lowest_version_that_holds_the_value_is_written() {
     assert_eq!(version(&expiring, Form::Lowest), 12);
     assert_eq!(version(&expiring, Form::Fixed(80)), 80);
     assert!(!Writer::new(Form::Fixed(11), true, Thresholds::default()).holds_field_expiries());
+}
+
+/// A listpack whose elements are short texts, or moments of eight bytes.
+fn listpack_of(elements: &[Result<i64, &str>]) -> Vec<u8> {
+    let mut pack = super::packed::Listpack::default();
+    elements.iter().for_each(|element| match element {
+        Ok(number) => pack.push_integer(*number),
+        Err(text) => pack.push(text.as_bytes()),
+    });
+    let mut out = Vec::new();
+    pack.finish(None, &mut out);
+    out
+}
+
+#[test]
+fn expiries_of_fields_that_cannot_be_stored_or_are_not_in_order_are_refused() {
+    let packed = |expiries: &[i64]| {
+        let names = ["a", "b", "c"].iter().zip(expiries);
+        let elements: Vec<_> = names.flat_map(|(name, expiry)| [Err(*name), Err("v"), Ok(*expiry)]).collect();
+        let blob = listpack_of(&elements);
+        by_hand(12, &[&[25], &[0; 8][..], &[blob.len() as u8], &blob].concat())
+    };
+    let most = super::FIELD_EXPIRY_MAX_MS as i64;
+    for expiries in [&[5, 7, 0][..], &[5, 5], &[most, 0], &[0, 0]] {
+        assert!(packed(expiries).is_ok(), "{expiries:?}");
+    }
+    for expiries in [&[7, 5][..], &[0, 5], &[5, 0, 7], &[most + 1], &[-1], &[i64::MAX]] {
+        assert!(packed(expiries).is_err(), "{expiries:?}");
+    }
+    let counted = |least: u64, after: u8| {
+        by_hand(12, &[&[24], &least.to_le_bytes()[..], &[1, after], b"\x01a\x01v"].concat())
+    };
+    assert!(counted(most as u64, 1).is_ok() && counted(most as u64, 2).is_err());
+    assert_eq!(counted(u64::MAX, 0), Ok(Value::Hash(vec![(b("a"), b("v"), None)])));
+    let valkey = |expiry: i64| by_hand(80, &[&b"\x16\x01\x01a\x01v"[..], &expiry.to_le_bytes()].concat());
+    assert!(valkey(-1).is_ok() && valkey(-2).is_err());
+}
+
+#[test]
+fn a_node_of_a_list_without_bytes_is_refused_and_one_without_elements_is_left_out() {
+    let (node, none) = (listpack_of(&[Err("a")]), listpack_of(&[]));
+    let list = |first: &[u8]| by_hand(10, &[&[18, 2], first, &[2, node.len() as u8], &node].concat());
+    assert_eq!(list(&[&[2, none.len() as u8], &none[..]].concat()), Ok(Value::List(vec![b("a")])));
+    assert!(list(&[1, 0]).is_err() && list(&[2, 0]).is_err());
 }
