@@ -193,7 +193,11 @@ fn lookup_in(
         Look::Changed => return Ok(None),
         Look::Miss(next, stash) => (next, stash),
     };
-    for (index, _) in directory::elsewhere(extent.places(home), (next, stash)) {
+    let [_, beside, one, other] = extent.places(home);
+    for (there, index) in [(next, beside), (stash, one), (stash, other)] {
+        if there == 0 {
+            continue;
+        }
         match look_into(index)? {
             Look::Hit(hit) => return Ok(Some(Some(hit))),
             Look::Changed => return Ok(None),

@@ -31,7 +31,7 @@ use crate::directory::{self, Bucket, MAP_LOCK, Near, map_at};
 use crate::entry::{self, INLINE_HEAD, INLINE_MAX, UNIT_BYTES};
 use crate::hash::Hash;
 use crate::interest::is_told;
-use crate::locate::{Entry, Location, Reading, Search};
+use crate::location::Location;
 use crate::quick::PinGuard;
 use crate::raw;
 use crate::recording;
@@ -102,7 +102,7 @@ impl Seen {
 
     /// Finds the entry of a key that is to be written, from where it was seen to belong; and the home, where that is another bucket.
     #[inline(always)]
-    fn find_located(segment: &Segment, location: &Location, key: &[u8]) -> Option<(Seen, Option<Reading>)> {
+    fn find_located(segment: &Segment, location: &Location, key: &[u8]) -> Option<(Seen, Option<Home>)> {
         let (lens, Bucket { line, units }) = (segment.raw_view(), location.bucket);
         let word = lens.observe(line);
         if word & BUSY != 0 {
@@ -124,29 +124,36 @@ impl Seen {
         Seen::find_displaced(segment, location, key).map(|(seen, home)| (seen, Some(home)))
     }
 
-    /// Finds an entry that lies in another bucket than its home, and returns the home with it.
+    /// Finds an entry that lies in another bucket than its home.
     #[cold]
     #[inline(never)]
-    fn find_displaced(segment: &Segment, location: &Location, key: &[u8]) -> Option<(Seen, Reading)> {
+    fn find_displaced(segment: &Segment, location: &Location, key: &[u8]) -> Option<(Seen, Home)> {
         let lens = segment.raw_view();
-        let home = Reading::begin(segment, location.bucket)?;
-        let counts = bucket::displaced(lens.load(location.bucket.word_at(7)));
-        let Search::Here(Entry { reading, unit, .. }) =
-            location.search_displaced(segment, key, counts, None)?
-        else {
-            return None;
-        };
-        if (home.word | reading.word) & BUSY != 0 {
+        let home = Home { line: location.bucket.line, word: lens.observe(location.bucket.line) };
+        if home.word & BUSY != 0 {
             return None;
         }
-        let (Location { root, slot_at, slot, .. }, Bucket { line, units }) = (*location, reading.bucket);
-        let at = units + unit as u64 * UNIT_BYTES as u64;
-        let (first, second) = (lens.load(at), lens.load(at + 8));
-        let value_len = plain_value_len(second, key.len())?;
-        Some((
-            Seen { root, slot_at, slot, line, word: reading.word, at, first, second, value_len, units },
-            home,
-        ))
+        let (next, stash) = bucket::displaced(lens.load(location.bucket.word_at(7)));
+        for (index, in_stash) in location.others() {
+            if (if in_stash { stash } else { next }) == 0 {
+                continue;
+            }
+            let Bucket { line, units } = location.bucket(segment, index)?;
+            let word = lens.observe(line);
+            if word & BUSY != 0 {
+                return None;
+            }
+            if let Some((at, first, second, value_len)) =
+                pick(lens, units, raw::units_tagged(lens, line, location.hash.tag), key)
+            {
+                let Location { root, slot_at, slot, .. } = *location;
+                return Some((
+                    Seen { root, slot_at, slot, line, word, at, first, second, value_len, units },
+                    home,
+                ));
+            }
+        }
+        None
     }
 
     /// Whether it stays plain, and as long in units, with this value.
@@ -165,6 +172,12 @@ impl Seen {
             && lens.observe(MAP_LOCK) & lock::OWNER == 0
             && lens.observe(map_at(db) + 8) == self.root
     }
+}
+
+/// The home of a displaced entry, and its word before it was looked into.
+struct Home {
+    line: u64,
+    word: u64,
 }
 
 /// The plain entry of a key among those that begin at the units that `found` has bits of: where, its first two words, its value's length.
@@ -387,8 +400,8 @@ fn edit_located<'v, R>(
 
 /// Locks the home of a displaced entry, as T1 demands of each change of a key, and the bucket in which the entry lies.
 #[inline]
-fn lock_both(seat: &Seat, home: &Reading, seen: &Seen) -> bool {
-    seat.lock_as_seen(0, home.bucket.line, home.word) && seat.lock_as_seen(1, seen.line, seen.word)
+fn lock_both(seat: &Seat, home: &Home, seen: &Seen) -> bool {
+    seat.lock_as_seen(0, home.line, home.word) && seat.lock_as_seen(1, seen.line, seen.word)
 }
 
 /// What gives an entry its next access clock: see [`Table::next_clock`].
@@ -437,7 +450,7 @@ pub(crate) fn write_all(seat: &Seat, db: Db, clock: Clock<'_>, pairs: &[[&[u8]; 
         hashes.push(hash);
     }
     let (mut all, mut homes) =
-        (SmallVec::<[(Seen, usize); SEVERAL_MAX]>::new(), SmallVec::<[Reading; SEVERAL_MAX]>::new());
+        (SmallVec::<[(Seen, usize); SEVERAL_MAX]>::new(), SmallVec::<[Home; SEVERAL_MAX]>::new());
     for (number, ([key, value], hash)) in pairs.iter().zip(hashes).enumerate() {
         let seen = match Seen::find::<true>(lens, db, hash, key) {
             Ok(seen) => seen,
@@ -467,7 +480,7 @@ pub(crate) fn write_all(seat: &Seat, db: Db, clock: Clock<'_>, pairs: &[[&[u8]; 
         locks.push(lock_among(seat, &mut lines, (seen.line, seen.word))?);
     }
     for home in &homes {
-        lock_among(seat, &mut lines, (home.bucket.line, home.word))?;
+        lock_among(seat, &mut lines, (home.line, home.word))?;
     }
     // The check for listeners must come under the locks, see `Table::interest`.
     if is_watched(segment) || !all.iter().all(|(seen, _)| seen.is_current(lens, db)) {

@@ -22,10 +22,10 @@ use crate::directory::{self, Bucket};
 use crate::entry::{self, Image, Inline, UNIT_BYTES};
 use crate::hash::FREE;
 use crate::interest::is_told;
-use crate::locate::{BucketProbe, Location, Search, probe_bucket};
+use crate::location::Location;
 use crate::lookup::Live;
 use crate::plain::{self, SEVERAL_MAX};
-use crate::quick::{PinGuard, has_room};
+use crate::quick::{BucketProbe, PinGuard, has_room, probe_bucket};
 use crate::raw;
 use crate::recording;
 use crate::table::Table;
@@ -184,7 +184,7 @@ impl Several<'_> {
             BucketProbe::Here(unit) => plan.unit = Some(unit),
             BucketProbe::Miss(0, 0) => {}
             BucketProbe::Miss(next, stash) => {
-                if let Some((held, unit)) = self.find_displaced(location, key, (next, stash))? {
+                if let Some((held, unit)) = self.find_displaced(location, key, next, stash)? {
                     (plan.held, plan.unit) = (held, Some(unit));
                 }
             }
@@ -245,32 +245,34 @@ impl Several<'_> {
         self.hold(location.bucket(self.seat.segment(), index)?)
     }
 
-    /// Finds an entry that does not lie at home, and locks its bucket; `None`: it is not a plain string, or another thread holds a lock. The
-    /// home is locked, so that the entry stays in its bucket.
+    /// Finds an entry that does not lie at home, and locks the buckets where it may lie; `None`: it is not a plain string, or another thread
+    /// holds one of the locks.
+    #[inline(never)]
     fn find_displaced(
         &mut self,
         location: &Location,
         key: &[u8],
-        counts: (u8, u8),
+        next: u8,
+        stash: u8,
     ) -> Option<Option<(usize, usize)>> {
-        let own = Some(self.seat.index());
-        match location.search_displaced(self.seat.segment(), key, counts, own)? {
-            Search::Here(entry) => {
-                let held = self.hold(entry.reading.bucket)?;
-                match probe_bucket(&self.live(entry.reading.bucket), &location.hash, key) {
-                    BucketProbe::Here(unit) => Some(Some((held, unit))),
-                    _ => None,
-                }
+        for (index, in_stash) in location.others() {
+            if (if in_stash { stash } else { next }) == 0 {
+                continue;
             }
-            Search::Record(_) => None,
-            Search::Absent => Some(None),
+            let held = self.hold_other(location, index)?;
+            match probe_bucket(&self.live(self.held[held].bucket), &location.hash, key) {
+                BucketProbe::Here(unit) => return Some(Some((held, unit))),
+                BucketProbe::Miss(..) => {}
+                BucketProbe::Record(_) => return None,
+            }
         }
+        Some(None)
     }
 
     /// Finds and locks a bucket with room for what has none at home, as in `quick.rs`, and whether it is the stash's.
     #[inline(never)]
     fn find_room(&mut self, location: &Location, units: usize) -> Option<(usize, bool)> {
-        let [_, beside, one, other] = location.places();
+        let [(beside, _), (one, _), (other, _)] = location.others();
         let held = self.hold_other(location, beside)?;
         if has_room(&self.live(self.held[held].bucket), units) {
             return Some((held, false));

@@ -42,11 +42,11 @@ use crate::directory::{self, Bucket, database};
 use crate::entry::{self, Image, Inline, UNIT_BYTES, has_expiry, has_inner_expiry, is_key};
 use crate::hash::FREE;
 use crate::interest::is_told;
-use crate::locate::{Entry, Location, Reading, Search};
+use crate::location::Location;
 use crate::lookup::Live;
 use crate::mutation::{Form, Mutation, Old};
 use crate::plain::BUSY;
-use crate::quick::{CLOCK_LAG_MS, PinGuard, has_room, note_words, put, tags_of};
+use crate::quick::{BucketProbe, CLOCK_LAG_MS, PinGuard, has_room, note_words, probe_bucket, put, tags_of};
 use crate::record::{self, Key, Record};
 use crate::recording::{self, Changed, Effect, Tell};
 use crate::table::Table;
@@ -180,23 +180,26 @@ fn listeners(kind: Option<Kind>) -> u64 {
     if kind == Some(Kind::String) { all & !interest::WAITERS } else { all }
 }
 
-/// What was seen without a lock.
+/// Where an entry lies that does not lie at home, and the word of that bucket before it was looked into.
+#[derive(Clone, Copy)]
+struct Displaced {
+    bucket: Bucket,
+    word: u64,
+    in_stash: bool,
+}
+
+/// What was seen without a lock: the word of the home before that, and where the entry begins, if there is one.
 struct Seen {
-    home: Reading,
-    entry: Option<Entry>,
+    word: u64,
+    unit: Option<usize>,
+    displaced: Option<Displaced>,
 }
 
 impl Seen {
-    /// The entry, if it lies in another bucket than its home.
-    #[inline(always)]
-    fn displaced(&self) -> Option<&Entry> {
-        self.entry.as_ref().filter(|entry| entry.displaced.is_some())
-    }
-
     /// The LOCK item of the journal that covers the entry: the home's is the first.
     #[inline(always)]
     fn item(&self) -> u64 {
-        self.displaced().is_some().into()
+        self.displaced.is_some().into()
     }
 }
 
@@ -225,8 +228,8 @@ impl<'e> KeyUpdate<'e> {
         let segment = &**seat.segment();
         let mut before = Image::EMPTY;
         let seen = self.look(&mut before)?;
-        let unit = seen.entry.map(|entry| entry.unit);
-        let bucket = seen.entry.map_or(location.bucket, |entry| entry.reading.bucket);
+        let (unit, bucket) =
+            (seen.unit, seen.displaced.map_or(location.bucket, |displaced| displaced.bucket));
         let mut extras = Extras::default();
         let old = if unit.is_some() { Some(self.value_of(&before, now_ms, &mut extras)?) } else { None };
         if before.is_reference() {
@@ -281,7 +284,7 @@ impl<'e> KeyUpdate<'e> {
             self.count();
             return Some(answer);
         }
-        self.publish_over(seen.displaced(), (before, after), tell)?;
+        self.publish_over(seen.displaced, (before, after), tell)?;
         self.count();
         Some(answer)
     }
@@ -296,7 +299,7 @@ impl<'e> KeyUpdate<'e> {
     #[inline(always)]
     fn publish_over(
         &self,
-        displaced: Option<&Entry>,
+        displaced: Option<Displaced>,
         (before, after): Turn<'_>,
         tell: Option<Tell<'_>>,
     ) -> Option<()> {
@@ -374,23 +377,32 @@ impl<'e> KeyUpdate<'e> {
         let (seat, location) = (self.seat, self.location);
         let segment = &**seat.segment();
         segment.prefetch_to_write(location.bucket.line);
-        let home = Reading::begin(segment, location.bucket)?;
-        if home.word & BUSY != 0 {
+        let word = segment.observe(location.bucket.line);
+        if word & BUSY != 0 {
             return None;
         }
-        let entry = match location.search(segment, self.key, home)? {
-            Search::Here(entry) | Search::Record(entry) => Some(entry),
-            Search::Absent => None,
-        };
-        if let Some(Entry { reading, unit, .. }) = entry {
-            bucket::read_image(&Live { segment, bucket: reading.bucket }, unit, before);
+        let mut seen = Seen { word, unit: None, displaced: None };
+        let mut live = Live { segment, bucket: location.bucket };
+        match probe_bucket(&live, &location.hash, self.key) {
+            BucketProbe::Here(unit) | BucketProbe::Record(unit) => seen.unit = Some(unit),
+            BucketProbe::Miss(0, 0) => {}
+            BucketProbe::Miss(next, stash) => {
+                if let Some((unit, displaced)) = self.find_displaced(next, stash)? {
+                    (seen.unit, seen.displaced, live.bucket) =
+                        (Some(unit), Some(displaced), displaced.bucket);
+                }
+            }
+        }
+        if let Some(unit) = seen.unit {
+            bucket::read_image(&live, unit, before);
         }
         // T3: as in `quick.rs`, the pin reaches to the bucket before it is locked, and to the record.
-        let seen = Seen { home, entry };
-        let is_whole = |Entry { reading, .. }: &Entry| reading.word & BUSY == 0 && reading.holds(segment);
-        if !home.holds(segment)
-            || !seat.covers_now()
-            || !seen.displaced().is_none_or(is_whole)
+        segment.acquire_fence();
+        let is_whole =
+            seen.displaced.is_none_or(|displaced| segment.load(displaced.bucket.line) == displaced.word);
+        if !seat.covers_now()
+            || segment.load(location.bucket.line) != word
+            || !is_whole
             || !location.is_current(segment)
         {
             return None;
@@ -398,12 +410,42 @@ impl<'e> KeyUpdate<'e> {
         Some(seen)
     }
 
+    /// Looks for an entry that does not lie at home: its unit and where that is, or nothing if there is none. A transaction that changes an entry locks its
+    /// home, so as long as the home does not change, the entry stays in its bucket; within it, others may move it.
+    #[cold]
+    #[inline(never)]
+    fn find_displaced(&self, next: u8, stash: u8) -> Option<Option<(usize, Displaced)>> {
+        let segment = &**self.seat.segment();
+        for (index, in_stash) in self.location.others() {
+            if (if in_stash { stash } else { next }) == 0 {
+                continue;
+            }
+            let bucket = self.location.bucket(segment, index)?;
+            let word = segment.observe(bucket.line);
+            if word & BUSY != 0 {
+                return None;
+            }
+            match probe_bucket(&Live { segment, bucket }, &self.location.hash, self.key) {
+                BucketProbe::Here(unit) | BucketProbe::Record(unit) => {
+                    return Some(Some((unit, Displaced { bucket, word, in_stash })));
+                }
+                BucketProbe::Miss(..) => {}
+            }
+            segment.acquire_fence();
+            if segment.load(bucket.line) != word {
+                return None;
+            }
+        }
+        Some(None)
+    }
+
     /// Locks what was seen, if nothing has been published there since, as in `plain.rs`.
     #[inline(always)]
     fn lock(&self, seen: &Seen) -> bool {
         let seat = self.seat;
-        let lock = |item, Reading { bucket, word }: Reading| seat.lock_as_seen(item, bucket.line, word);
-        let locked = lock(0, seen.home) && seen.displaced().is_none_or(|entry| lock(1, entry.reading));
+        let displaced = |Displaced { bucket, word, .. }: Displaced| seat.lock_as_seen(1, bucket.line, word);
+        let locked = seat.lock_as_seen(0, self.location.bucket.line, seen.word)
+            && seen.displaced.is_none_or(displaced);
         if !locked {
             // The slow path meets the same lock, and counts it.
             seat.forget_collision();
@@ -416,7 +458,7 @@ impl<'e> KeyUpdate<'e> {
     #[inline(never)]
     fn publish_displaced(
         &self,
-        &Entry { reading: Reading { bucket, .. }, displaced, .. }: &Entry,
+        Displaced { bucket, in_stash, .. }: Displaced,
         turn: Turn<'_>,
         olds: u64,
         tell: Option<Tell<'_>>,
@@ -430,10 +472,7 @@ impl<'e> KeyUpdate<'e> {
         if after.is_none() {
             let home = Live { segment: seat.segment(), bucket: location.bucket };
             notes.cover(0, home.bucket.line);
-            notes.word(
-                home.bucket.word_at(7),
-                bucket::with_displaced(home.word(7), displaced == Some(true), -1),
-            );
+            notes.word(home.bucket.word_at(7), bucket::with_displaced(home.word(7), in_stash, -1));
         }
         self.publish_notes(notes, (before, after), olds, tell)
     }
@@ -487,7 +526,7 @@ impl<'e> KeyUpdate<'e> {
     /// Finds and locks a bucket with room for what has none at home, as `Txn::put_in` does, and whether it is the stash's.
     fn find_room(&self, units: usize) -> Option<((Bucket, u64), bool)> {
         let live = |bucket: Bucket| Live { segment: self.seat.segment(), bucket };
-        let [_, beside, one, other] = self.location.places();
+        let [(beside, _), (one, _), (other, _)] = self.location.others();
         let held = self.hold(beside)?;
         if has_room(&live(held.0), units) {
             return Some((held, false));
