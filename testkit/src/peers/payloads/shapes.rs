@@ -127,6 +127,13 @@ fn string(text: &[u8]) -> Vec<u8> {
 
 /// Names, versions and bodies of payloads that no change of one byte makes.
 pub fn crafted() -> Vec<(&'static str, u32, Vec<u8>)> {
+    let mut made = field_expiries();
+    made.extend(impossible_collections());
+    made
+}
+
+/// Hashes whose fields expire at moments that are too late, in the past, or in another order.
+fn field_expiries() -> Vec<(&'static str, u32, Vec<u8>)> {
     // Moments around the greatest ones that Redis knows, 2^46 and 2^48.
     const MOMENTS: [i64; 12] = [
         -2,
@@ -177,6 +184,13 @@ pub fn crafted() -> Vec<(&'static str, u32, Vec<u8>)> {
     ] {
         add("hash, listpack: an order of expiries", 12, &[&packed(first, &times)]);
     }
+    made
+}
+
+/// Collections without elements, with one twice, or with more than there can be.
+fn impossible_collections() -> Vec<(&'static str, u32, Vec<u8>)> {
+    let mut made = Vec::new();
+    let mut add = |name, version, parts: &[&[u8]]| made.push((name, version, parts.concat()));
     let (node, none) = (string(&listpack(&[Err("a"), Ok(17)])), string(&listpack(&[])));
     add("list: an empty plain node", 10, &[&[18, 2, 1, 0, 2], &node]);
     add("list: an empty plain node behind another", 10, &[&[18, 2, 2], &node, &[1, 0]]);
