@@ -18,7 +18,7 @@ use crate::api::{Counter, Db, Found, SYSTEM, Stop};
 use crate::aside::{self, Aside};
 use crate::extras::ItemExtras;
 use crate::held::{Held, Pending};
-use crate::recording::save;
+use crate::recording::{READ_ONLY, save};
 use crate::telling::{ATOMIC, Mark, Telling, command_head, join, record_head, word_head};
 use crate::txn::Txn;
 
@@ -261,11 +261,19 @@ impl Txn<'_> {
         Ok(())
     }
 
+    /// Whether the commit changes what clients see (K3). A neutral one replaces no entry; the removal of what has expired replaces one.
+    fn changes_data(&self) -> bool {
+        let (map, held) = (&self.buffers.map, self.buffers.held.borrow());
+        !map.flushes.borrow().is_empty()
+            || !map.swaps.borrow().is_empty()
+            || held.iter().any(|held| held.db != SYSTEM && held.retires.is_some())
+    }
+
     /// Reads the word (K1) for a transaction, and records what it asks for: what the commit replaces, for a snapshot, and its effects, for the
     /// change log. Returns how many more nodes go out of use with the commit.
     ///
     /// # Errors
-    /// [`Stop::Retry`] where the log was turned on after the transaction had begun (E1); a fault.
+    /// [`Stop::Retry`] where the log was turned on after the transaction had begun (E1); [`READ_ONLY`]; a fault.
     #[inline]
     pub(crate) fn before_commit(&self) -> Result<u64, Stop> {
         let word = self.segment().recording();
@@ -282,6 +290,9 @@ impl Txn<'_> {
     #[cold]
     #[inline(never)]
     fn record_commit(&self, word: u64) -> Result<u64, Stop> {
+        if word & recording::REFUSES != 0 && self.changes_data() {
+            return Err(READ_ONLY.into());
+        }
         let logs = word & recording::LOG != 0;
         if logs && self.notes.telling.get() != Telling::Yes {
             return Err(Stop::Retry);
