@@ -25,6 +25,7 @@ use crate::txn::Txn;
 impl Held {
     /// The key was written, by this write.
     pub(crate) fn leave_untold(&mut self, write: u64) {
+        self.counts = true;
         if self.untold == 0 {
             self.untold = write;
         }
@@ -130,14 +131,26 @@ impl Txn<'_> {
         }
     }
 
-    /// Says that what has been written of a key needs no telling: it is no change that any follower would see.
-    pub fn tells_nothing_of(&self, db: Db, key: &[u8]) {
-        if self.tells() {
-            let db = self.physical(db);
-            let mut held = self.buffers.held.borrow_mut();
-            let own = held.iter_mut().filter(|held| held.db == db && self.buffers.key_of(held.key) == key);
-            own.for_each(|held| held.untold = 0);
+    /// Makes a write of a key that changes nothing for any follower, as when a client was last seen: it is not told and does not count as a change.
+    ///
+    /// # Errors
+    /// What `write` fails with.
+    pub fn without_change<R>(
+        &self,
+        db: Db,
+        key: &[u8],
+        write: impl FnOnce() -> Result<R, Stop>,
+    ) -> Result<R, Stop> {
+        self.escalate()?;
+        let physical = self.physical(db);
+        let own = |held: &Held| held.db == physical && !held.passed && self.buffers.key_of(held.key) == key;
+        let before =
+            self.buffers.held.borrow().iter().find(|held| own(held)).map(|held| (held.untold, held.counts));
+        let done = write()?;
+        for held in self.buffers.held.borrow_mut().iter_mut().filter(|held| own(held)) {
+            (held.untold, held.counts) = before.unwrap_or_default();
         }
+        Ok(done)
     }
 
     /// Says that keys which no call tells of are to be told as a whole: they come from elsewhere, as when a file is loaded.
