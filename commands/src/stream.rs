@@ -197,6 +197,11 @@ fn publish(call: &Call<'_>, key: &[u8], found: Option<Found<'_>>, draft: &mut Dr
     call.edit(key, &New { value, ..old })
 }
 
+/// As [`publish`], of a stream that is only noted to have been read: that is no change to any follower, and does not count as one.
+fn publish_seen(call: &Call<'_>, key: &[u8], found: Found<'_>, draft: &mut Draft<'_>) -> Outcome {
+    call.txn.without_change(call.db(), key, || publish(call, key, Some(found), draft))
+}
+
 fn reply_id(reply: &mut dyn Reply, id: Id) {
     let (mut ms, mut seq) = (itoa::Buffer::new(), itoa::Buffer::new());
     let (ms, seq) = (ms.format(id.ms).as_bytes(), seq.format(id.seq).as_bytes());

@@ -130,7 +130,7 @@ pub mod recording {
     pub const LOG: u64 = 1;
     /// A snapshot is on: a commit saves what it replaces.
     pub const SNAPSHOT: u64 = 2;
-    /// Reserved for the change log and replicas: writes are refused.
+    /// Commits that change keys fail.
     pub const REFUSES: u64 = 4;
     /// A commit has something to do before it.
     pub const ON: u64 = LOG | SNAPSHOT | REFUSES;

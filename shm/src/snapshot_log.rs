@@ -74,6 +74,18 @@ impl Segment {
         recording::snapshot(self.observe(header::RECORDING))
     }
 
+    /// Has commits that change keys fail, or no longer. One that has looked before this may still come.
+    pub fn refuse_writes(&self, refuses: bool) {
+        let bit = recording::REFUSES;
+        if refuses { self.set_recording(0, bit) } else { self.set_recording(bit, 0) }
+    }
+
+    /// Whether commits that change keys fail. For callers that only avoid work; a commit uses [`Segment::recording`].
+    #[inline]
+    pub fn refuses_writes(&self) -> bool {
+        self.observe(header::RECORDING) & recording::REFUSES != 0
+    }
+
     /// Turns the bits of `clear` off and those of `set` on, in one step: others change other bits of the word.
     pub(crate) fn set_recording(&self, clear: u64, set: u64) {
         crash::point();

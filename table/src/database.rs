@@ -148,6 +148,7 @@ impl Txn<'_> {
             fresh: true,
             passed: false,
             untold: 0,
+            counts: false,
         });
         held.len() - 1
     }

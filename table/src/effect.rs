@@ -18,13 +18,14 @@ use crate::api::{Counter, Db, Found, SYSTEM, Stop};
 use crate::aside::{self, Aside};
 use crate::extras::ItemExtras;
 use crate::held::{Held, Pending};
-use crate::recording::save;
+use crate::recording::{READ_ONLY, save};
 use crate::telling::{ATOMIC, Mark, Telling, command_head, join, record_head, word_head};
 use crate::txn::Txn;
 
 impl Held {
     /// The key was written, by this write.
     pub(crate) fn leave_untold(&mut self, write: u64) {
+        self.counts = true;
         if self.untold == 0 {
             self.untold = write;
         }
@@ -130,14 +131,26 @@ impl Txn<'_> {
         }
     }
 
-    /// Says that what has been written of a key needs no telling: it is no change that any follower would see.
-    pub fn tells_nothing_of(&self, db: Db, key: &[u8]) {
-        if self.tells() {
-            let db = self.physical(db);
-            let mut held = self.buffers.held.borrow_mut();
-            let own = held.iter_mut().filter(|held| held.db == db && self.buffers.key_of(held.key) == key);
-            own.for_each(|held| held.untold = 0);
+    /// Makes a write of a key that changes nothing for any follower, as when a client was last seen: it is not told and does not count as a change.
+    ///
+    /// # Errors
+    /// What `write` fails with.
+    pub fn without_change<R>(
+        &self,
+        db: Db,
+        key: &[u8],
+        write: impl FnOnce() -> Result<R, Stop>,
+    ) -> Result<R, Stop> {
+        self.escalate()?;
+        let physical = self.physical(db);
+        let own = |held: &Held| held.db == physical && !held.passed && self.buffers.key_of(held.key) == key;
+        let before =
+            self.buffers.held.borrow().iter().find(|held| own(held)).map(|held| (held.untold, held.counts));
+        let done = write()?;
+        for held in self.buffers.held.borrow_mut().iter_mut().filter(|held| own(held)) {
+            (held.untold, held.counts) = before.unwrap_or_default();
         }
+        Ok(done)
     }
 
     /// Says that keys which no call tells of are to be told as a whole: they come from elsewhere, as when a file is loaded.
@@ -261,11 +274,19 @@ impl Txn<'_> {
         Ok(())
     }
 
+    /// Whether the commit changes what clients see (K3). A neutral one replaces no entry; the removal of what has expired replaces one.
+    fn changes_data(&self) -> bool {
+        let (map, held) = (&self.buffers.map, self.buffers.held.borrow());
+        !map.flushes.borrow().is_empty()
+            || !map.swaps.borrow().is_empty()
+            || held.iter().any(|held| held.db != SYSTEM && held.retires.is_some())
+    }
+
     /// Reads the word (K1) for a transaction, and records what it asks for: what the commit replaces, for a snapshot, and its effects, for the
     /// change log. Returns how many more nodes go out of use with the commit.
     ///
     /// # Errors
-    /// [`Stop::Retry`] where the log was turned on after the transaction had begun (E1); a fault.
+    /// [`Stop::Retry`] where the log was turned on after the transaction had begun (E1); [`READ_ONLY`]; a fault.
     #[inline]
     pub(crate) fn before_commit(&self) -> Result<u64, Stop> {
         let word = self.segment().recording();
@@ -282,6 +303,9 @@ impl Txn<'_> {
     #[cold]
     #[inline(never)]
     fn record_commit(&self, word: u64) -> Result<u64, Stop> {
+        if word & recording::REFUSES != 0 && self.changes_data() {
+            return Err(READ_ONLY.into());
+        }
         let logs = word & recording::LOG != 0;
         if logs && self.notes.telling.get() != Telling::Yes {
             return Err(Stop::Retry);

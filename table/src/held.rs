@@ -40,6 +40,8 @@ pub(crate) struct Held {
     pub passed: bool,
     /// The first write of it of which the change log has not been told, by the transaction's count of writes; 0: there is none.
     pub untold: u64,
+    /// Some write of it changes what clients see.
+    pub counts: bool,
 }
 
 /// An entry as it was met, and what it says.

@@ -81,6 +81,7 @@ impl Txn<'_> {
             fresh: false,
             passed: false,
             untold: 0,
+            counts: false,
         });
         Ok(held.len() - 1)
     }

@@ -69,7 +69,7 @@ pub use location::Location;
 pub use log::{Log, LogError};
 pub use mutation::{Form, Mutation, Old};
 pub use plain::Foreseen;
-pub use recording::Effect;
+pub use recording::{Effect, READ_ONLY};
 pub use report::Report;
 pub use snapshot::Snapshot;
 pub use table::{Pinned, Table};

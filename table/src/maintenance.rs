@@ -119,11 +119,11 @@ impl Table {
         (word >> 1, word & 1 != 0)
     }
 
-    /// Whether keys stay as they are since clients are paused. Reads do not see what has expired, and it is removed after the pause. No client
-    /// writes, so nothing is evicted.
+    /// Whether keys stay as they are since clients are paused, or no write is accepted (K3). Reads do not see what has expired, and it is removed
+    /// afterwards. No client writes, so nothing is evicted.
     pub(crate) fn stands_still(&self) -> bool {
         let (until_ms, _) = self.paused();
-        until_ms != 0 && until_ms > polder_base::time::now_ms()
+        self.segment().refuses_writes() || until_ms != 0 && until_ms > polder_base::time::now_ms()
     }
 
     /// Removes what has expired. Returns in how many milliseconds the next expiry is due.

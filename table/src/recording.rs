@@ -12,8 +12,11 @@
 //!   snapshot and what it logs must follow from one read of the word.
 //! - **K2** A commit that changes no key does not read it: growth and compaction of buckets, maintenance, inboxes, records of the hub.
 //!
-//! REFUSES is reserved (docs/decisions/008-layout-9.md): a fast path leaves its commit to the slow path while it is set. One that records nothing
-//! does so when any bit is set.
+//! - **K3** While REFUSES is set, a commit that changes a client's keys fails with [`READ_ONLY`], whatever way the write came. A fast path leaves its
+//!   commit to the slow path then, which is the only one that refuses ([`Txn::record_commit`](crate::Txn)). Not refused are transactions that hold
+//!   keys of the hidden database only, and neutral ones: no client sees what they change. What has expired stays, since its removal would be a change.
+//!
+//! A fast path that records nothing leaves its commit to the slow path when any bit is set.
 //!
 //! A fast path that knows which command has the effect of its change ([`Tell`]) appends the record of it by itself while LOG is set: it writes the
 //! record behind the tail of its seat's outbox, and adds the new tail to its journal. So its one store of COMMITTED delivers change and record
@@ -29,13 +32,24 @@ use crate::api::{Db, SYSTEM};
 use crate::directory::{self, database};
 use crate::entry::{Image, WORDS_MAX};
 use crate::hash::Hash;
+use crate::table::Table;
 use crate::telling::Single;
+
+/// What a commit is told that is refused (K3).
+pub const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
 
 /// Bits of a position that [`order`] leaves out: those of a tally take their place.
 const TALLY_BITS: u32 = 10;
 const _: () = assert!(polder_shm::layout::seat::TALLY_SLOTS < 1 << TALLY_BITS);
 /// Bytes of a key that a record holds. What is longer is told apart by its length and 88 bits of its hash, too.
 pub(crate) const KEY_KEPT: usize = 2048;
+
+impl Table {
+    /// Has commits that change keys fail with [`READ_ONLY`] (K3), or no longer. A commit that has looked before this may still come.
+    pub fn refuse_writes(&self, refuses: bool) {
+        self.segment().refuse_writes(refuses);
+    }
+}
 
 /// What a record tells of: an entry that lies inline, one with a reference, none.
 pub(crate) const INLINE: u64 = 1;

@@ -199,6 +199,7 @@ impl<'t> Txn<'t> {
             fresh: false,
             passed: false,
             untold: 0,
+            counts: pending.is_some(),
         };
         self.buffers.held.borrow_mut().push(held);
         self.forget_single();

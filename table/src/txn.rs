@@ -642,9 +642,12 @@ impl<'t> Txn<'t> {
         let held = self.buffers.held.borrow();
         let changes = held
             .iter()
-            .filter(|held| held.pending.is_some() && held.retires.is_some() && held.db != SYSTEM)
+            .filter(|held| {
+                held.counts && held.pending.is_some() && held.retires.is_some() && held.db != SYSTEM
+            })
             .count();
-        self.count(Counter::Changes, changes as u64);
+        let map = self.buffers.map.flushes.borrow().len() + self.buffers.map.swaps.borrow().len();
+        self.count(Counter::Changes, (changes + map) as u64);
         Ok(())
     }
 

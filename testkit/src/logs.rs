@@ -1,5 +1,6 @@
 //! What tests of append-only logs share: folders, work for a server, and what came of it.
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -178,6 +179,14 @@ impl Drop for World {
 pub fn ask(connection: &mut Connection, line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
     connection.call(&words).expect("a reply").shown().trim_end().to_owned()
+}
+
+/// What a client of memcached is told, up to a number of lines.
+pub fn memcached(port: &str, says: &str, lines: usize) -> String {
+    let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).expect("a connection");
+    stream.write_all(says.as_bytes()).expect("sent");
+    let mut heard = BufReader::new(stream).lines();
+    (0..lines).map(|_| heard.next().expect("a line").expect("text") + "\r\n").collect()
 }
 
 pub fn signal(name: &str, process: u32) {

@@ -1,10 +1,8 @@
 //! Items of memcached in the change log: stock servers load the log and have the keys, and what is read from it here has flags, CAS, type and marks.
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
 use std::path::PathBuf;
 
 use polder_testkit::answer::Answer;
-use polder_testkit::logs::{World, ask, rewrite, synced, until};
+use polder_testkit::logs::{World, ask, memcached, rewrite, synced, until};
 use polder_testkit::process::{free_port, more_peers, on_path};
 use polder_testkit::resp::Connection;
 
@@ -162,14 +160,6 @@ fn stock_servers_load_a_log_with_items_which_are_whole_when_it_is_read_again() {
     world.lose_segment();
     let (_server, mut connection) = world.serve(&flags);
     assert_eq!((marks(&mut connection), values(&mut connection)), (items, expected));
-}
-
-/// What a client of memcached is told, up to a number of lines.
-fn memcached(port: &str, says: &str, lines: usize) -> String {
-    let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).expect("a connection");
-    stream.write_all(says.as_bytes()).expect("sent");
-    let mut heard = BufReader::new(stream).lines();
-    (0..lines).map(|_| heard.next().expect("a line").expect("text") + "\r\n").collect()
 }
 
 /// The incremental file that is written last.

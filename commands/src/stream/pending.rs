@@ -8,7 +8,7 @@ use polder_table::Stop;
 use polder_values::stream::{Consumer, Draft, Group, Id, Pending, Stream};
 use smallvec::SmallVec;
 
-use super::{find, find_group, id, no_group, publish, reply_entry, reply_id, shown};
+use super::{find, find_group, id, no_group, publish, publish_seen, reply_entry, reply_id, shown};
 use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
 
 /// XAUTOCLAIM looks at [`LOOKS`] entries for each that it may claim, and claims [`CLAIMS`] unless
@@ -232,18 +232,22 @@ fn tell_gone(call: &Call<'_>, id: Id) {
     }
 }
 
-/// The consumer that claims, which need not exist yet.
-fn claimant(call: &Call<'_>, draft: &mut Draft<'_>, group: &Group<'_>) -> Result<Consumer<'static>, Stop> {
-    let (name, now) = (call.args[3], call.txn.now_ms());
+/// The consumer that reads or claims, and whether it is made now.
+pub(super) fn reader(
+    call: &Call<'_>,
+    key: &[u8],
+    draft: &mut Draft<'_>,
+    group: &Group<'_>,
+    name: &[u8],
+) -> Result<(Consumer<'static>, bool), Stop> {
+    let now_ms = call.txn.now_ms();
     let consumer = draft.view(call.txn).consumer(group.number, name)?.map(Consumer::owned);
-    match consumer {
-        Some(consumer) => Ok(Consumer { seen_ms: now, ..consumer }),
-        None => {
-            call.notify('t', "xgroup-createconsumer", call.args[1]);
-            call.tell(&[b"XGROUP", b"CREATECONSUMER", call.args[1], call.args[2], name]);
-            Ok(draft.create_consumer(call.txn, group.number, name, now)?)
-        }
+    if let Some(consumer) = consumer {
+        return Ok((Consumer { seen_ms: now_ms, ..consumer }, false));
     }
+    call.notify('t', "xgroup-createconsumer", key);
+    call.tell(&[b"XGROUP", b"CREATECONSUMER", key, &group.name, name]);
+    Ok((draft.create_consumer(call.txn, group.number, name, now_ms)?, true))
 }
 
 /// Shows what was claimed.
@@ -318,7 +322,8 @@ pub(super) fn xclaim(call: &mut Call<'_>) -> Outcome {
     let idle_min =
         number::integer(call.args[4]).ok_or("ERR Invalid min-idle-time argument for XCLAIM")?.max(0);
     let options = claim_options(call)?;
-    if options.last > group.last {
+    let moves = options.last > group.last;
+    if moves {
         group.last = options.last;
         super::group::tell_group(call, call.args[1], &group);
         draft.put_group(call.txn, &group)?;
@@ -329,7 +334,7 @@ pub(super) fn xclaim(call: &mut Call<'_>) -> Outcome {
         .and_then(|ms| u64::try_from(ms).ok())
         .filter(|ms| *ms <= now_ms)
         .unwrap_or(now_ms);
-    let consumer = claimant(call, &mut draft, &group)?;
+    let (consumer, is_new) = reader(call, call.args[1], &mut draft, &group, call.args[3])?;
     let mut claim = Claim {
         consumer,
         group,
@@ -339,7 +344,7 @@ pub(super) fn xclaim(call: &mut Call<'_>) -> Outcome {
         just_id: options.just_id,
         now_ms,
     };
-    let mut claimed = Vec::new();
+    let (mut claimed, mut is_change) = (Vec::new(), is_new || moves);
     for id in options.ids {
         let (is_there, pending) = {
             let stream = draft.view(call.txn);
@@ -349,6 +354,7 @@ pub(super) fn xclaim(call: &mut Call<'_>) -> Outcome {
             Some(_) if !is_there => {
                 draft.remove_pending(call.txn, claim.group.number, id)?;
                 tell_gone(call, id);
+                is_change = true;
             }
             Some(pending) if claim.may_take(&pending) => {
                 claim.take(call, &mut draft, &pending)?;
@@ -365,11 +371,13 @@ pub(super) fn xclaim(call: &mut Call<'_>) -> Outcome {
     }
     if !claimed.is_empty() {
         claim.consumer.active_ms = Some(now_ms);
+        is_change = true;
     }
     draft.put_consumer(call.txn, &claim.consumer)?;
-    publish(call, call.args[1], Some(found), &mut draft)?;
-    // When a consumer was last seen is not told.
-    call.txn.tells_nothing_of(call.db(), call.args[1]);
+    match is_change {
+        true => publish(call, call.args[1], Some(found), &mut draft)?,
+        false => publish_seen(call, call.args[1], found, &mut draft)?,
+    }
     reply_claimed(call, &draft, &claimed, claim.just_id)
 }
 
@@ -395,7 +403,7 @@ pub(super) fn xautoclaim(call: &mut Call<'_>) -> Outcome {
     let (found, mut draft, group) =
         find_group(call, call.args[1], call.args[2])?.ok_or_else(|| no_group(call.args[1], call.args[2]))?;
     let now_ms = call.txn.now_ms();
-    let consumer = claimant(call, &mut draft, &group)?;
+    let (consumer, is_new) = reader(call, call.args[1], &mut draft, &group, call.args[3])?;
     let mut claim =
         Claim { consumer, group, idle_min, delivered_ms: now_ms, deliveries: None, just_id, now_ms };
     let sorted = sort_out(call, &draft, &claim, start, count)?;
@@ -410,8 +418,10 @@ pub(super) fn xautoclaim(call: &mut Call<'_>) -> Outcome {
         claim.consumer.active_ms = Some(now_ms);
     }
     draft.put_consumer(call.txn, &claim.consumer)?;
-    publish(call, call.args[1], Some(found), &mut draft)?;
-    call.txn.tells_nothing_of(call.db(), call.args[1]);
+    match is_new || !sorted.claimed.is_empty() || !sorted.deleted.is_empty() {
+        true => publish(call, call.args[1], Some(found), &mut draft)?,
+        false => publish_seen(call, call.args[1], found, &mut draft)?,
+    }
     call.reply.array(3);
     reply_id(call.reply, sorted.next);
     let ids: Vec<Id> = sorted.claimed.iter().map(|pending| pending.id).collect();

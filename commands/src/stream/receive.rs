@@ -11,8 +11,8 @@ use polder_values::stream::{Consumer, Draft, Group, Id, Pending, Range, Stream};
 use smallvec::SmallVec;
 
 use super::group::{Measure, tell_group};
-use super::pending::tell_pending;
-use super::{find, find_group, id, publish, reply_entry, reply_id, reply_range, shown};
+use super::pending::{reader, tell_pending};
+use super::{find, find_group, id, publish, publish_seen, reply_entry, reply_id, reply_range, shown};
 use polder_calls::call::{Call, Outcome, SYNTAX, integer, is, is_whole};
 use polder_calls::command::BatchKey;
 use polder_calls::waiting::{Otherwise, Wait, milliseconds};
@@ -312,7 +312,7 @@ fn serve(
 ) -> Outcome {
     let Target { found, mut draft, mut group, .. } = target;
     let now_ms = call.txn.now_ms();
-    let mut consumer = reader(call, key, &mut draft, &group, name)?;
+    let (mut consumer, is_new) = reader(call, key, &mut draft, &group, name)?;
     let mut pending = Vec::new();
     if serving != Serving::Nothing {
         reply_stream(call, key);
@@ -334,34 +334,17 @@ fn serve(
             draft.put_group(call.txn, &group)?;
         }
     }
-    pending.iter().for_each(|pending| tell_pending(call, key, &group, &consumer, pending));
+    // How often a consumer has read again what it has is not told, nor when it was last seen.
     if serving == Serving::New {
+        pending.iter().for_each(|pending| tell_pending(call, key, &group, &consumer, pending));
         tell_group(call, key, &group);
     }
     draft.put_delivered(call.txn, group.number, &pending)?;
     draft.put_consumer(call.txn, &consumer)?;
-    publish(call, key, Some(found), &mut draft)?;
-    // When a consumer was last seen is not told.
-    call.txn.tells_nothing_of(call.db(), key);
-    Ok(())
-}
-
-/// The consumer that reads, which need not exist yet.
-fn reader(
-    call: &Call<'_>,
-    key: &[u8],
-    draft: &mut Draft<'_>,
-    group: &Group<'_>,
-    name: &[u8],
-) -> Result<Consumer<'static>, Stop> {
-    let now_ms = call.txn.now_ms();
-    let consumer = draft.view(call.txn).consumer(group.number, name)?.map(Consumer::owned);
-    if let Some(consumer) = consumer {
-        return Ok(Consumer { seen_ms: now_ms, ..consumer });
+    match is_new || serving == Serving::New {
+        true => publish(call, key, Some(found), &mut draft),
+        false => publish_seen(call, key, found, &mut draft),
     }
-    call.notify('t', "xgroup-createconsumer", key);
-    call.tell(&[b"XGROUP", b"CREATECONSUMER", key, &group.name, name]);
-    Ok(draft.create_consumer(call.txn, group.number, name, now_ms)?)
 }
 
 /// Serves as many calls as read what is new of one stream for one consumer, for which it is pending
@@ -372,7 +355,7 @@ pub(super) fn xreadgroup_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result
     // What is left to the command's own function is left before anything is made (C1).
     let ([key], Some((group, name)), true) = (first.keys, first.group, alike(&first)) else { return Ok(0) };
     let Target { found, mut draft, mut group, .. } = Target::find(call, key, group)?;
-    let mut consumer = reader(call, key, &mut draft, &group, name)?;
+    let (mut consumer, is_new) = reader(call, key, &mut draft, &group, name)?;
     let (stream, mut pending, mut done) = (draft.view(call.txn), Vec::new(), 0);
     let (measure, last) = (Measure::of(&stream)?, stream.last()?);
     for args in calls {
@@ -392,7 +375,10 @@ pub(super) fn xreadgroup_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result
         draft.put_delivered(call.txn, group.number, &pending)?;
     }
     draft.put_consumer(call.txn, &consumer)?;
-    publish(call, key, Some(found), &mut draft)?;
+    match is_new || !pending.is_empty() {
+        true => publish(call, key, Some(found), &mut draft)?,
+        false => publish_seen(call, key, found, &mut draft)?,
+    }
     Ok(done)
 }
 

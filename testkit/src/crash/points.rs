@@ -81,6 +81,9 @@ const READ: &str = "XREADGROUP GROUP group me COUNT 2 STREAMS k1 >";
 /// Merges what the outboxes hold into the change log, in place of a call.
 const MERGE: &str = "!merge";
 
+/// Has writes refused from here on, in place of a call: the calls behind it fail, and the state stays the old one.
+const REFUSE: &str = "!refuse";
+
 /// Paths that there are with a change log only.
 pub const FOLLOWED: &[Route] = &[
     route("merge", &["SET k1 old", "RPUSH k2 a b", "MSET k1 1 k3 repeat:300:x"], MERGE),
@@ -212,6 +215,18 @@ pub const ROUTES: &[Route] = &[
         Beside::Rivals,
         route("wait-for-several", &[], "BLPOP k2 k1 k3 0\nMULTI\nRPUSH k3 x\nRPUSH k1 y\nEXEC"),
     ),
+    route("refused-set", &["SET k1 old"], "!refuse\nSET k1 new\nAPPEND k1 more\nDEL k1"),
+    long(
+        "refused-several",
+        &["SET k1 old", "RPUSH k2 a"],
+        "!refuse\nMSET k1 new k3 new\nMULTI\nLPOP k2\nSET k1 new\nEXEC",
+    ),
+    long(
+        "refused-script",
+        &["SET k1 old"],
+        "!refuse\nEVAL \"redis.call('SET',KEYS[1],'new') redis.call('RPUSH',KEYS[2],'x')\" 2 k1 k2",
+    ),
+    route("refused-flush", &["SET k1 old"], "!refuse\nFLUSHALL"),
     with(Beside::Counts, route("subscribe", &[], "SUBSCRIBE news\nSUBSCRIBE other\nUNSUBSCRIBE other")),
 ];
 
@@ -247,6 +262,7 @@ pub fn run(route: &Route, program: &Path, follows: bool) -> Result<Report, Strin
         client.hear(&scratch.embedder);
         client.heard.clear();
         let survived = play(route, program, &scratch.options.segment, n)?;
+        scratch.embedder.memory.table().refuse_writes(false);
         let (started, waited) = (Instant::now(), delays.waited());
         let first = values(route, &scratch.embedder, &mut caller)?;
         let stalled = started.elapsed().saturating_sub(delays.waited() - waited);
@@ -414,7 +430,14 @@ fn operate(route: &Route, embedder: &Embedder) -> Result<(), String> {
             embedder.memory.table().log().merge().map_err(|fault| fault.to_string())?;
             continue;
         }
-        if route.beside == Beside::Rivals && line.starts_with("BLPOP") || line.contains("SUBSCRIBE") {
+        if line == REFUSE {
+            embedder.memory.table().refuse_writes(true);
+            continue;
+        }
+        if route.operation.starts_with(REFUSE) {
+            typed(embedder, &mut caller, line)
+                .or_else(|error| if error.contains("READONLY ") { Ok(Answer::Nil) } else { Err(error) })?;
+        } else if route.beside == Beside::Rivals && line.starts_with("BLPOP") || line.contains("SUBSCRIBE") {
             client.call(embedder, line)?;
         } else {
             typed(embedder, &mut caller, line)?;
@@ -474,6 +497,7 @@ fn states(route: &Route) -> Result<(Location, Location), String> {
     prepare(route, &scratch.embedder, &mut caller)?;
     let old = location(route, &scratch.embedder, &mut caller)?;
     operate(route, &scratch.embedder)?;
+    scratch.embedder.memory.table().refuse_writes(false);
     Ok((old, location(route, &scratch.embedder, &mut caller)?))
 }
 
