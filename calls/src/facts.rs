@@ -255,7 +255,7 @@ impl Facts {
     /// Whether each count of keys in the arguments says how many keys follow it, one at least.
     pub fn counts_its_keys(&self, args: &[&[u8]]) -> bool {
         let counted = |spec: &crate::grammar::KeySpec| {
-            spec.find != Find::Numkeys
+            !matches!(spec.find, Find::Numkeys { .. })
                 || reach(spec.begin, spec.find, args).is_some_and(|(begin, end, _)| begin < end)
         };
         self.locate.is_some() || self.shape.specs().iter().all(counted)
@@ -303,9 +303,11 @@ fn reach(begin: Begin, find: Find, args: &[&[u8]]) -> Option<(usize, usize, usiz
             (start, end, step)
         }
         Find::Range { last, step, .. } => (start, (start + last as usize + 1).min(args.len()), step),
-        Find::Numkeys => {
+        Find::Numkeys { step } => {
             let count: usize = std::str::from_utf8(args[start]).ok()?.parse().ok()?;
-            (start + 1, (start + 1).checked_add(count).filter(|end| *end <= args.len())?, 1)
+            // What stands behind the last key may be missing.
+            let span = count.checked_mul(step)?.saturating_sub(step - 1);
+            (start + 1, (start + 1).checked_add(span).filter(|end| *end <= args.len())?, step)
         }
     })
 }

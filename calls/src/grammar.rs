@@ -33,8 +33,8 @@ pub enum Find {
     /// To `last` (relative to the first key, or to the end when negative), every `step`-th argument; of what is left
     /// only the first 1/`limit` when `limit` is not 0.
     Range { last: isize, step: usize, limit: usize },
-    /// The argument at the beginning is the number of keys, which follow it.
-    Numkeys,
+    /// The argument at the beginning is the number of keys, which follow it: every `step`-th argument is one.
+    Numkeys { step: usize },
 }
 
 /// One source of keys.
@@ -176,7 +176,7 @@ impl Shape {
     /// The shape of a command whose first argument is number `base` (1, or 2 behind a subcommand's name).
     pub const fn of(grammar: &'static str, base: usize) -> Shape {
         let text = grammar.as_bytes();
-        let none = KeySpec { begin: Begin::Index(0), find: Find::Numkeys };
+        let none = KeySpec { begin: Begin::Index(0), find: Find::Numkeys { step: 1 } };
         let shape = Shape { arity: 0, specs: [none; SPECS_MAX], specs_len: 0 };
         let mut walk = Walk {
             shape,
@@ -231,7 +231,10 @@ impl Shape {
 
     /// Whether the fixed positions alone do not show all the keys.
     pub fn keys_move(&self) -> bool {
-        self.specs().iter().any(|spec| matches!(spec.begin, Begin::Keyword(..)) || spec.find == Find::Numkeys)
+        let moves = |spec: &KeySpec| {
+            matches!((spec.begin, spec.find), (Begin::Keyword(..), _) | (_, Find::Numkeys { .. }))
+        };
+        self.specs().iter().any(moves)
     }
 }
 
@@ -254,7 +257,7 @@ impl Walk {
     const fn last(&self) -> isize {
         match self.shape.specs[self.shape.specs_len - 1].find {
             Find::Range { last, .. } => last,
-            Find::Numkeys => 0,
+            Find::Numkeys { .. } => 0,
         }
     }
 
@@ -272,7 +275,7 @@ impl Walk {
             if says(text, token, b"key2") {
                 self.extend(1, 1, 0);
             } else if self.numkeys != 0 {
-                self.add(Begin::Index(self.numkeys), Find::Numkeys);
+                self.add(Begin::Index(self.numkeys), Find::Numkeys { step: 1 });
             } else if literal.end != 0 && self.open {
                 self.add(
                     Begin::Keyword(word(grammar, literal), self.position - 1),
@@ -310,7 +313,9 @@ impl Walk {
     const fn repeated(&mut self, text: &[u8], first: Token, words: usize) {
         if self.numkeys != 0 {
             if self.shape.specs_len == 0 {
-                self.add(Begin::Index(self.numkeys), Find::Numkeys);
+                self.add(Begin::Index(self.numkeys), Find::Numkeys { step: words });
+            } else if let Find::Numkeys { step } = &mut self.shape.specs[self.shape.specs_len - 1].find {
+                *step = words;
             }
         } else if self.key.end != 0 && same(text, first, self.key) {
             self.extend(-1, words, 0);
@@ -603,7 +608,7 @@ mod tests {
 
     #[test]
     fn counted_and_announced_keys_are_found() {
-        let numkeys = |index| KeySpec { begin: Begin::Index(index), find: Find::Numkeys };
+        let numkeys = |index| KeySpec { begin: Begin::Index(index), find: Find::Numkeys { step: 1 } };
         check("numkeys key [key ...] <LEFT|RIGHT> [COUNT count]", -4, &[numkeys(1)]);
         check("script numkeys [key ...] [arg ...]", -3, &[numkeys(2)]);
         check(
@@ -611,6 +616,8 @@ mod tests {
             -4,
             &[range(1, 0, 1), numkeys(2)],
         );
+        let pairs = KeySpec { begin: Begin::Index(1), find: Find::Numkeys { step: 2 } };
+        check("numkeys key value [key value ...] [NX|XX] [EX seconds|KEEPTTL]", -4, &[pairs]);
         let streams = |from| KeySpec {
             begin: Begin::Keyword("STREAMS", from),
             find: Find::Range { last: -1, step: 1, limit: 2 },

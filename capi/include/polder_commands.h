@@ -1090,6 +1090,37 @@ static inline polder_status polder_decrby(polder_caller caller, polder_text key,
     return polder_run(caller, 3, args, reply);
 }
 
+/* DELEX key [IFEQ ifeq-value|IFNE ifne-value|IFDEQ ifdeq-digest|IFDNE ifdne-digest]
+ * Deletes a key, or only if the string that it holds, or the digest of that, is equal to another or is not. */
+static inline polder_status polder_delex(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("DELEX");
+    args[1] = key;
+    return polder_run_more(caller, 2, args, more_count, more, reply);
+}
+
+/* DELIFEQ key value
+ * Deletes a key if it holds this string: a command of Valkey, which Redis has as `DELEX` with `IFEQ`. */
+static inline polder_status polder_delifeq(polder_caller caller, polder_text key, polder_text value, const polder_reply **reply)
+{
+    polder_text args[3];
+    args[0] = polder_string("DELIFEQ");
+    args[1] = key;
+    args[2] = value;
+    return polder_run(caller, 3, args, reply);
+}
+
+/* DIGEST key
+ * Returns the digest of a string: its XXH3 hash of 64 bits, as 16 hexadecimal digits. */
+static inline polder_status polder_digest(polder_caller caller, polder_text key, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("DIGEST");
+    args[1] = key;
+    return polder_run(caller, 2, args, reply);
+}
+
 /* GET key
  * Returns the string value of a key. */
 static inline polder_status polder_get(polder_caller caller, polder_text key, const polder_reply **reply)
@@ -1208,6 +1239,17 @@ static inline polder_status polder_mset(polder_caller caller, size_t more_count,
     return polder_run_more(caller, 1, args, more_count, more, reply);
 }
 
+/* MSETEX numkeys key value [key value ...] [NX|XX] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]
+ * Sets the string values of one or more keys and one expiry for all of them, all at once, and only if none of them exists or if all do. */
+static inline polder_status polder_msetex(polder_caller caller, int64_t numkeys, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[2];
+    polder_digits numkeys_digits;
+    args[0] = polder_string("MSETEX");
+    args[1] = polder_integer(&numkeys_digits, numkeys);
+    return polder_run_more(caller, 2, args, more_count, more, reply);
+}
+
 /* MSETNX key value [key value ...]
  * Creates the string values of one or more keys, all at once, when none of the keys exists. */
 static inline polder_status polder_msetnx(polder_caller caller, size_t more_count, const polder_text *more, const polder_reply **reply)
@@ -1230,7 +1272,7 @@ static inline polder_status polder_psetex(polder_caller caller, polder_text key,
     return polder_run(caller, 4, args, reply);
 }
 
-/* SET key value [NX|XX|IFEQ comparison-value] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]
+/* SET key value [NX|XX|IFEQ ifeq-value|IFNE ifne-value|IFDEQ ifdeq-digest|IFDNE ifdne-digest] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]
  * Sets the string value of a key, ignoring its type. The key is created if it doesn't exist. */
 static inline polder_status polder_set(polder_caller caller, polder_text key, polder_text value, size_t more_count, const polder_text *more, const polder_reply **reply)
 {

@@ -35,8 +35,8 @@ enum Find {
     /// To `last` (relative to the first key, or to the end when negative), every `step`-th word; of what is left only the first
     /// 1/`limit` when `limit` is not 0.
     Range { last: isize, step: usize, limit: usize },
-    /// The word is the number of keys, which follow it.
-    Counted,
+    /// The word is the number of keys, which follow it: every `step`-th word is one.
+    Counted { step: usize },
 }
 
 /// The slots of every cluster.
@@ -188,9 +188,10 @@ impl Place {
                 (start, end, step)
             }
             Find::Range { last, step, .. } => (start, start.checked_add_signed(last + 1)?.min(count), step),
-            Find::Counted => {
+            Find::Counted { step } => {
                 let keys: usize = std::str::from_utf8(words[start]).ok()?.parse().ok()?;
-                (start + 1, (start + 1).checked_add(keys).filter(|end| *end <= count)?, 1)
+                let span = keys.checked_mul(step)?.saturating_sub(step - 1);
+                (start + 1, (start + 1).checked_add(span).filter(|end| *end <= count)?, step)
             }
         })
     }
@@ -443,6 +444,7 @@ mod tests {
             ("EVAL script 0 a", ""),
             ("EVAL script 3 a", ""),
             ("ZUNIONSTORE t 2 a b WEIGHTS 1 2", "t a b"),
+            ("MSETEX 2 a 1 b 2 NX", "a b"),
             ("XREAD COUNT 1 streams a b 0 0", "a b"),
             ("OBJECT ENCODING a", "a"),
             ("SORT a BY b STORE c", "a c"),

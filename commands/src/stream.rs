@@ -21,6 +21,7 @@ pub(crate) mod info;
 mod pending;
 mod range;
 mod receive;
+mod refs;
 
 const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];
 const READS: &[&str] = &["RO access"];
@@ -37,18 +38,25 @@ pub const COMMANDS: &[Command] = &[
         .since("5.0.0")
         .costs("O(log N) for each id, with N being the number of pending entries of all groups.")
         .about("Returns the number of messages that were successfully acknowledged by the consumer group member of a stream."),
+    write("XACKDEL", "key group [KEEPREF|DELREF|ACKED] IDS numids id [id ...]", refs::xackdel)
+        .tells(Own("`XACK key group id ...`, `XDEL key id ...`"))
+        .with(FAST | COUNTS)
+        .touches(&["RW update delete"])
+        .since("8.2.0")
+        .costs("O(log N) for each id, with N being the number of entries and of those pending, in each group if references are looked at.")
+        .about("Acknowledges messages for a consumer group and deletes them: always, with the references that other groups keep, or only if no group keeps one."),
     write(
         "XADD",
-        "key [NOMKSTREAM] [<MAXLEN|MINID> [=|~] threshold [LIMIT count]] <*|id> field value [field value ...]",
+        "key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [<MAXLEN|MINID> [=|~] threshold [LIMIT count]] <*|id> field value [field value ...]",
         add::xadd,
-    ).tells(Own("`XADD key id field value ...`, with `=` and what was trimmed"))
+    ).tells(Own("`XADD key id field value ...`, with `=` and what was trimmed; `XACK key group id ...`, `XDEL key id ...`"))
     .with(GROWS | FAST)
     .many(add::xadd_many)
     .touches(UPDATES)
     .tips(NONDETERMINISTIC)
     .since("5.0.0")
     .costs("O(log N) when adding a new entry, O(M) when trimming where M being the number of entries evicted.")
-    .changed(&[("6.2.0", "Takes `NOMKSTREAM`, `MINID` and `LIMIT`."), ("7.0.0", "An id may be `<ms>-*`.")]).about("Appends a new message to a stream. Creates the key if it doesn't exist."),
+    .changed(&[("6.2.0", "Takes `NOMKSTREAM`, `MINID` and `LIMIT`."), ("7.0.0", "An id may be `<ms>-*`."), ("8.2.0", "Takes `KEEPREF`, `DELREF` and `ACKED`.")]).about("Appends a new message to a stream. Creates the key if it doesn't exist."),
     write("XAUTOCLAIM", "key group consumer min-idle-time start [COUNT count] [JUSTID]", pending::xautoclaim).tells(Own("`XCLAIM key group consumer 0 id ... TIME ms RETRYCOUNT count FORCE JUSTID LASTID id`, `XGROUP SETID key group id`, `XGROUP CREATECONSUMER key group consumer`"))
         .with(FAST | COUNTS)
         .touches(DELETES)
@@ -73,6 +81,13 @@ pub const COMMANDS: &[Command] = &[
         .since("5.0.0")
         .costs("O(log N) for each single item to delete in the stream.")
         .about("Returns the number of messages after removing them from a stream."),
+    write("XDELEX", "key [KEEPREF|DELREF|ACKED] IDS numids id [id ...]", refs::xdelex)
+        .tells(Own("`XDEL key id ...`, `XACK key group id ...`"))
+        .with(FAST)
+        .touches(DELETES)
+        .since("8.2.0")
+        .costs("O(log N) for each id, with N being the number of entries, and of those pending in each group if references are looked at.")
+        .about("Deletes messages: always, with the references that consumer groups keep, or only if no group keeps one."),
     container("XGROUP").since("5.0.0").costs("Depends on subcommand.").about("A container for consumer groups commands."),
     write("XGROUP|CREATE", "key group <id|$> [MKSTREAM] [ENTRIESREAD entries-read]", group::create).tells(Own("`XGROUP CREATE key group id`, with the id that `$` stood for"))
         .with(GROWS)
@@ -154,12 +169,12 @@ pub const COMMANDS: &[Command] = &[
         .touches(UPDATES)
         .since("5.0.0")
         .changed(&[("7.0.0", "Takes `ENTRIESADDED` and `MAXDELETEDID`.")]).about("An internal command for replicating stream values."),
-    write("XTRIM", "key <MAXLEN|MINID> [=|~] threshold [LIMIT count]", add::xtrim).tells(Own("`XTRIM key MAXLEN = count`, `XTRIM key MINID = id`"))
+    write("XTRIM", "key <MAXLEN|MINID> [=|~] threshold [LIMIT count] [KEEPREF|DELREF|ACKED]", add::xtrim).tells(Own("`XTRIM key MAXLEN = count`; `XACK key group id ...`, `XDEL key id ...`"))
         .touches(DELETES)
         .tips(NONDETERMINISTIC)
         .since("5.0.0")
         .costs("O(N), with N being the number of evicted entries; whole blocks of them are given back at once.")
-        .changed(&[("6.2.0", "Takes `MINID` and `LIMIT`.")]).about("Deletes messages from the beginning of a stream."),
+        .changed(&[("6.2.0", "Takes `MINID` and `LIMIT`."), ("8.2.0", "Takes `KEEPREF`, `DELREF` and `ACKED`.")]).about("Deletes messages from the beginning of a stream."),
 ];
 
 /// A key's state and the stream that it holds.

@@ -16,6 +16,7 @@ use polder_calls::command::{COUNTS, Command, FAST, GROWS, read, write};
 use polder_calls::facts::Tells::{Own, State};
 use polder_calls::settings::id;
 
+mod compare;
 mod count;
 pub(crate) use count::number_mode;
 mod lcs;
@@ -42,6 +43,25 @@ pub const COMMANDS: &[Command] = &[
         .tells(State)
         .with(GROWS | FAST)
         .about("Decrements a number from the integer value of a key."),
+    write("DELEX", "key [IFEQ ifeq-value|IFNE ifne-value|IFDEQ ifdeq-digest|IFDNE ifdne-digest]", compare::delex)
+        .tells(Own("`DEL key`"))
+        .with(FAST)
+        .touches(&["RW delete variable_flags"])
+        .varies(compare::touches)
+        .since("8.4.0")
+        .costs("O(1), with IFDEQ and IFDNE O(N) where N is the length of the value.")
+        .about("Deletes a key, or only if the string that it holds, or the digest of that, is equal to another or is not."),
+    write("DELIFEQ", "key value", compare::delifeq)
+        .tells(Own("`DEL key`"))
+        .with(FAST)
+        .touches(&["RM delete"])
+        .since("9.0.0")
+        .about("Deletes a key if it holds this string: a command of Valkey, which Redis has as `DELEX` with `IFEQ`."),
+    read("DIGEST", "key", compare::digest)
+        .with(FAST)
+        .since("8.4.0")
+        .costs("O(N) where N is the length of the value.")
+        .about("Returns the digest of a string: its XXH3 hash of 64 bits, as 16 hexadecimal digits."),
     read("GET", "key", get).quick(quick::get).with(FAST).about("Returns the string value of a key."),
     write("GETDEL", "key", getdel)
         .quick(quick::getdel)
@@ -100,6 +120,19 @@ pub const COMMANDS: &[Command] = &[
         .since("1.0.1")
         .costs("O(N) where N is the number of keys to set.")
         .about("Creates or modifies the string values of one or more keys, all at once."),
+    write(
+        "MSETEX",
+        "numkeys key value [key value ...] [NX|XX] \
+         [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
+        set::msetex,
+    )
+    .tells(Own("`SET key value` for each key, with `PXAT ms`"))
+    .with(GROWS)
+    .touches(&["OW update"])
+    .tips(&["request_policy:multi_shard", "response_policy:all_succeeded"])
+    .since("8.4.0")
+    .costs("O(N) where N is the number of keys to set.")
+    .about("Sets the string values of one or more keys and one expiry for all of them, all at once, and only if none of them exists or if all do."),
     write("MSETNX", "key value [key value ...]", msetnx)
         .tells(Own("`MSET key value ...`"))
         .with(GROWS)
@@ -117,7 +150,7 @@ pub const COMMANDS: &[Command] = &[
         .about("Sets both string value and expiration time in milliseconds of a key. The key is created if it doesn't exist."),
     write(
         "SET",
-        "key value [NX|XX|IFEQ comparison-value] [GET] \
+        "key value [NX|XX|IFEQ ifeq-value|IFNE ifne-value|IFDEQ ifdeq-digest|IFDNE ifdne-digest] [GET] \
          [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
         set::set,
     )
@@ -131,7 +164,7 @@ pub const COMMANDS: &[Command] = &[
         ("6.0.0", "Takes `KEEPTTL`."),
         ("6.2.0", "Takes `GET`, `EXAT` and `PXAT`."),
         ("7.0.0", "`NX` and `GET` may be said together."),
-        ("8.4.0", "Takes `IFEQ`."),
+        ("8.4.0", "Takes `IFEQ`, `IFNE`, `IFDEQ` and `IFDNE`."),
     ])
     .about("Sets the string value of a key, ignoring its type. The key is created if it doesn't exist."),
     write("SETEX", "key seconds value", set::setex)

@@ -258,6 +258,12 @@ class Commands:
         """DECR key: Decrements the integer value of a key by one."""
     def decrby(self, key: Word, decrement: int, /) -> Any:
         """DECRBY key decrement: Decrements a number from the integer value of a key."""
+    def delex(self, key: Word, /, *more: Word) -> Any:
+        """DELEX key [IFEQ ifeq-value|IFNE ifne-value|IFDEQ ifdeq-digest|IFDNE ifdne-digest]: Deletes a key, or only if the string that it holds, or the digest of that, is equal to another or is not."""
+    def delifeq(self, key: Word, value: Word, /) -> Any:
+        """DELIFEQ key value: Deletes a key if it holds this string: a command of Valkey, which Redis has as `DELEX` with `IFEQ`."""
+    def digest(self, key: Word, /) -> Any:
+        """DIGEST key: Returns the digest of a string: its XXH3 hash of 64 bits, as 16 hexadecimal digits."""
     def get(self, key: Word, /) -> Any:
         """GET key: Returns the string value of a key."""
     def getdel(self, key: Word, /) -> Any:
@@ -280,12 +286,14 @@ class Commands:
         """MGET key [key ...]: Returns the string values of one or more keys."""
     def mset(self, *more: Word) -> Any:
         """MSET key value [key value ...]: Creates or modifies the string values of one or more keys, all at once."""
+    def msetex(self, numkeys: int, /, *more: Word) -> Any:
+        """MSETEX numkeys key value [key value ...] [NX|XX] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]: Sets the string values of one or more keys and one expiry for all of them, all at once, and only if none of them exists or if all do."""
     def msetnx(self, *more: Word) -> Any:
         """MSETNX key value [key value ...]: Creates the string values of one or more keys, all at once, when none of the keys exists."""
     def psetex(self, key: Word, milliseconds: int, value: Word, /) -> Any:
         """PSETEX key milliseconds value: Sets both string value and expiration time in milliseconds of a key. The key is created if it doesn't exist."""
     def set(self, key: Word, value: Word, /, *more: Word) -> Any:
-        """SET key value [NX|XX|IFEQ comparison-value] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]: Sets the string value of a key, ignoring its type. The key is created if it doesn't exist."""
+        """SET key value [NX|XX|IFEQ ifeq-value|IFNE ifne-value|IFDEQ ifdeq-digest|IFDNE ifdne-digest] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]: Sets the string value of a key, ignoring its type. The key is created if it doesn't exist."""
     def setex(self, key: Word, seconds: int, value: Word, /) -> Any:
         """SETEX key seconds value: Sets the string value and expiration time of a key. Creates the key if it doesn't exist."""
     def setnx(self, key: Word, value: Word, /) -> Any:

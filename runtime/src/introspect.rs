@@ -187,11 +187,11 @@ fn write_spec(reply: &mut dyn Reply, spec: KeySpec, touched: &str) {
             write_number(reply, "keystep", step as i64);
             write_number(reply, "limit", limit as i64);
         }
-        Find::Numkeys => {
+        Find::Numkeys { step } => {
             write_kind(reply, "keynum", 3);
             write_number(reply, "keynumidx", 0);
             write_number(reply, "firstkey", 1);
-            write_number(reply, "keystep", 1);
+            write_number(reply, "keystep", step as i64);
         }
     }
 }

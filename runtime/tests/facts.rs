@@ -74,7 +74,7 @@ fn shown(spec: &KeySpec) -> String {
     };
     match spec.find {
         Find::Range { last, step, limit } => format!("{begin}:{last},{step},{limit}"),
-        Find::Numkeys => format!("{begin}:n0,1,1"),
+        Find::Numkeys { step } => format!("{begin}:n0,1,{step}"),
     }
 }
 

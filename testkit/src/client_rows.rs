@@ -71,7 +71,7 @@ fn place(spec: &KeySpec) -> String {
         Find::Range { last, step, limit } => {
             format!("Range {{ last: {last}, step: {step}, limit: {limit} }}")
         }
-        Find::Numkeys => "Counted".to_owned(),
+        Find::Numkeys { step } => format!("Counted {{ step: {step} }}"),
     };
     format!("Place {{ begin: {begin}, find: {find} }}")
 }

@@ -10,6 +10,15 @@ super::methods! {
     /// `DECRBY key decrement`: Decrements a number from the integer value of a key.
     decrby("DECRBY", key: impl Args, decrement: i64);
 
+    /// `DELEX key [IFEQ ifeq-value|IFNE ifne-value|IFDEQ ifdeq-digest|IFDNE ifdne-digest]`: Deletes a key, or only if the string that it holds, or the digest of that, is equal to another or is not.
+    delex("DELEX", key: impl Args, more: impl Args);
+
+    /// `DELIFEQ key value`: Deletes a key if it holds this string: a command of Valkey, which Redis has as `DELEX` with `IFEQ`.
+    delifeq("DELIFEQ", key: impl Args, value: impl Args);
+
+    /// `DIGEST key`: Returns the digest of a string: its XXH3 hash of 64 bits, as 16 hexadecimal digits.
+    digest("DIGEST", key: impl Args);
+
     /// `GET key`: Returns the string value of a key.
     get("GET", key: impl Args);
 
@@ -67,13 +76,16 @@ super::methods! {
     /// `MSET key value [key value ...]`: Creates or modifies the string values of one or more keys, all at once.
     mset("MSET", pairs: impl Args);
 
+    /// `MSETEX numkeys key value [key value ...] [NX|XX] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]`: Sets the string values of one or more keys and one expiry for all of them, all at once, and only if none of them exists or if all do.
+    msetex("MSETEX", numkeys: i64, pairs: impl Args, more: impl Args);
+
     /// `MSETNX key value [key value ...]`: Creates the string values of one or more keys, all at once, when none of the keys exists.
     msetnx("MSETNX", pairs: impl Args);
 
     /// `PSETEX key milliseconds value`: Sets both string value and expiration time in milliseconds of a key. The key is created if it doesn't exist.
     psetex("PSETEX", key: impl Args, milliseconds: i64, value: impl Args);
 
-    /// `SET key value [NX|XX|IFEQ comparison-value] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]`: Sets the string value of a key, ignoring its type. The key is created if it doesn't exist.
+    /// `SET key value [NX|XX|IFEQ ifeq-value|IFNE ifne-value|IFDEQ ifdeq-digest|IFDNE ifdne-digest] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]`: Sets the string value of a key, ignoring its type. The key is created if it doesn't exist.
     set("SET", key: impl Args, value: impl Args, more: impl Args);
 
     /// `SETEX key seconds value`: Sets the string value and expiration time of a key. Creates the key if it doesn't exist.

@@ -1,8 +1,9 @@
-//! What makes a stream longer or shorter: XADD, XTRIM, XDEL, XSETID.
+//! What makes a stream longer or shorter: XADD, XTRIM, XDEL, XSETID. What becomes of references to entries is in `refs`.
 use polder_table::Stop;
 use polder_values::stream::{Draft, Id, Range};
 
 use super::id::{self, Wanted};
+use super::refs::{self, Excess, References};
 use super::{find_draft, publish, reply_id};
 use polder_calls::call::wrong_arity;
 use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
@@ -23,6 +24,14 @@ struct Trim {
     threshold: Threshold,
     /// Only whole nodes, as Redis counts them, and no more entries than this; none without `~`.
     approximate: Option<u64>,
+    references: References,
+}
+
+/// What trimming took away: how many entries, and which, unless they were the first ones.
+#[derive(Default)]
+struct Trimmed {
+    count: u64,
+    scattered: Vec<Id>,
 }
 
 /// The options of XADD and XTRIM.
@@ -36,7 +45,7 @@ struct Options {
 
 /// Reads the options that stand from argument 2 on; those of XADD end with an id.
 fn options(call: &Call<'_>, args: &[&[u8]], adds: bool) -> Result<Options, Stop> {
-    let (mut threshold, mut approximate, mut limit) = (None, false, None);
+    let (mut threshold, mut approximate, mut limit, mut references) = (None, false, None, None);
     let (mut may_make, mut wanted, mut at) = (true, Wanted::Any, 2);
     while let Some(&option) = args.get(at) {
         let next = args.get(at + 1).copied();
@@ -65,6 +74,10 @@ fn options(call: &Call<'_>, args: &[&[u8]], adds: bool) -> Result<Options, Stop>
                 limit = Some(natural(next, "LIMIT")?);
                 at += 2;
             }
+            _ if references.is_none() && References::parse(option).is_some() => {
+                references = References::parse(option);
+                at += 1;
+            }
             _ if adds && is(option, "NOMKSTREAM") => {
                 may_make = false;
                 at += 1;
@@ -77,6 +90,7 @@ fn options(call: &Call<'_>, args: &[&[u8]], adds: bool) -> Result<Options, Stop>
         }
     }
     let trim = checked_trim(call, adds, threshold, approximate, limit)?;
+    let trim = trim.map(|trim| Trim { references: references.unwrap_or_default(), ..trim });
     Ok(Options { trim, may_make, wanted, at })
 }
 
@@ -108,7 +122,8 @@ fn checked_trim(
             entries => entries.min(1_000_000),
         },
     };
-    Ok(threshold.map(|threshold| Trim { threshold, approximate: approximate.then(most) }))
+    let references = References::default();
+    Ok(threshold.map(|threshold| Trim { threshold, approximate: approximate.then(most), references }))
 }
 
 /// Entries that a node of Redis would have at most; 0 for no such limit.
@@ -116,8 +131,11 @@ fn node_entries(call: &Call<'_>) -> u64 {
     call.settings.number(const { setting("stream-node-max-entries") }) as u64
 }
 
-/// Trims. Returns how many entries went.
-fn trim(call: &Call<'_>, draft: &mut Draft<'_>, trim: &Trim) -> Result<u64, Stop> {
+/// Trims.
+fn trim(call: &Call<'_>, draft: &mut Draft<'_>, trim: &Trim) -> Result<Trimmed, Stop> {
+    if trim.references == References::Acked && draft.view(call.txn).groups_len() > 0 {
+        return trim_acked(call, draft, trim);
+    }
     let most = trim.approximate.unwrap_or(u64::MAX);
     let may_go = match trim.threshold {
         Threshold::Length(length) => draft.len().saturating_sub(length),
@@ -128,16 +146,33 @@ fn trim(call: &Call<'_>, draft: &mut Draft<'_>, trim: &Trim) -> Result<u64, Stop
             None => 0,
         },
     };
-    let gone = match trim.approximate {
-        Some(most) => {
-            let len = draft.len();
-            let before = draft.view(call.txn).added().saturating_sub(len);
-            whole_nodes(before, len, may_go.min(most), node_entries(call))
-        }
+    let (len, node) = (draft.len(), node_entries(call));
+    let before = draft.view(call.txn).added().saturating_sub(len);
+    let looks = trim.references != References::Keep;
+    let count = match trim.approximate {
+        // Redis looks at each entry then, and leaves no more of them than it must.
+        Some(most) if looks => may_go.min(whole_nodes(before, len, most, node)),
+        Some(most) => whole_nodes(before, len, may_go.min(most), node),
         None => may_go,
     };
-    draft.trim(call.txn, gone)?;
-    Ok(gone)
+    match looks {
+        true => refs::trim_with_references(call, draft, count)?,
+        false => draft.trim(call.txn, count)?,
+    }
+    Ok(Trimmed { count, scattered: Vec::new() })
+}
+
+/// Takes out what is to go and has no references.
+fn trim_acked(call: &Call<'_>, draft: &mut Draft<'_>, trim: &Trim) -> Result<Trimmed, Stop> {
+    let (end, len_max) = match trim.threshold {
+        Threshold::Length(length) => (Some(Id::MAX), length),
+        Threshold::First(first) => (first.previous(), 0),
+    };
+    let Some(end) = end else { return Ok(Trimmed::default()) };
+    let most = trim.approximate.unwrap_or(u64::MAX);
+    let excess = Excess { end, len_max, most, node: node_entries(call) };
+    let (count, scattered) = refs::trim_acked(call, draft, &excess)?;
+    Ok(Trimmed { count, scattered })
 }
 
 /// How many of `len` entries Redis would remove with `~`: whole nodes of `node` entries, of the
@@ -166,7 +201,12 @@ fn entry<'c>(call: &Call<'_>, args: &'c [&'c [u8]]) -> Result<(Options, &'c [&'c
 }
 
 /// Adds an entry to a stream, and trims it; what is refused has changed nothing.
-fn add(call: &Call<'_>, draft: &mut Draft<'_>, options: &Options, pairs: &[&[u8]]) -> Result<Id, Stop> {
+fn add(
+    call: &Call<'_>,
+    draft: &mut Draft<'_>,
+    options: &Options,
+    pairs: &[&[u8]],
+) -> Result<(Id, Trimmed), Stop> {
     let last = draft.last_given(call.txn)?;
     if last == Id::MAX {
         return Err("ERR The stream has exhausted the last possible ID, unable to add more items".into());
@@ -176,12 +216,14 @@ fn add(call: &Call<'_>, draft: &mut Draft<'_>, options: &Options, pairs: &[&[u8]
     };
     draft.append(call.txn, id, pairs)?;
     call.notify('t', "xadd", call.args[1]);
-    if let Some(wanted) = &options.trim
-        && trim(call, draft, wanted)? > 0
-    {
+    let trimmed = match &options.trim {
+        Some(wanted) => trim(call, draft, wanted)?,
+        None => Trimmed::default(),
+    };
+    if trimmed.count > 0 {
         call.notify('t', "xtrim", call.args[1]);
     }
-    Ok(id)
+    Ok((id, trimmed))
 }
 
 pub(super) fn xadd(call: &mut Call<'_>) -> Outcome {
@@ -194,26 +236,33 @@ pub(super) fn xadd(call: &mut Call<'_>) -> Outcome {
             return Ok(());
         }
     };
-    let id = add(call, &mut draft, &options, pairs)?;
-    tell_added(call, &draft, &options, id, pairs);
+    let (id, trimmed) = add(call, &mut draft, &options, pairs)?;
+    tell_added(call, &draft, &options, (id, pairs), &trimmed);
     publish(call, key, found, &mut draft)?;
     reply_id(call.reply, id);
     Ok(())
 }
 
 /// Says in the change log what was added, and what was left of the stream where it was to be trimmed.
-fn tell_added(call: &Call<'_>, draft: &Draft<'_>, options: &Options, id: Id, pairs: &[&[u8]]) {
+fn tell_added(
+    call: &Call<'_>,
+    draft: &Draft<'_>,
+    options: &Options,
+    (id, pairs): (Id, &[&[u8]]),
+    trimmed: &Trimmed,
+) {
     if !call.tells_itself() {
         return;
     }
     let (id, len) = (id.to_string(), draft.len().to_string());
     let mut words: Vec<&[u8]> = vec![b"XADD", call.args[1]];
-    if options.trim.is_some() {
+    if options.trim.is_some() && trimmed.scattered.is_empty() {
         words.extend([&b"MAXLEN"[..], b"=", len.as_bytes()]);
     }
     words.push(id.as_bytes());
     words.extend(pairs);
     call.tell(&words);
+    refs::tell_ids(call, &[b"XDEL", call.args[1]], &trimmed.scattered);
 }
 
 /// Adds for as many calls as are not refused, to a stream that is there.
@@ -223,7 +272,7 @@ pub(super) fn xadd_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize
     for args in calls {
         let added = entry(call, args).and_then(|(options, pairs)| add(call, &mut draft, &options, pairs));
         match added {
-            Ok(id) => reply_id(call.reply, id),
+            Ok((id, _)) => reply_id(call.reply, id),
             Err(Stop::Refused(_)) => break,
             Err(other) => return Err(other),
         }
@@ -239,9 +288,11 @@ pub(super) fn xtrim(call: &mut Call<'_>) -> Outcome {
     let (key, options) = (call.args[1], options(call, call.args, false)?);
     let mut gone = 0;
     if let (Some((found, mut draft)), Some(wanted)) = (find_draft(call, key)?, &options.trim) {
-        gone = trim(call, &mut draft, wanted)?;
+        let trimmed = trim(call, &mut draft, wanted)?;
+        gone = trimmed.count;
         if gone > 0 {
-            if call.tells_itself() {
+            refs::tell_ids(call, &[b"XDEL", key], &trimmed.scattered);
+            if call.tells_itself() && trimmed.scattered.is_empty() {
                 call.tell(&[b"XTRIM", key, b"MAXLEN", b"=", draft.len().to_string().as_bytes()]);
             }
             publish(call, key, Some(found), &mut draft)?;

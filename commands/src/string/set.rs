@@ -1,9 +1,9 @@
 //! SET and its relatives: what is set on which condition, and when it expires.
 use polder_base::number;
 use polder_table::{Found, New, Stop};
-use polder_values::string;
-use polder_values::{Kind, Value};
+use polder_values::{Kind, string};
 
+use super::compare::Comparison;
 use super::{find, reply_found};
 use polder_calls::call::{Call, Outcome, SYNTAX, WRONG_TYPE, integer, is};
 
@@ -13,8 +13,8 @@ enum Condition<'a> {
     Always,
     Absent,
     Present,
-    /// Valkey's IFEQ: when the key holds just this.
-    Equal(&'a [u8]),
+    /// When the string that the key holds fits.
+    Fits(Comparison<'a>),
 }
 
 /// What is to become of the expiry.
@@ -85,9 +85,12 @@ impl<'a> Options<'a> {
                 options.condition = Condition::Absent;
             } else if is(word, "XX") && matches!(condition, Condition::Always | Condition::Present) {
                 options.condition = Condition::Present;
-            } else if is(word, "IFEQ") && condition == Condition::Always && !rest.is_empty() {
-                options.condition = Condition::Equal(rest[0]);
-                rest = &rest[1..];
+            } else if let [operand, later @ ..] = rest
+                && condition == Condition::Always
+                && let Some(comparison) = Comparison::parse(word, operand)
+            {
+                options.condition = Condition::Fits(comparison);
+                rest = later;
             } else if is(word, "GET") {
                 options.get = true;
             } else if is(word, "KEEPTTL") && matches!(options.expiry, Expiry::Unsaid | Expiry::Keep) {
@@ -145,9 +148,14 @@ fn put_until(call: &Call<'_>, key: &[u8], bytes: &[u8], expiry_ms: u64) -> Outco
     Ok(())
 }
 
-/// What SET does with its key: with GET it is read, too.
+/// What SET does with its key: some options read it, too.
 pub(super) fn touches(args: &[&[u8]]) -> &'static str {
-    if args.iter().skip(3).any(|arg| is(arg, "GET")) { "RW access update" } else { "OW update" }
+    let says = |word| args.iter().skip(3).any(|arg| is(arg, word));
+    match () {
+        () if says("GET") => "RW access update",
+        () if ["IFEQ", "IFNE", "IFDEQ", "IFDNE"].into_iter().any(says) => "RW update",
+        () => "OW update",
+    }
 }
 
 pub(super) fn set(call: &mut Call<'_>) -> Outcome {
@@ -183,7 +191,7 @@ fn set_with(call: &mut Call<'_>, key: &[u8], bytes: &[u8]) -> Outcome {
         Condition::Always => true,
         Condition::Absent => old.is_none(),
         Condition::Present => old.is_some(),
-        Condition::Equal(wanted) => holds(call, key, wanted)?,
+        Condition::Fits(comparison) => comparison.is_met_by(call, find(call, key)?.as_ref())?,
     };
     // The old value is replied before its nodes are given up.
     if options.get {
@@ -198,26 +206,6 @@ fn set_with(call: &mut Call<'_>, key: &[u8], bytes: &[u8]) -> Outcome {
         Some(until) => put_until(call, key, bytes, until),
         None if options.expiry == Expiry::Keep => put(call, key, bytes, old.and_then(|old| old.expiry_ms)),
         None => put(call, key, bytes, None),
-    }
-}
-
-/// Whether the key holds the string `wanted`.
-fn holds(call: &Call<'_>, key: &[u8], wanted: &[u8]) -> Result<bool, Stop> {
-    match find(call, key)? {
-        Some(Found { value: Value::Packed(bytes), .. }) => Ok(bytes == wanted),
-        Some(Found { value, .. }) if string::len(&value) == wanted.len() as u64 => {
-            let mut rest = wanted;
-            for piece in string::pieces(call.txn, value, 0, u64::MAX) {
-                let piece = piece?;
-                let (now, later) = rest.split_at(piece.len());
-                if now != piece.bytes() {
-                    return Ok(false);
-                }
-                rest = later;
-            }
-            Ok(true)
-        }
-        _ => Ok(false),
     }
 }
 
@@ -243,6 +231,48 @@ fn set_for(call: &mut Call<'_>, unit: Unit) -> Outcome {
     let until = moment(call, unit, call.args[2])?;
     put_until(call, call.args[1], call.args[3], until)?;
     call.reply.ok();
+    Ok(())
+}
+
+/// The options of MSETEX, which stand behind its pairs.
+fn parse_shared<'a>(args: &[&'a [u8]]) -> Result<(Condition<'a>, Expiry<'a>), Stop> {
+    let Options { condition, get, expiry } = Options::parse(args)?;
+    let is_known = matches!(condition, Condition::Always | Condition::Absent | Condition::Present);
+    if is_known && !get { Ok((condition, expiry)) } else { Err(SYNTAX.into()) }
+}
+
+/// Sets all keys or none, with one expiry for all.
+pub(super) fn msetex(call: &mut Call<'_>) -> Outcome {
+    let count = number::integer(call.args[1]).and_then(|count| i32::try_from(count).ok());
+    let count = count.filter(|count| *count > 0).ok_or("ERR invalid numkeys value")? as usize;
+    let Some((pairs, options)) = call.args[2..].split_at_checked(2 * count) else {
+        return Err("ERR wrong number of key-value pairs".into());
+    };
+    let (pairs, _) = pairs.as_chunks::<2>();
+    let (condition, expiry) = parse_shared(options)?;
+    let until = match expiry {
+        Expiry::At(unit, text) => Some(moment(call, unit, text)?),
+        _ => None,
+    };
+    if condition != Condition::Always {
+        for [key, _] in pairs {
+            if call.find(key)?.is_some() != (condition == Condition::Present) {
+                call.reply.integer(0);
+                return Ok(());
+            }
+        }
+    }
+    for [key, bytes] in pairs {
+        let expiry_ms = match expiry {
+            Expiry::Keep => call.find(key)?.and_then(|old| old.expiry_ms),
+            _ => until,
+        };
+        if until.is_some() {
+            call.notify('g', "expire", key);
+        }
+        put(call, key, bytes, expiry_ms)?;
+    }
+    call.reply.integer(1);
     Ok(())
 }
 

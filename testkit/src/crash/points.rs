@@ -175,6 +175,21 @@ pub const ROUTES: &[Route] = &[
         "XACK k1 group 1-1 2-1",
     ),
     route("stream-delete", &["XADD k1 1-1 f v", "XADD k1 2-1 f w"], "XDEL k1 1-1"),
+    route(
+        "stream-delete-references",
+        &[GROUP, "XADD k1 1-1 f v", "XADD k1 2-1 f w", READ],
+        "XDELEX k1 DELREF IDS 2 1-1 2-1",
+    ),
+    route(
+        "stream-acknowledge-delete",
+        &[GROUP, "XADD k1 1-1 f v", "XADD k1 2-1 f w", READ],
+        "XACKDEL k1 group ACKED IDS 1 1-1",
+    ),
+    route(
+        "stream-trim-acknowledged",
+        &[GROUP, "XADD k1 1-1 f v", "XADD k1 2-1 f w", READ, "XACK k1 group 2-1"],
+        "XTRIM k1 MAXLEN 0 ACKED",
+    ),
     long("stream-tree-add", &[BIG_STREAM], "XADD k1 1501-1 field value"),
     long("stream-tree-read", &[BIG_STREAM, GROUP], "XREADGROUP GROUP group me COUNT 50 STREAMS k1 >"),
     long(
