@@ -162,6 +162,14 @@ pub trait Reply {
         true
     }
 
+    /// Tells whether SET and ITEM.SET are to say that a key is new ([`Reply::new_key`]). A call need not find out for other sinks.
+    fn hears_of_new_keys(&self) -> bool {
+        false
+    }
+
+    /// Notes that the key which a call has given a value is a new one.
+    fn new_key(&mut self) {}
+
     /// What became of an item.
     fn written(&mut self, written: Written) {
         match written {

@@ -478,7 +478,10 @@ fn set(call: &mut Call<'_>) -> Outcome {
     let options =
         Options::parse(call, &call.args[3..], Allowed { words: &["ADD", "REPLACE", "STALE"], values })?;
     let (key, bytes) = (call.args[1], call.args[2]);
-    let found = if options.condition == Condition::None { None } else { call.peek(key)? };
+    let hears_of_new = call.reply.hears_of_new_keys();
+    let is_blind = options.condition == Condition::None && !hears_of_new;
+    let found = if is_blind { None } else { call.peek(key)? };
+    let is_new = hears_of_new && found.is_none();
     let (mut extras, mut expiry_ms) = (options.extras(), options.expiry.after(None));
     if let Some(refused) = refusal(options.condition, &found)? {
         let (Some(old), Condition::Cas(cas)) = (found, options.condition) else {
@@ -504,6 +507,9 @@ fn set(call: &mut Call<'_>) -> Outcome {
         key,
         &New { flags: options.flags, expiry_ms, extras: &extras, ..New::of(Kind::String, value) },
     )?;
+    if is_new {
+        call.reply.new_key();
+    }
     reply_written(call, key)
 }
 

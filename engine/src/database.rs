@@ -264,7 +264,7 @@ impl<'m> Database<'m> {
                 (polder_base::time::coarse_ms(), 0),
             )
         }) {
-            Some(()) => Ok(()),
+            Some(_) => Ok(()),
             None => self.run_row(const { row_named("SET") }, &[b"SET", key, value], &mut Scalar::default()),
         }
     }

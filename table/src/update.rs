@@ -54,6 +54,7 @@ use crate::{clock, raw};
 
 impl Table {
     /// Gives a key a string, as [`Table::quick_edit`] does, one that may take a record, too. `calls` is added to the count of calls.
+    /// Returns whether the key is a new one.
     #[inline(always)]
     pub fn quick_set(
         &self,
@@ -62,10 +63,10 @@ impl Table {
         value: &[u8],
         now_ms: u64,
         calls: u64,
-    ) -> Option<()> {
+    ) -> Option<bool> {
         let is_short = entry::inline_bytes(key.len(), value.len(), false, false) <= entry::INLINE_MAX;
         let edited = if is_short {
-            self.edit_plain(location, key, now_ms, calls, |_| Some((value, ())))
+            self.edit_plain(location, key, now_ms, calls, |_| Some((value, false)))
         } else {
             None
         };
@@ -81,7 +82,7 @@ impl Table {
         value: &[u8],
         Attributes { expiry_ms, flags }: Attributes,
         (now_ms, calls): (u64, u64),
-    ) -> Option<()> {
+    ) -> Option<bool> {
         // This is checked again under the lock; here it only saves a lock that would be useless.
         if value.len() > PACKED_MAX || is_told(self.segment(), listeners(Some(Kind::String))) {
             return None;
@@ -93,7 +94,7 @@ impl Table {
         // As it will be stored: the bounds of extent and database are lowered to this.
         let attributes =
             Attributes { expiry_ms: expiry_ms.map(|expiry_ms| expiry_ms.min(entry::EXPIRY_MAX_MS)), flags };
-        let tell = move |(): &(), effect: &mut Effect<'_>| match attributes {
+        let tell = move |_: &bool, effect: &mut Effect<'_>| match attributes {
             Attributes { flags: 0, expiry_ms: None } => effect.call("SET", &[key, value]),
             Attributes { flags: 0, expiry_ms: Some(expiry_ms) } => {
                 effect.call("SET", &[key, value, b"PXAT", expiry_ms.to_string().as_bytes()]);
@@ -106,7 +107,7 @@ impl Table {
             key,
             kind,
             (now_ms, calls),
-            move |_| Some((Mutation::String(value, attributes), ())),
+            move |old| Some((Mutation::String(value, attributes), old.is_none())),
             tell,
         )
     }

@@ -289,7 +289,6 @@ fn a_process_that_is_killed_in_a_sync_that_fails_loses_nothing_that_its_successo
     }
 }
 
-/// Each batch is synced before the next one is made. What was durable must be there whatever happens while a successor begins.
 /// With everysec the disk has all but some megabytes, however short the time is.
 #[test]
 fn many_bytes_are_synced_before_the_second_is_over() {
@@ -318,6 +317,7 @@ fn many_bytes_are_synced_before_the_second_is_over() {
     assert!(end > durable + BYTES && later > end - BYTES, "{later} of {end}");
 }
 
+/// Each batch is synced before the next one is made. What was durable must be there whatever happens while a successor begins.
 #[test]
 fn what_was_synced_without_a_note_is_not_cut_off_by_a_successor() {
     for seed in 0..seeds() {

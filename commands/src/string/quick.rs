@@ -31,14 +31,17 @@ pub(super) fn get(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
 
 pub(super) fn set(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let done = match *call.args {
-        [_, key, value] => call.table.quick_set(call.location, key, value, call.now_ms, 1).is_some(),
+        [_, key, value] => call.table.quick_set(call.location, key, value, call.now_ms, 1),
         [_, key, value, unit, span] => set_until(call, key, value, Unit::relative(unit), span),
-        _ => false,
+        _ => None,
     };
-    if done {
+    if done == Some(true) {
+        reply.new_key();
+    }
+    if done.is_some() {
         reply.ok();
     }
-    done
+    done.is_some()
 }
 
 pub(super) fn setex(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
@@ -51,20 +54,17 @@ pub(super) fn psetex(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
 
 fn set_for(call: &FastCall<'_>, unit: Unit, reply: &mut dyn Reply) -> bool {
     let &[_, key, span, value] = call.args else { return false };
-    let done = set_until(call, key, value, Some(unit), span);
+    let done = set_until(call, key, value, Some(unit), span).is_some();
     if done {
         reply.ok();
     }
     done
 }
 
-fn set_until(call: &FastCall<'_>, key: &[u8], value: &[u8], unit: Option<Unit>, span: &[u8]) -> bool {
-    let until = unit.and_then(|unit| unit.until(span, call.exact_ms()));
-    until.is_some_and(|until| {
-        call.table
-            .quick_set_with(call.location, key, value, Attributes::expiring(Some(until)), (call.now_ms, 1))
-            .is_some()
-    })
+/// Gives a key a string and an expiry; returns whether the key is a new one.
+fn set_until(call: &FastCall<'_>, key: &[u8], value: &[u8], unit: Option<Unit>, span: &[u8]) -> Option<bool> {
+    let until = unit.and_then(|unit| unit.until(span, call.exact_ms()))?;
+    call.table.quick_set_with(call.location, key, value, Attributes::expiring(Some(until)), (call.now_ms, 1))
 }
 
 pub(super) fn mset(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {

@@ -163,7 +163,11 @@ pub(super) fn set(call: &mut Call<'_>) -> Outcome {
     if call.args.len() > 3 {
         return set_with(call, key, bytes);
     }
+    let is_new = call.reply.hears_of_new_keys() && call.peek(key)?.is_none();
     put(call, key, bytes, None)?;
+    if is_new {
+        call.reply.new_key();
+    }
     call.reply.ok();
     Ok(())
 }

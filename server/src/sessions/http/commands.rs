@@ -61,7 +61,7 @@ pub enum Bodies {
 
 /// What the replies become.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Form {
+pub enum Form {
     /// The JSON of one reply.
     One,
     /// A JSON array of all replies.
@@ -164,7 +164,8 @@ fn requests(body: &[u8]) -> Result<Vec<Vec<Vec<u8>>>, Answer> {
 }
 
 impl Commands {
-    fn new(calls: Vec<Vec<Vec<u8>>>, form: Form) -> Commands {
+    /// Calls whose replies become a response of this form.
+    pub fn new(calls: Vec<Vec<Vec<u8>>>, form: Form) -> Commands {
         Commands {
             calls,
             is_atomic: false,

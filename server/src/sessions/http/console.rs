@@ -29,6 +29,23 @@ const FILES: &[(&[u8], &str, &str)] = &[
     (b"/watch.js", MODULE, include_str!("../../../console/watch.js")),
 ];
 
+const WELCOME: &str = include_str!("../../../console/welcome.html");
+
+/// The response at `/` where no key is shown there: a page for browsers, and a line for programs.
+pub fn welcome(accept: Option<&[u8]>) -> Answer {
+    let takes_html = accept.is_some_and(|accept| memchr::memmem::find(accept, b"text/html").is_some());
+    let answer = if takes_html {
+        Answer::text(200, HTML, WELCOME).with(FIELDS)
+    } else {
+        Answer::text(
+            404,
+            "text/plain; charset=utf-8",
+            "This is Polder. A key is at /k/KEY, a command at /js?GET+KEY, the console at /console; / shows the key index.html.\n",
+        )
+    };
+    answer.with("Vary: Accept\r\n")
+}
+
 /// The file at a path, if there is one.
 pub fn file(path: &[u8]) -> Answer {
     match FILES.iter().find(|(name, ..)| *name == path) {
@@ -43,7 +60,8 @@ mod tests {
 
     #[test]
     fn each_file_that_is_asked_for_is_there_and_none_is_inline() {
-        for (name, _, content) in FILES {
+        let welcome: (&[u8], _, _) = (b"/", HTML, WELCOME);
+        for (name, _, content) in FILES.iter().chain([&welcome]) {
             let paths = content.split(['"', '\'']).filter_map(|text| text.strip_prefix("/console"));
             paths.for_each(|path| assert_eq!(file(path.as_bytes()).status, 200, "{path}"));
             assert!(

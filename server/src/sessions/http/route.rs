@@ -13,9 +13,9 @@ use crate::web_rules::{Verdict, WebRules};
 pub enum Resource<'b> {
     /// A key, with its escapes.
     Key(&'b [u8]),
-    /// Commands: in the query, or in a body of JSON.
+    /// Commands in the query, or in a body of JSON, with replies in JSON.
     Commands,
-    /// Commands in a body of RESP.
+    /// Commands in the query, or in a body of RESP, with replies in RESP.
     Resp,
     Publish,
     /// Messages of channels.
@@ -28,7 +28,7 @@ pub enum Resource<'b> {
     Metrics,
     /// Paths of which a key has none without `/k/`, although nothing is there.
     Reserved,
-    /// `/` itself.
+    /// `/` itself: with a query or a body it is as [`Resource::Resp`].
     Root,
 }
 
@@ -38,6 +38,9 @@ pub struct PlainCall<'b> {
     pub note: Note,
     pub key: Cow<'b, [u8]>,
 }
+
+/// The key that `/` shows.
+pub const INDEX: &[u8] = b"index.html";
 
 /// The arguments of a call on one key.
 pub fn args<'a>(verb: Verb, key: &'a [u8], body: &'a [u8]) -> SmallVec<[&'a [u8]; 3]> {

@@ -36,6 +36,10 @@ pub struct Sink<'o, 's> {
     start: usize,
     said: Said,
     conditions: &'s Conditions,
+    /// Response for a key that is not there, if that is no error.
+    absent: Option<&'s Answer>,
+    /// The call has made the key.
+    is_new: bool,
     /// The tag of the item whose value follows.
     tag: Option<u64>,
     /// The content type that is stored with it.
@@ -64,6 +68,8 @@ impl<'o, 's> Sink<'o, 's> {
             start,
             said: Said::Nothing,
             conditions,
+            absent: None,
+            is_new: false,
             tag: None,
             stored_type: Vec::new(),
             skips: 0,
@@ -71,9 +77,16 @@ impl<'o, 's> Sink<'o, 's> {
         }
     }
 
+    /// Replaces the response for a key that is not there.
+    pub fn or(self, absent: Option<&'s Answer>) -> Self {
+        Sink { absent, ..self }
+    }
+
     /// Writes the response, unless the call has not replied: it waits, or has met a lock. Returns whether it has replied.
     pub fn finish(self) -> bool {
-        let Sink { output, note, style, said, conditions, tag, .. } = self;
+        let Sink { output, note, style, said, conditions, absent, tag, .. } = self;
+        let is_absent = matches!(said, Said::Null);
+        let stored = if self.is_new { 201 } else { 204 };
         let answer = match (said, note.verb) {
             (Said::Nothing, _) => return false,
             (Said::Value, _) => return true,
@@ -83,17 +96,18 @@ impl<'o, 's> Sink<'o, 's> {
             }
             (Said::Ended(status), _) => Answer::empty(status).with(&tag.map_or(String::new(), tag_field)),
             (Said::Written(Written::NotFound), _) if !conditions.is_none() => Answer::error(412, CHANGED),
-            (Said::Written(Written::Done(cas)), Verb::Store) => Answer::empty(204).with(&tag_field(cas)),
+            (Said::Written(Written::Done(cas)), Verb::Store) => Answer::empty(stored).with(&tag_field(cas)),
             (Said::Written(Written::Done(_)), _) => Answer::empty(204),
             (Said::Written(Written::NotFound), _) | (Said::Null, _) | (Said::Integer(0), Verb::Remove) => {
                 Answer::error(404, "there is no such key")
             }
-            (Said::Ok, Verb::Store) | (Said::Integer(_), Verb::Remove) => Answer::empty(204),
+            (Said::Ok, Verb::Store) => Answer::empty(stored),
+            (Said::Integer(_), Verb::Remove) => Answer::empty(204),
             (Said::Elements(elements), _) => Answer::text(200, JSON, json::of_resp(&elements.bytes())),
             (Said::Integer(number), _) => Answer::text(200, JSON, number.to_string()),
             (Said::Ok, _) => Answer::text(200, JSON, "\"OK\""),
         };
-        answer.write(output, style);
+        absent.filter(|_| is_absent).unwrap_or(&answer).write(output, style);
         true
     }
 
@@ -277,6 +291,14 @@ impl Reply for Sink<'_, '_> {
         self.said = Said::Written(written);
     }
 
+    fn hears_of_new_keys(&self) -> bool {
+        self.note.verb == Verb::Store
+    }
+
+    fn new_key(&mut self) {
+        self.is_new = true;
+    }
+
     fn mark(&self) -> usize {
         match &self.said {
             Said::Elements(elements) => IN_ELEMENTS | elements.mark(),
@@ -301,7 +323,7 @@ impl Reply for Sink<'_, '_> {
             _ => {
                 self.output.rewind(mark);
                 if mark <= self.start {
-                    (self.said, self.tag) = (Said::Nothing, None);
+                    (self.said, self.tag, self.is_new) = (Said::Nothing, None, false);
                     self.stored_type.clear();
                 }
             }

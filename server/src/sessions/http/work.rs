@@ -16,7 +16,7 @@ use polder_wire::http::{Head, Method, Refused, base64, target};
 use polder_wire::web_socket::Handshake;
 
 use super::answer::{self, Answer, Style};
-use super::commands::{self, Bodies, Commands};
+use super::commands::{self, Bodies, Commands, Form};
 use super::conditions::Conditions;
 use super::console;
 use super::events::{self, Wish};
@@ -82,6 +82,8 @@ enum Task {
         note: Note,
         conditions: Conditions,
         options: Vec<Vec<u8>>,
+        /// Response for a key that is not there, if that is no error.
+        absent: Option<Answer>,
     },
     /// The body says what.
     Body(Bodies),
@@ -167,19 +169,10 @@ impl Work {
             Resource::Health => Ok(Task::Answer(Answer::text(200, "text/plain; charset=utf-8", "ok\n"))),
             Resource::Readiness => Ok(Task::Commands(Commands::readiness())),
             Resource::Metrics => Ok(Task::Commands(Commands::metrics(head.fields.accept))),
-            Resource::Root | Resource::Commands => self.plan_commands(head, query),
-            Resource::Resp => {
-                let mut version = RespVersion::Resp2;
-                self.parameters(query.unwrap_or_default(), |name, value| match (name, value) {
-                    (b"protocol", b"3") => {
-                        version = RespVersion::Resp3;
-                        Some(())
-                    }
-                    (b"protocol", b"2") => Some(()),
-                    _ => None,
-                })?;
-                posted(head)?;
-                Ok(Task::Body(Bodies::Resp(version)))
+            Resource::Root if query.is_none() && is_read(head) => self.plan_index(head),
+            Resource::Commands => self.plan_commands(head, query, Form::One),
+            Resource::Root | Resource::Resp => {
+                self.plan_commands(head, query, Form::Resp(RespVersion::Resp2))
             }
             Resource::Publish => {
                 let mut subject = None;
@@ -193,7 +186,7 @@ impl Work {
                         .ok_or_else(|| Answer::error(400, "subject names the channel: /pub?subject=NAME"))?,
                 )))
             }
-            Resource::Console(_) if !matches!(head.method, Method::Get | Method::Head) => {
+            Resource::Console(_) if !is_read(head) => {
                 Err(Answer::error(405, "the console is read with GET").with("Allow: GET, HEAD, OPTIONS\r\n"))
             }
             Resource::Console(path) => Ok(Task::Answer(console::file(path))),
@@ -230,33 +223,60 @@ impl Work {
             note: route::note(head, verb, &key),
             conditions: Conditions::of(&head.fields, verb)?,
             options,
+            absent: None,
         })
     }
 
-    /// The command of a query, or those of a body.
-    fn plan_commands(&mut self, head: &Head<'_>, query: Option<&[u8]>) -> Result<Task, Answer> {
+    /// Plans the command of a query, or those of a body, whose replies have this form.
+    fn plan_commands(
+        &mut self,
+        head: &Head<'_>,
+        query: Option<&[u8]>,
+        mut form: Form,
+    ) -> Result<Task, Answer> {
         let query = query.unwrap_or_default();
-        let reads = matches!(head.method, Method::Get | Method::Head);
+        let reads = is_read(head);
         let (command, rest) = query.split_at(memchr::memchr(b'&', query).unwrap_or(query.len()));
         // A parameter has = in its first word; a word of a command behind that may have it, too.
         let first = &command[..memchr::memchr(b'+', command).unwrap_or(command.len())];
         let names_command = !first.is_empty() && memchr::memchr(b'=', first).is_none() && first != b"atomic";
+        let mut is_atomic = false;
+        self.parameters(if names_command { rest } else { query }, |name, value| {
+            match (&mut form, name, value) {
+                (Form::Resp(version), b"protocol", b"2" | b"3") => {
+                    *version = if value == b"3" { RespVersion::Resp3 } else { RespVersion::Resp2 };
+                    Some(())
+                }
+                (Form::One, b"atomic", _) => (!names_command).then(|| is_atomic = true),
+                _ => None,
+            }
+        })?;
         if !names_command {
             if reads {
                 return Err(Answer::error(400, "the query is a command, its words joined by +: /js?GET+key"));
             }
-            let mut is_atomic = false;
-            self.parameters(query, |name, _| (name == b"atomic").then(|| is_atomic = true))?;
             posted(head)?;
-            return Ok(Task::Body(Bodies::Json { is_atomic }));
+            return Ok(Task::Body(match form {
+                Form::Resp(version) => Bodies::Resp(version),
+                _ => Bodies::Json { is_atomic },
+            }));
         }
-        self.parameters(rest, |_, _| None)?;
         let words = target::words(command).ok_or_else(|| Answer::error(400, NOT_ESCAPED))?;
         if !reads {
             posted(head)?;
         }
         commands::check(&words, reads)?;
-        Ok(Task::Commands(Commands::one(words)))
+        Ok(Task::Commands(Commands::new(vec![words], form)))
+    }
+
+    /// Plans a read of the key `index.html`, and for its absence a page that says where to go on.
+    fn plan_index(&self, head: &Head<'_>) -> Result<Task, Answer> {
+        Ok(Task::Key {
+            note: route::note(head, Verb::Read, route::INDEX),
+            conditions: Conditions::of(&head.fields, Verb::Read)?,
+            options: Vec::new(),
+            absent: Some(console::welcome(head.fields.accept)),
+        })
     }
 
     /// Messages of the channels and patterns that the query names.
@@ -354,11 +374,12 @@ impl Work {
         }
         match (self.stage, &self.task) {
             (Stage::Begin, _) => Next::Own,
-            (Stage::Calls, Task::Key { note, conditions, options }) => {
-                let Resource::Key(key) = route::resource(target::split(head.target).0) else {
-                    return Next::End;
+            (Stage::Calls, Task::Key { note, conditions, options, .. }) => {
+                let key = match route::resource(target::split(head.target).0) {
+                    Resource::Key(key) => target::unescaped(key).unwrap_or_default(),
+                    Resource::Root => Cow::Borrowed(route::INDEX),
+                    _ => return Next::End,
                 };
-                let key = target::unescaped(key).unwrap_or_default();
                 if note.verb == Verb::Read || conditions.is_none() && options.is_empty() {
                     return Next::Call(note.verb, key, body);
                 }
@@ -376,8 +397,8 @@ impl Work {
         let style = Style { connection: self.connection, is_head: self.is_head, fields: &self.fields };
         match &mut self.task {
             Task::Commands(commands) => commands.reply(self.reply_bytes_max, run),
-            Task::Key { note, conditions, .. } => {
-                let mut sink = Sink::new(output, *note, style, conditions);
+            Task::Key { note, conditions, absent, .. } => {
+                let mut sink = Sink::new(output, *note, style, conditions).or(absent.as_ref());
                 let result = run(&mut sink);
                 if sink.finish() {
                     self.stage = Stage::Answered;
@@ -508,6 +529,11 @@ impl Work {
 const ALLOW: &str = "Allow: GET, HEAD, PUT, POST, DELETE, OPTIONS\r\n";
 const VERSION: &str = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
 const NOT_ESCAPED: &str = "% in a URL stands before two hexadecimal digits";
+
+/// Tells whether a request only reads.
+fn is_read(head: &Head<'_>) -> bool {
+    matches!(head.method, Method::Get | Method::Head)
+}
 
 /// Refuses a request that is no POST.
 fn posted(head: &Head<'_>) -> Result<(), Answer> {

@@ -114,7 +114,7 @@ pub fn curl(port: &str) -> Result<(), String> {
         all.push(&url);
         expect("curl", &all, expected)
     };
-    check(&["-T", &small, "-w", "%{http_code}"], "/k/small.txt", "204")?;
+    check(&["-T", &small, "-w", "%{http_code}"], "/k/small.txt", "201")?;
     check(&[], "/k/small.txt", "0123456789")?;
     check(
         &["-w", " %{http_code} %{content_type}"],
