@@ -11,13 +11,14 @@ pub(crate) fn tell_item(call: &Call<'_>, key: &[u8]) -> Outcome {
     let Some(found) = call.txn.peek(call.db(), key)? else { return Ok(()) };
     let extras = ItemExtras::decode(found.extras);
     let value = string::contiguous(call.txn, &found.value)?;
-    let [flags, cas, expiry] =
-        [u64::from(found.flags), extras.cas.unwrap_or(0), found.expiry_ms.unwrap_or(0)]
-            .map(|number| number.to_string());
+    // A version means nothing elsewhere.
+    let chosen = extras.chosen_cas();
+    let [flags, cas, expiry] = [u64::from(found.flags), chosen.unwrap_or(0), found.expiry_ms.unwrap_or(0)]
+        .map(|number| number.to_string());
     let mut words: Vec<&[u8]> = vec![b"ITEM.SET", key, &value];
     for (is_said, option, text) in [
         (found.flags != 0, "FLAGS", flags.as_bytes()),
-        (extras.cas.is_some(), "NEWCAS", cas.as_bytes()),
+        (chosen.is_some(), "NEWCAS", cas.as_bytes()),
         (!extras.content_type.is_empty(), "TYPE", extras.content_type),
         (found.expiry_ms.is_some(), "PXAT", expiry.as_bytes()),
     ] {
@@ -28,7 +29,7 @@ pub(crate) fn tell_item(call: &Call<'_>, key: &[u8]) -> Outcome {
     call.tell(&words);
     if extras.stale {
         let mut words: Vec<&[u8]> = vec![b"ITEM.DEL", key, b"STALE"];
-        if extras.cas.is_some() {
+        if chosen.is_some() {
             words.extend([&b"NEWCAS"[..], cas.as_bytes()]);
         }
         call.tell(&words);
