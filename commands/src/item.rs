@@ -1,7 +1,9 @@
 //! Items: strings as memcached and HTTP see them, with flags, a CAS and an expiry in one call.
 //!
 //! The protocols of other doors call these rows, and RESP clients and scripts may call them, too. The CAS is the version of
-//! the entry, so it costs no memory. It changes with each change of the key, also with a change of its expiry.
+//! the entry, so it costs no memory. What changes a mark or an expiry alone keeps the CAS, as in memcached: the item then
+//! carries the version that its value was written with. Else the store of the client that is to renew an item would fail
+//! by the very mark that says so. ITEM.DEL with STALE is the exception: earlier CAS must not match any more.
 //!
 //! | key of another type | reply |
 //! |---|---|
@@ -215,8 +217,12 @@ impl<'a> Options<'a> {
         Ok(())
     }
 
+    fn item_extras(&self) -> ItemExtras<'a> {
+        ItemExtras { cas: self.cas, content_type: self.content_type, ..ItemExtras::default() }
+    }
+
     fn extras(&self) -> Vec<u8> {
-        ItemExtras { cas: self.cas, content_type: self.content_type, ..ItemExtras::default() }.encode()
+        self.item_extras().encode()
     }
 }
 
@@ -294,7 +300,8 @@ pub(crate) fn quick_get(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
             return Some(Counter::Misses);
         };
         let Value::Packed(bytes) = found.value else { return None };
-        if !found.extras.is_empty() {
+        let extras = ItemExtras::decode(found.extras);
+        if extras.stale || extras.won {
             return None;
         }
         let now_ms = if found.expiry_ms.is_some() { call.exact_ms() } else { call.now_ms };
@@ -418,11 +425,16 @@ fn gat(call: &mut Call<'_>) -> Outcome {
             return Err(Stop::Retry);
         }
     }
-    reply_item(call, key, Some(found), recache, !options.head)?;
+    let mut extras = ItemExtras { won: extras.won || wins, ..extras }.keeping_cas(found.version);
+    if options.cas.is_some() {
+        (extras.cas, extras.is_drawn) = (options.cas, false);
+    }
+    let extras = extras.encode();
+    // The reply tells the CAS that the item has afterwards.
+    reply_item(call, key, Some(Found { extras: &extras, ..found }), recache, !options.head)?;
     if options.expiry.is_past(call) {
         return remove(call, key);
     }
-    let extras = ItemExtras { won: extras.won || wins, cas: options.cas.or(extras.cas), ..extras }.encode();
     let expiry_ms = options.expiry.after(found.expiry_ms);
     edit(call, key, &found, &New { expiry_ms, extras: &extras, ..New::from(found) }, "expire")
 }
@@ -457,7 +469,8 @@ fn put(call: &Call<'_>, key: &[u8], new: &New<'_>) -> Outcome {
 
 /// Gives an item other properties; its value stays.
 fn edit(call: &Call<'_>, key: &[u8], old: &Found<'_>, new: &New<'_>, event: &'static str) -> Outcome {
-    let is_marked = (old.flags, old.extras) != (new.flags, new.extras);
+    let marks = |extras| ItemExtras::decode(extras).portable();
+    let is_marked = (old.flags, marks(old.extras)) != (new.flags, marks(new.extras));
     let expires_as_before = old.expiry_ms == new.expiry_ms;
     call.edit(key, new)?;
     tell_edited(call, key, is_marked, expires_as_before)?;
@@ -492,8 +505,7 @@ fn set(call: &mut Call<'_>) -> Outcome {
         }
         // An older value is better than none, and stays marked.
         let won = ItemExtras::decode(old.extras).won;
-        extras =
-            ItemExtras { stale: true, won, cas: options.cas, content_type: options.content_type }.encode();
+        extras = ItemExtras { stale: true, won, ..options.item_extras() }.encode();
         expiry_ms = old.expiry_ms;
     }
     if options.expiry.is_past(call) {
@@ -530,9 +542,10 @@ fn mark(call: &mut Call<'_>) -> Outcome {
 
 /// Whether a CAS is one that the item may have had earlier.
 fn is_older(call: &Call<'_>, cas: u64, found: &Found<'_>) -> bool {
-    match ItemExtras::decode(found.extras).cas {
-        Some(chosen) => cas < chosen,
-        None => call.table.has_drawn(cas),
+    let found_extras = ItemExtras::decode(found.extras);
+    match found_extras.cas {
+        Some(chosen) if !found_extras.is_drawn => cas < chosen,
+        _ => call.table.has_drawn(cas),
     }
 }
 
@@ -634,8 +647,12 @@ fn inc(call: &mut Call<'_>) -> Outcome {
     let Value::Packed(text) = old.value else { return Err(NOT_A_NUMBER.into()) };
     let number = leading_number(text).ok_or(NOT_A_NUMBER)?;
     let number = if options.down { number.saturating_sub(delta) } else { number.wrapping_add(delta) };
-    let kept = ItemExtras { cas: options.cas, ..ItemExtras::decode(old.extras).after_edit() }.encode();
-    let value = Value::Packed(digits.format(number).as_bytes());
+    let digits = digits.format(number).as_bytes();
+    let before = ItemExtras::decode(old.extras);
+    // A number that needs no more room is written over the old one, whose marks stay.
+    let kept = if digits.len() > text.len() { before.after_edit() } else { before };
+    let kept = ItemExtras { cas: options.cas, is_drawn: false, ..kept }.encode();
+    let value = Value::Packed(digits);
     let expiry_ms = options.expiry.after(old.expiry_ms);
     call.put(key, &New { value, raw: false, text: false, expiry_ms, extras: &kept, ..New::from(old) })?;
     tell_item(call, key)?;
@@ -660,8 +677,12 @@ fn exp(call: &mut Call<'_>) -> Outcome {
         call.reply.written(Written::Done(0));
         return Ok(());
     }
-    let new = New { expiry_ms: options.expiry.after(found.expiry_ms), ..New::from(found) };
-    edit(call, key, &found, &new, "expire")?;
+    let extras = match found.kind {
+        Kind::String => ItemExtras::decode(found.extras).keeping_cas(found.version).encode(),
+        _ => Vec::new(),
+    };
+    let expiry_ms = options.expiry.after(found.expiry_ms);
+    edit(call, key, &found, &New { expiry_ms, extras: &extras, ..New::from(found) }, "expire")?;
     reply_written(call, key)
 }
 
@@ -687,7 +708,7 @@ fn del(call: &mut Call<'_>) -> Outcome {
     let stale = options.stale || before.stale;
     let won = before.won && !options.stale;
     let expiry_ms = if options.stale { options.expiry.after(old.expiry_ms) } else { old.expiry_ms };
-    let extras = ItemExtras { stale, won, cas: options.cas, content_type: before.content_type }.encode();
+    let extras = ItemExtras { stale, won, cas: options.cas, is_drawn: false, ..before }.encode();
     if options.empty {
         put(call, key, &New { expiry_ms, extras: &extras, ..New::of(Kind::String, Value::Packed(b"")) })?;
     } else {

@@ -39,6 +39,6 @@ pub(crate) fn tell_edited(call: &Call<'_>, key: &[u8], is_marked: bool, expires_
 
 /// Says all that an item has beside value and expiry, also where that is nothing any more.
 fn tell_mark(call: &Call<'_>, key: &[u8], found: &Found<'_>) {
-    let extras = ItemExtras::decode(found.extras);
+    let extras = ItemExtras::decode(found.extras).portable();
     call.txn.tell_aside(call.db(), &Aside::Item { key, flags: found.flags, extras });
 }

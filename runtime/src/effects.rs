@@ -70,7 +70,7 @@ fn command_of(aside: &Aside<'_>) -> Vec<Vec<u8>> {
             return vec![word("ITEM.FLUSH"), word("PXAT"), moment_ms.to_string().into_bytes()];
         }
     };
-    let ItemExtras { stale, won, cas, content_type } = extras;
+    let ItemExtras { stale, won, cas, content_type, .. } = extras;
     let mut words = vec![word("ITEM.MARK"), key.to_vec()];
     if flags != 0 {
         words.extend([word("FLAGS"), flags.to_string().into_bytes()]);
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn our_texts_are_commands_of_ours() {
-        let extras = ItemExtras { stale: true, won: true, cas: Some(7), content_type: b"text/html; a=b" };
+        let extras = ItemExtras { stale: true, won: true, cas: Some(7), content_type: b"text/html; a=b", ..ItemExtras::default() };
         let text = Aside::Item { key: b"a\r\n k", flags: 5, extras }.text();
         let expected: [&[u8]; 10] = [
             b"ITEM.MARK",

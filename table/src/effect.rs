@@ -160,8 +160,8 @@ impl Txn<'_> {
 
     /// Tells what an item has beside value and expiry, if that is anything.
     pub fn tell_item(&self, db: Db, key: &[u8], found: &Found<'_>) {
-        if found.flags != 0 || !found.extras.is_empty() {
-            let extras = ItemExtras::decode(found.extras);
+        let extras = ItemExtras::decode(found.extras).portable();
+        if found.flags != 0 || extras != ItemExtras::default() {
             self.tell_aside(db, &Aside::Item { key, flags: found.flags, extras });
         }
     }

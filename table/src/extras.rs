@@ -1,7 +1,7 @@
 //! What an item may carry beside value, flags and expiry; rare, so it stands in records only.
 //!
 //! ```text
-//! which (1): STALE 1, WON 2, CAS 4, TYPE 8 | CAS (8)? | length (1) and content type?
+//! which (1): STALE 1, WON 2, CAS 4, TYPE 8, DRAWN 16 | CAS (8)? | length (1) and content type?
 //! ```
 //!
 //! An item without any of these has no such bytes. A transaction copies them as they are.
@@ -13,6 +13,7 @@ const STALE: u8 = 1;
 const WON: u8 = 2;
 const CAS: u8 = 4;
 const TYPE: u8 = 8;
+const DRAWN: u8 = 16;
 
 /// The longest content type, in bytes.
 pub const CONTENT_TYPE_BYTES_MAX: usize = 255;
@@ -24,8 +25,10 @@ pub struct ItemExtras<'a> {
     pub stale: bool,
     /// A client has been told to renew the item.
     pub won: bool,
-    /// The CAS that a client has chosen.
+    /// The CAS, where it is not the version of the entry.
     pub cas: Option<u64>,
+    /// The CAS is an earlier version of the entry, which marks and expiries do not change; else a client has chosen it.
+    pub is_drawn: bool,
     /// At most `CONTENT_TYPE_BYTES_MAX` bytes; empty for none.
     pub content_type: &'a [u8],
 }
@@ -36,6 +39,7 @@ impl<'a> ItemExtras<'a> {
         let Some((&which, mut rest)) = bytes.split_first() else { return ItemExtras::default() };
         let mut extras =
             ItemExtras { stale: which & STALE != 0, won: which & WON != 0, ..ItemExtras::default() };
+        extras.is_drawn = which & (CAS | DRAWN) == CAS | DRAWN;
         if which & CAS != 0
             && let Some((cas, behind)) = rest.split_first_chunk()
         {
@@ -59,6 +63,7 @@ impl<'a> ItemExtras<'a> {
             (WON, self.won),
             (CAS, self.cas.is_some()),
             (TYPE, !content_type.is_empty()),
+            (DRAWN, self.is_drawn && self.cas.is_some()),
         ] {
             which |= if set { bit } else { 0 };
         }
@@ -76,6 +81,22 @@ impl<'a> ItemExtras<'a> {
     /// What is left of the extras of an item whose value is edited: the content type.
     pub fn after_edit(self) -> ItemExtras<'a> {
         ItemExtras { content_type: self.content_type, ..ItemExtras::default() }
+    }
+
+    /// What an item becomes whose properties change, and its value and CAS do not; `version` is that of its entry.
+    pub fn keeping_cas(self, version: u64) -> ItemExtras<'a> {
+        let is_drawn = self.is_drawn || self.cas.is_none();
+        ItemExtras { cas: self.cas.or(Some(version)), is_drawn, ..self }
+    }
+
+    /// The CAS that a client has chosen.
+    pub fn chosen_cas(&self) -> Option<u64> {
+        self.cas.filter(|_| !self.is_drawn)
+    }
+
+    /// What is kept of an item in a file: versions mean nothing in another memory.
+    pub fn portable(self) -> ItemExtras<'a> {
+        ItemExtras { cas: self.chosen_cas(), is_drawn: false, ..self }
     }
 }
 
@@ -102,13 +123,14 @@ mod tests {
 
     #[test]
     fn what_is_encoded_is_decoded() {
-        for (stale, won, cas, content_type) in [
-            (false, false, None, &b""[..]),
-            (true, false, None, b""),
-            (true, true, Some(7), b"text/html"),
-            (false, false, None, &[b'x'; 255]),
+        for (stale, won, cas, is_drawn, content_type) in [
+            (false, false, None, false, &b""[..]),
+            (true, false, None, false, b""),
+            (true, true, Some(7), false, b"text/html"),
+            (false, true, Some(7), true, b"text/html"),
+            (false, false, None, false, &[b'x'; 255]),
         ] {
-            let extras = ItemExtras { stale, won, cas, content_type };
+            let extras = ItemExtras { stale, won, cas, is_drawn, content_type };
             let mut bytes = extras.encode();
             assert_eq!(ItemExtras::decode(&bytes), extras);
             assert_eq!(bytes.is_empty(), extras == ItemExtras::default());

@@ -10,6 +10,7 @@ mod counts;
 mod english;
 mod flaky;
 mod floors;
+mod named_paths;
 mod packages;
 mod ratchet;
 mod tally;
@@ -134,6 +135,7 @@ const LONG: Length = Length {
 fn rules(tally: &mut Tally) {
     tally.cargo("format", &["fmt", "--all", "--check"]);
     tally.rule("tidy", || tidy::check(&root()));
+    tally.rule("named paths", || named_paths::check(&root()));
     tally.rule("plain English", || english::check(&root()));
     tally.rule("floors", || floors::check(&root()));
     tally.rule("packages", || packages::check(&root()));

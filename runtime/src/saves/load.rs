@@ -389,7 +389,7 @@ impl<'t> Loading<'t> {
         if new.kind == polder_values::Kind::String
             && let Some((flags, rest)) = self.item.split_first_chunk::<4>()
         {
-            extras = ItemExtras::decode(rest).encode();
+            extras = ItemExtras::decode(rest).portable().encode();
             (new.flags, new.extras) = (u32::from_le_bytes(*flags), &extras);
         }
         txn.write(self.db, &self.key, &new, Replaces::Whole)?;

@@ -49,6 +49,40 @@ fn open(place: &Arc<Place>) -> (Door, Line) {
     (Door::on(place.clone(), free_port().expect("a free port"), &flags), Line(socket(port)))
 }
 
+/// The CAS that a reply shows behind this mark.
+fn cas_in(reply: &str, mark: &str) -> String {
+    let (_, rest) = reply.split_once(mark).unwrap_or_else(|| panic!("no CAS in {reply}"));
+    rest.chars().take_while(char::is_ascii_digit).collect()
+}
+
+#[test]
+fn the_cas_that_a_reply_tells_is_the_one_that_a_store_needs() {
+    let (_door, mut line) = open(&Place::new());
+    for value in ["mu".to_owned(), "m".repeat(5000)] {
+        let stored = format!("ms w {} T120 c\r\n{value}\r\n", value.len());
+        for marks in [
+            "mg w c N30 R130\r\n",
+            "md w I T30\r\nmg w c\r\n",
+            "mg w c T100\r\ntouch w 100\r\n",
+            "mg w s R130\r\nmg w c R130\r\ngat 70 w\r\n",
+            "md w I\r\nms w 1 MA c\r\nx\r\nmg w R130\r\n",
+        ] {
+            line.ask(&stored, "\r\n");
+            let told = cas_in(&line.ask(&format!("{marks}mn\r\n"), "MN\r\n"), " c");
+            assert_eq!(line.ask(&format!("ms w 1 C{told} T300\r\n4\r\n"), "\r\n"), "HD\r\n", "{marks}");
+        }
+        line.ask(&stored, "\r\n");
+        let told = cas_in(&line.ask("gats 50 w\r\n", "END\r\n"), &format!("w 0 {} ", value.len()));
+        assert_eq!(line.ask("touch w 70\r\n", "\r\n"), "TOUCHED\r\n");
+        assert_eq!(line.ask(&format!("cas w 0 0 1 {told}\r\n5\r\n"), "\r\n"), "STORED\r\n");
+        assert_eq!(line.ask(&format!("cas w 0 0 1 {told}\r\n6\r\n"), "\r\n"), "EXISTS\r\n");
+    }
+    // A stale item loses the CAS that it had, so that a client which read it before cannot store.
+    let old = cas_in(&line.ask("ms w 1 c\r\n1\r\n", "\r\n"), " c");
+    assert_eq!(line.ask("md w I\r\n", "\r\n"), "HD\r\n");
+    assert!(line.ask(&format!("ms w 1 C{old} c\r\n2\r\n"), "\r\n").starts_with("EX"));
+}
+
 #[test]
 fn a_database_is_emptied_at_the_moment_that_was_named() {
     let place = Place::new();
