@@ -2753,7 +2753,18 @@ static inline polder_status polder_xack(polder_caller caller, polder_text key, p
     return polder_run_more(caller, 3, args, more_count, more, reply);
 }
 
-/* XADD key [NOMKSTREAM] [<MAXLEN|MINID> [=|~] threshold [LIMIT count]] <*|id> field value [field value ...]
+/* XACKDEL key group [KEEPREF|DELREF|ACKED] IDS numids id [id ...]
+ * Acknowledges messages for a consumer group and deletes them: always, with the references that other groups keep, or only if no group keeps one. */
+static inline polder_status polder_xackdel(polder_caller caller, polder_text key, polder_text group, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[3];
+    args[0] = polder_string("XACKDEL");
+    args[1] = key;
+    args[2] = group;
+    return polder_run_more(caller, 3, args, more_count, more, reply);
+}
+
+/* XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [<MAXLEN|MINID> [=|~] threshold [LIMIT count]] <*|id> field value [field value ...]
  * Appends a new message to a stream. Creates the key if it doesn't exist. */
 static inline polder_status polder_xadd(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
@@ -2796,6 +2807,16 @@ static inline polder_status polder_xdel(polder_caller caller, polder_text key, s
 {
     polder_text args[2];
     args[0] = polder_string("XDEL");
+    args[1] = key;
+    return polder_run_more(caller, 2, args, more_count, more, reply);
+}
+
+/* XDELEX key [KEEPREF|DELREF|ACKED] IDS numids id [id ...]
+ * Deletes messages: always, with the references that consumer groups keep, or only if no group keeps one. */
+static inline polder_status polder_xdelex(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("XDELEX");
     args[1] = key;
     return polder_run_more(caller, 2, args, more_count, more, reply);
 }
@@ -2970,7 +2991,7 @@ static inline polder_status polder_xsetid(polder_caller caller, polder_text key,
     return polder_run_more(caller, 3, args, more_count, more, reply);
 }
 
-/* XTRIM key <MAXLEN|MINID> [=|~] threshold [LIMIT count]
+/* XTRIM key <MAXLEN|MINID> [=|~] threshold [LIMIT count] [KEEPREF|DELREF|ACKED]
  * Deletes messages from the beginning of a stream. */
 static inline polder_status polder_xtrim(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
 {

@@ -582,14 +582,18 @@ class Commands:
 
     def xack(self, key: Word, group: Word, /, *more: Word) -> Any:
         """XACK key group id [id ...]: Returns the number of messages that were successfully acknowledged by the consumer group member of a stream."""
+    def xackdel(self, key: Word, group: Word, /, *more: Word) -> Any:
+        """XACKDEL key group [KEEPREF|DELREF|ACKED] IDS numids id [id ...]: Acknowledges messages for a consumer group and deletes them: always, with the references that other groups keep, or only if no group keeps one."""
     def xadd(self, key: Word, /, *more: Word) -> Any:
-        """XADD key [NOMKSTREAM] [<MAXLEN|MINID> [=|~] threshold [LIMIT count]] <*|id> field value [field value ...]: Appends a new message to a stream. Creates the key if it doesn't exist."""
+        """XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [<MAXLEN|MINID> [=|~] threshold [LIMIT count]] <*|id> field value [field value ...]: Appends a new message to a stream. Creates the key if it doesn't exist."""
     def xautoclaim(self, key: Word, group: Word, consumer: Word, min_idle_time: Word, start: Word, /, *more: Word) -> Any:
         """XAUTOCLAIM key group consumer min-idle-time start [COUNT count] [JUSTID]: Changes, or acquires, ownership of messages in a consumer group, as if the messages were delivered to as consumer group member."""
     def xclaim(self, key: Word, group: Word, consumer: Word, min_idle_time: Word, /, *more: Word) -> Any:
         """XCLAIM key group consumer min-idle-time id [id ...] [IDLE milliseconds] [TIME unix-time-milliseconds] [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID lastid]: Changes, or acquires, ownership of a message in a consumer group, as if the message was delivered a consumer group member."""
     def xdel(self, key: Word, /, *more: Word) -> Any:
         """XDEL key id [id ...]: Returns the number of messages after removing them from a stream."""
+    def xdelex(self, key: Word, /, *more: Word) -> Any:
+        """XDELEX key [KEEPREF|DELREF|ACKED] IDS numids id [id ...]: Deletes messages: always, with the references that consumer groups keep, or only if no group keeps one."""
     def xgroup_create(self, key: Word, group: Word, /, *more: Word) -> Any:
         """XGROUP CREATE key group <id|$> [MKSTREAM] [ENTRIESREAD entries-read]: Creates a consumer group."""
     def xgroup_createconsumer(self, key: Word, group: Word, consumer: Word, /) -> Any:
@@ -621,7 +625,7 @@ class Commands:
     def xsetid(self, key: Word, last_id: Word, /, *more: Word) -> Any:
         """XSETID key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]: An internal command for replicating stream values."""
     def xtrim(self, key: Word, /, *more: Word) -> Any:
-        """XTRIM key <MAXLEN|MINID> [=|~] threshold [LIMIT count]: Deletes messages from the beginning of a stream."""
+        """XTRIM key <MAXLEN|MINID> [=|~] threshold [LIMIT count] [KEEPREF|DELREF|ACKED]: Deletes messages from the beginning of a stream."""
     def xgroup_help(self) -> Any:
         """XGROUP HELP: Returns helpful text about the different subcommands."""
     def xinfo_help(self) -> Any:

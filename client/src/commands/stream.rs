@@ -4,7 +4,10 @@ super::methods! {
     /// `XACK key group id [id ...]`: Returns the number of messages that were successfully acknowledged by the consumer group member of a stream.
     xack("XACK", key: impl Args, group: impl Args, ids: impl Args);
 
-    /// `XADD key [NOMKSTREAM] [<MAXLEN|MINID> [=|~] threshold [LIMIT count]] <*|id> field value [field value ...]`: Appends a new message to a stream. Creates the key if it doesn't exist.
+    /// `XACKDEL key group [KEEPREF|DELREF|ACKED] IDS numids id [id ...]`: Acknowledges messages for a consumer group and deletes them: always, with the references that other groups keep, or only if no group keeps one.
+    xackdel("XACKDEL", key: impl Args, group: impl Args, more: impl Args);
+
+    /// `XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [<MAXLEN|MINID> [=|~] threshold [LIMIT count]] <*|id> field value [field value ...]`: Appends a new message to a stream. Creates the key if it doesn't exist.
     xadd("XADD", key: impl Args, more: impl Args);
 
     /// `XAUTOCLAIM key group consumer min-idle-time start [COUNT count] [JUSTID]`: Changes, or acquires, ownership of messages in a consumer group, as if the messages were delivered to as consumer group member.
@@ -15,6 +18,9 @@ super::methods! {
 
     /// `XDEL key id [id ...]`: Returns the number of messages after removing them from a stream.
     xdel("XDEL", key: impl Args, ids: impl Args);
+
+    /// `XDELEX key [KEEPREF|DELREF|ACKED] IDS numids id [id ...]`: Deletes messages: always, with the references that consumer groups keep, or only if no group keeps one.
+    xdelex("XDELEX", key: impl Args, more: impl Args);
 
     /// `XGROUP CREATE key group <id|$> [MKSTREAM] [ENTRIESREAD entries-read]`: Creates a consumer group.
     xgroup_create("XGROUP" "CREATE", key: impl Args, group: impl Args, more: impl Args);
@@ -67,6 +73,6 @@ super::methods! {
     /// `XSETID key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]`: An internal command for replicating stream values.
     xsetid("XSETID", key: impl Args, last_id: impl Args, more: impl Args);
 
-    /// `XTRIM key <MAXLEN|MINID> [=|~] threshold [LIMIT count]`: Deletes messages from the beginning of a stream.
+    /// `XTRIM key <MAXLEN|MINID> [=|~] threshold [LIMIT count] [KEEPREF|DELREF|ACKED]`: Deletes messages from the beginning of a stream.
     xtrim("XTRIM", key: impl Args, more: impl Args);
 }
