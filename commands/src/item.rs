@@ -531,7 +531,7 @@ fn mark(call: &mut Call<'_>) -> Outcome {
     let key = call.args[1];
     let Some(found) = call.find_kind(key, Kind::String)? else { return refuse(call, Written::NotFound) };
     let Options { stale, won, cas, content_type, .. } = options;
-    let extras = ItemExtras { stale, won, cas, content_type }.encode();
+    let extras = ItemExtras { stale, won, cas, content_type, is_drawn: false }.encode();
     if (found.flags, found.extras) != (options.flags, &extras[..]) {
         call.edit(key, &New { flags: options.flags, extras: &extras, ..New::from(found) })?;
         tell_edited(call, key, true, true)?;

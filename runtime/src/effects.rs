@@ -120,7 +120,13 @@ mod tests {
 
     #[test]
     fn our_texts_are_commands_of_ours() {
-        let extras = ItemExtras { stale: true, won: true, cas: Some(7), content_type: b"text/html; a=b", ..ItemExtras::default() };
+        let extras = ItemExtras {
+            stale: true,
+            won: true,
+            cas: Some(7),
+            content_type: b"text/html; a=b",
+            ..ItemExtras::default()
+        };
         let text = Aside::Item { key: b"a\r\n k", flags: 5, extras }.text();
         let expected: [&[u8]; 10] = [
             b"ITEM.MARK",

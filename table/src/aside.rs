@@ -87,7 +87,11 @@ impl<'a> Aside<'a> {
                 let bytes = unsigned(word(&mut rest)?).and_then(|bytes| usize::try_from(bytes).ok())?;
                 let (content_type, behind) = rest.split_at_checked(bytes)?;
                 let key = behind.strip_prefix(b" ").filter(|_| bytes <= CONTENT_TYPE_BYTES_MAX)?;
-                Some(Aside::Item { key, flags, extras: ItemExtras { stale, won, cas, content_type, is_drawn: false } })
+                Some(Aside::Item {
+                    key,
+                    flags,
+                    extras: ItemExtras { stale, won, cas, content_type, is_drawn: false },
+                })
             }
             b"flush" => Some(Aside::Flush { moment_ms: unsigned(rest)? }),
             _ => None,
@@ -132,7 +136,13 @@ mod tests {
 
     #[test]
     fn the_form_of_a_text_stays() {
-        let extras = ItemExtras { stale: true, won: false, cas: Some(7), content_type: b"text/css", ..ItemExtras::default() };
+        let extras = ItemExtras {
+            stale: true,
+            won: false,
+            cas: Some(7),
+            content_type: b"text/css",
+            ..ItemExtras::default()
+        };
         let item = Aside::Item { key: b"a key", flags: 5, extras };
         assert_eq!(item.text(), b"polder:item 5 7 stale 8 text/css a key");
         let plain = Aside::Item { key: b"k", flags: 0, extras: ItemExtras::default() };
