@@ -6,6 +6,7 @@
 //! the fuzzer.
 #![forbid(unsafe_code)]
 
+pub mod foreign;
 pub mod http;
 pub mod memcached;
 mod output;

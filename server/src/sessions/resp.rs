@@ -3,6 +3,7 @@ use polder_base::{Protocol as RespVersion, Reply};
 use polder_hub::Delivery;
 use polder_runtime::{Host, Session, pubsub};
 use polder_wire::Output;
+use polder_wire::foreign::is_http;
 use polder_wire::resp::{Limits, Request, Requests};
 
 use super::form::Form;
@@ -15,9 +16,6 @@ const PROTECTED: &str = "-DENIED Redis is running in protected mode because prot
 
 /// The reply to a client beyond `maxclients`.
 const FULL: &str = "-ERR max number of clients reached\r\n";
-
-/// The words that begin an HTTP request with a body. A web page can make a browser send one to any port of its host.
-const HTTP_WORDS: [&[u8]; 2] = [b"post", b"host:"];
 
 /// RESP on one connection.
 #[derive(Default)]
@@ -102,8 +100,7 @@ fn read<'b>(
 
 /// An inline request. One that a browser sends because of another site's page ends the connection.
 fn inline(words: Vec<Vec<u8>>) -> Odd {
-    let is_http = |word: &Vec<u8>| HTTP_WORDS.iter().any(|other| word.eq_ignore_ascii_case(other));
-    if words.first().is_some_and(is_http) { Odd::Rejected(Rejection::CrossSite) } else { Odd::Words(words) }
+    if is_http(&words) { Odd::Rejected(Rejection::CrossSite) } else { Odd::Words(words) }
 }
 
 pub fn reject(rejection: &Rejection, session: &mut Session, host: &dyn Host, output: &mut Output) {

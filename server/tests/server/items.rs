@@ -272,3 +272,91 @@ fn other_clients_go_on_while_all_keys_are_listed() {
         ends += line.ask("", "END\r\n").matches("END\r\n").count();
     }
 }
+
+/// The CAS that a reply tells behind this mark.
+fn told(reply: &str, mark: &str) -> String {
+    let word = reply.split_ascii_whitespace().find_map(|word| word.strip_prefix(mark));
+    word.unwrap_or_else(|| panic!("a CAS in {reply:?}")).into()
+}
+
+#[test]
+fn the_client_that_is_to_renew_an_item_can_store_it() {
+    let place = Place::new();
+    let (_door, mut line) = open(&place);
+    let (_second, mut elsewhere) = open(&place);
+    let long = "v".repeat(300);
+    for (value, marks) in [("mu", "mg w s t c v N30 R130"), (&long, "mg w c v R130")] {
+        // A little time is left, so the first client is to renew the item, and the others are told so.
+        let set = line.ask(&format!("ms w {} T120 c\r\n{value}\r\n", value.len()), "\r\n");
+        let won = line.ask(&format!("{marks}\r\n"), &format!("{value}\r\n"));
+        assert!(won.contains(" W\r\n"), "{won}");
+        assert_eq!(told(&won, "c"), told(&set, "c"));
+        let taken = elsewhere.ask("mg w c\r\n", "\r\n");
+        assert!(taken.ends_with(" Z\r\n"), "{taken}");
+        let cas = told(&won, "c");
+        assert_eq!(told(&taken, "c"), cas);
+        assert_eq!(line.ask(&format!("ms w 4 C{cas} T300\r\nnew1\r\n"), "\r\n"), "HD\r\n");
+        assert_eq!(elsewhere.ask(&format!("ms w 4 C{cas}\r\nnew2\r\n"), "\r\n"), "EX\r\n");
+        // A stale item is renewed, too. The mark of staleness is a change.
+        assert_eq!(line.ask("md w q I T30\r\nmn\r\n", "MN\r\n"), "MN\r\n");
+        let won = elsewhere.ask("mg w c\r\n", "\r\n");
+        assert!(won.ends_with(" X W\r\n"), "{won}");
+        let cas = told(&won, "c");
+        assert_eq!(told(&line.ask("mg w c\r\n", "\r\n"), "c"), cas);
+        assert_eq!(elsewhere.ask(&format!("ms w 4 C{cas} T300\r\nnew3\r\n"), "\r\n"), "HD\r\n");
+    }
+    // An item that is made for its winner.
+    let won = line.ask("mg made c N30\r\n", "\r\n");
+    let cas = told(&won, "c");
+    assert_eq!(told(&elsewhere.ask("mg made c T50\r\n", "\r\n"), "c"), cas);
+    assert_eq!(line.ask(&format!("cas made 0 0 1 {cas}\r\n1\r\n"), "\r\n"), "STORED\r\n");
+}
+
+#[test]
+fn a_new_expiry_keeps_the_cas() {
+    let (door, mut line) = open(&Place::new());
+    let set = line.ask("ms k 1 c\r\n1\r\n", "\r\n");
+    let cas = told(&set, "c");
+    let got = line.ask("gats 100 k\r\n", "END\r\n");
+    assert_eq!(got, format!("VALUE k 0 1 {cas}\r\n1\r\nEND\r\n"));
+    assert_eq!(line.ask("touch k 200\r\n", "\r\n"), "TOUCHED\r\n");
+    assert_eq!(line.ask("mg k c T300\r\n", "\r\n"), format!("HD c{cas}\r\n"));
+    assert_eq!(line.ask("gats k\r\n", "END\r\n"), got);
+    assert_eq!(line.ask(&format!("cas k 0 0 1 {cas}\r\n2\r\n"), "\r\n"), "STORED\r\n");
+    // A kept CAS belongs to the value: another value has another CAS.
+    let renewed = line.ask("gats 100 k\r\n", "END\r\n");
+    assert_ne!(renewed, got);
+    let mut client = door.client();
+    assert_eq!(client.ask("APPEND k 5"), ":2");
+    assert_eq!(line.ask(&format!("ms k 1 C{cas}\r\n1\r\n"), "\r\n"), "EX\r\n");
+    let cas = renewed.split(['\r', ' ']).nth(4).expect("a CAS").to_string();
+    assert_eq!(line.ask(&format!("cas k 0 0 1 {cas}\r\n3\r\n"), "\r\n"), "EXISTS\r\n");
+    // Each change of a number gives it another CAS.
+    let counted = line.ask("ma k c T100\r\n", "\r\n");
+    let cas = told(&counted, "c");
+    assert_eq!(line.ask("touch k 100\r\n", "\r\n"), "TOUCHED\r\n");
+    assert_eq!(line.ask(&format!("ma k C{cas} v\r\n"), "27\r\n"), "VA 2\r\n27\r\n");
+    // Keys of other types have no CAS to keep.
+    assert_eq!(client.ask("RPUSH list a"), ":1");
+    assert_eq!(line.ask("touch list 100\r\n", "\r\n"), "TOUCHED\r\n");
+    assert_eq!((client.ask("TTL list"), client.ask("LLEN list")), (":100".into(), ":1".into()));
+}
+
+#[test]
+fn lines_of_http_end_a_connection_at_every_door_of_lines() {
+    let (door, line) = open(&Place::new());
+    let memcached = line.0.peer_addr().expect("an address").port();
+    for port in [memcached, door.address.port()] {
+        for request in
+            ["GET / HTTP/1.1", "PUT /k HTTP/1.1", "DELETE /k HTTP/1.0", "POST / HTTP/1.1", "Host: x"]
+        {
+            let mut stream = socket(port);
+            stream.write_all(format!("{request}\r\nset k 0 0 1\r\n1\r\n").as_bytes()).expect("it is taken");
+            let mut said = Vec::new();
+            // Bytes that the server has not read may reset the connection instead of ending it.
+            let _ = stream.read_to_end(&mut said);
+            assert!(said.is_empty(), "{request}: {}", String::from_utf8_lossy(&said));
+        }
+    }
+    assert_eq!(door.client().ask("EXISTS k"), ":0");
+}

@@ -5,6 +5,7 @@
 use smallvec::SmallVec;
 
 use super::KEY_BYTES_MAX;
+use crate::foreign::is_http;
 
 /// A wrong line has this reply, for lack of a better one.
 pub const ERROR: &str = "ERROR";
@@ -138,7 +139,7 @@ impl<'b> Line<'b> {
             b"stats" => Line::Stats(rest.into()),
             b"shutdown" => shutdown(rest),
             b"lru_crawler" => Line::Crawler(rest.into()),
-            _ if verb.starts_with(b"POST") || verb.eq_ignore_ascii_case(b"host:") => Line::Foreign,
+            _ if is_http(&words) => Line::Foreign,
             _ => wrong(ERROR),
         }
     }
@@ -383,7 +384,9 @@ mod tests {
         }
         assert_eq!(wrong_reply(&format!("get a {long}")), BAD_FORMAT);
         assert_eq!(wrong_reply(&format!("set {long} 0 0 1")), BAD_FORMAT);
-        assert_eq!(Line::read(b"POST / HTTP/1.1"), Line::Foreign);
+        for line in ["POST / HTTP/1.1", "GET / HTTP/1.1", "DELETE /k HTTP/1.1", "Host: x"] {
+            assert_eq!(Line::read(line.as_bytes()), Line::Foreign, "{line}");
+        }
     }
 
     #[test]
