@@ -360,3 +360,30 @@ fn lines_of_http_end_a_connection_at_every_door_of_lines() {
     }
     assert_eq!(door.client().ask("EXISTS k"), ":0");
 }
+
+#[test]
+fn replies_to_meta_and_tuning_commands_are_those_of_memcached() {
+    let (door, mut line) = open(&Place::new());
+    for (request, reply) in [
+        ("mg", "ERROR"),
+        ("ms", "ERROR"),
+        ("me", "CLIENT_ERROR bad command line format"),
+        ("ms q 1 MA C5 c\r\n5", "NS c0"),
+        ("ms q 1 C5 c k Oab\r\n5", "NF c0 kq Oab"),
+        ("ms q 1\r\n5", "HD"),
+        ("ms q 1 C5 c k Oab s\r\n5", "EX c0 kq Oab"),
+        ("ms q 1 ME c0\r\n5", "NS c0"),
+        ("md q C5 k Oab", "EX kq Oab"),
+        ("slabs automove x", "CLIENT_ERROR bad command line format"),
+        ("slabs automove 1", "OK"),
+        ("cache_memlimit 1", "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m"),
+        ("cache_memlimit 100", "OK"),
+    ] {
+        assert_eq!(line.ask(&format!("{request}\r\n"), "\r\n"), format!("{reply}\r\n"), "{request}");
+    }
+    let mut client = door.client();
+    assert!(client.ask("INFO memory").contains("maxmemory:104857600"));
+    assert_eq!(client.ask("ACL SETUSER default -config"), "+OK");
+    let refused = line.ask("cache_memlimit 200\r\n", "\r\n");
+    assert!(refused.starts_with("SERVER_ERROR NOPERM"), "{refused}");
+}

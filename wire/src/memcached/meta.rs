@@ -82,7 +82,7 @@ impl<'b> Meta<'b> {
     /// The reply to a wrong line.
     pub fn read(letter: u8, words: &Words<'b>) -> Result<Meta<'b>, Wrong> {
         let Some((&key, mut flags)) = words.split_first() else {
-            return Err(if letter == b'g' { ERROR } else { BAD_FORMAT }.into());
+            return Err(if letter == b'e' { BAD_FORMAT } else { ERROR }.into());
         };
         if key.len() > KEY_BYTES_MAX {
             return Err(BAD_FORMAT.into());

@@ -15,6 +15,10 @@ const BAD_DELTA: &str = "CLIENT_ERROR invalid numeric delta argument";
 const BAD_EXPTIME: &str = "CLIENT_ERROR invalid exptime argument";
 const BAD_DELETE: &str = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]";
 
+const MEMORY_TOO_SMALL: &str = "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m";
+/// The least memory that `cache_memlimit` takes.
+const MEMORY_MEGABYTES_MIN: u64 = 8;
+
 /// A number, and the word that it was read from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Number<'b, N> {
@@ -70,6 +74,11 @@ pub enum Line<'b> {
     },
     Flush {
         delay: i64,
+        quiet: bool,
+    },
+    /// `cache_memlimit`, in megabytes.
+    MemoryLimit {
+        megabytes: u64,
         quiet: bool,
     },
     Version,
@@ -139,6 +148,8 @@ impl<'b> Line<'b> {
             b"stats" => Line::Stats(rest.into()),
             b"shutdown" => shutdown(rest),
             b"lru_crawler" => Line::Crawler(rest.into()),
+            b"slabs" => slabs(rest),
+            b"cache_memlimit" => memory_limit(rest),
             _ if is_http(&words) => Line::Foreign,
             _ => wrong(ERROR),
         }
@@ -281,6 +292,28 @@ fn flush<'b>(words: &[&'b [u8]]) -> Line<'b> {
     Line::Flush { delay, quiet }
 }
 
+/// There are no slabs to move, so a right line has no effect.
+fn slabs<'b>(words: &[&'b [u8]]) -> Line<'b> {
+    let quiet = is_quiet(words);
+    match words {
+        [b"automove", mode] | [b"automove", mode, _] => match short_unsigned(mode) {
+            Some(_) => Line::Wrong { reply: "OK", quiet },
+            None => Line::Wrong { reply: BAD_FORMAT, quiet },
+        },
+        _ => wrong(ERROR),
+    }
+}
+
+fn memory_limit<'b>(words: &[&'b [u8]]) -> Line<'b> {
+    let quiet = is_quiet(words);
+    let (&[megabytes] | &[megabytes, _]) = words else { return wrong(ERROR) };
+    match unsigned(megabytes).map(|megabytes| megabytes.value) {
+        None => Line::Wrong { reply: ERROR, quiet },
+        Some(0..MEMORY_MEGABYTES_MIN) => Line::Wrong { reply: MEMORY_TOO_SMALL, quiet },
+        Some(megabytes) => Line::MemoryLimit { megabytes, quiet },
+    }
+}
+
 fn verbosity<'b>(words: &[&'b [u8]]) -> Line<'b> {
     let quiet = is_quiet(words);
     match words {
@@ -387,6 +420,21 @@ mod tests {
         for line in ["POST / HTTP/1.1", "GET / HTTP/1.1", "DELETE /k HTTP/1.1", "Host: x"] {
             assert_eq!(Line::read(line.as_bytes()), Line::Foreign, "{line}");
         }
+        for (line, reply) in [
+            ("slabs automove x", BAD_FORMAT),
+            ("slabs automove", ERROR),
+            ("slabs automove 1", "OK"),
+            ("slabs nonsense", ERROR),
+            ("cache_memlimit", ERROR),
+            ("cache_memlimit x", ERROR),
+            ("cache_memlimit 7", MEMORY_TOO_SMALL),
+            ("GET", ERROR),
+        ] {
+            assert_eq!(wrong_reply(line), reply, "{line}");
+        }
+        let limit = |quiet| Line::MemoryLimit { megabytes: 100, quiet };
+        assert_eq!(Line::read(b"cache_memlimit 100"), limit(false));
+        assert_eq!(Line::read(b"cache_memlimit 100 noreply"), limit(true));
     }
 
     #[test]

@@ -308,26 +308,35 @@ pub fn answer(
 
 fn stat(asked: &Asked, name: &[u8], session: &mut Session, host: (&dyn Host, &Memory), output: &mut Output) {
     let words: Vec<&[u8]> = name.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).collect();
+    if let [b"detail", action] = words[..]
+        && matches!(action, b"on" | b"off" | b"dump")
+    {
+        let dump: &[(&str, &str)] = if action == b"dump" { &[("detailed", "END\r\n")] } else { &[] };
+        return write_rows(asked, dump.iter().copied(), output);
+    }
     let Own::Stats(report) = stats::request(&words) else {
         return write_reply(output, asked, Status::NotFound, 0, Status::NotFound.text().as_bytes());
     };
     match stats::rows_of(report, session, host) {
-        Ok(rows) => {
-            for (name, value) in rows {
-                output.raw(&reply(
-                    asked.opcode,
-                    Status::Done,
-                    asked.opaque,
-                    0,
-                    (0, name.len(), value.len() as u64),
-                ));
-                output.raw(name.as_bytes());
-                output.raw(value.as_bytes());
-            }
-            write_reply(output, asked, Status::Done, 0, b"");
-        }
+        Ok(rows) => write_rows(asked, rows.into_iter(), output),
         Err(error) => write_reply(output, asked, Status::Internal, 0, error.as_bytes()),
     }
+}
+
+/// Writes a report: a reply for each row, and one without a name.
+fn write_rows<N: AsRef<[u8]>, V: AsRef<[u8]>>(
+    asked: &Asked,
+    rows: impl Iterator<Item = (N, V)>,
+    output: &mut Output,
+) {
+    for (name, value) in rows {
+        let (name, value) = (name.as_ref(), value.as_ref());
+        let lengths = (0, name.len(), value.len() as u64);
+        output.raw(&reply(asked.opcode, Status::Done, asked.opaque, 0, lengths));
+        output.raw(name);
+        output.raw(value);
+    }
+    write_reply(output, asked, Status::Done, 0, b"");
 }
 
 /// Writes the reply to one call.

@@ -4,8 +4,19 @@ use polder_wire::Output;
 use polder_wire::memcached::RELATIVE_SECONDS_MAX;
 use polder_wire::memcached::text::signed;
 
-/// Writes the flags of a reply: those that the request asks for, in its order. `item` is not there where there is none.
-pub fn write_flags(output: &mut Output, request: &[u8], item: Option<&Item<'_>>) {
+/// Figures that a reply shows.
+#[derive(Clone, Copy)]
+pub enum Shown<'i> {
+    Item(&'i Item<'i>),
+    /// No item was stored: of its figures, the CAS is 0.
+    NotStored,
+    /// There is no item.
+    Nothing,
+}
+
+/// Writes the flags of a reply: those that the request asks for, in its order.
+pub fn write_flags(output: &mut Output, request: &[u8], shown: Shown<'_>) {
+    let item = if let Shown::Item(item) = shown { Some(item) } else { None };
     let mut words = request.split(|byte| *byte == b' ');
     let key = words.next().unwrap_or_default();
     let is_base64 = words.clone().any(|word| word == b"b");
@@ -38,6 +49,7 @@ pub fn write_flags(output: &mut Output, request: &[u8], item: Option<&Item<'_>>)
             }
             (b't', Some(item)) => item.ttl_ms.unwrap_or_default().div_ceil(1000),
             (b'c', Some(item)) => item.cas,
+            (b'c', None) if matches!(shown, Shown::NotStored) => 0,
             (b'f', Some(item)) => item.flags.into(),
             (b'h', Some(item)) => item.fetched.into(),
             (b'l', Some(item)) => item.idle_seconds,

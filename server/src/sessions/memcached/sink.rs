@@ -2,7 +2,7 @@
 use polder_base::{Item, Protocol as RespVersion, Reply, Written};
 use polder_wire::Output;
 
-use super::flags::write_flags;
+use super::flags::{Shown, write_flags};
 use super::{Kind, Note};
 
 /// Writes the reply to one frame.
@@ -48,10 +48,10 @@ impl<'o> TextSink<'o> {
     }
 
     /// A line of a meta command: a code, and the flags of the request.
-    fn meta_line(&mut self, code: &[u8], item: Option<&Item<'_>>) {
+    fn meta_line(&mut self, code: &[u8], shown: Shown<'_>) {
         self.replied = true;
         self.output.raw(code);
-        write_flags(self.output, self.request, item);
+        write_flags(self.output, self.request, shown);
         self.output.raw(b"\r\n");
     }
 
@@ -62,12 +62,12 @@ impl<'o> TextSink<'o> {
         if is_count && self.note.has(Note::QUIET) {
             self.replied = true;
         } else if self.drops {
-            self.meta_line(b"HD", Some(item));
+            self.meta_line(b"HD", Shown::Item(item));
         } else {
             let mut digits = itoa::Buffer::new();
             self.output.raw(b"VA ");
             self.output.raw(digits.format(item.bytes).as_bytes());
-            self.meta_line(b"", Some(item));
+            self.meta_line(b"", Shown::Item(item));
         }
     }
 
@@ -97,15 +97,16 @@ impl<'o> TextSink<'o> {
     }
 
     fn meta_written(&mut self, written: Written) {
+        let refused = if self.note.kind() == Kind::MetaSet { Shown::NotStored } else { Shown::Nothing };
         match written {
             Written::Done(_) if self.note.has(Note::QUIET) => self.replied = true,
             Written::Done(cas) => {
                 let item = Item { cas, bytes: self.bytes as u64, ..Item::default() };
-                self.meta_line(b"HD", Some(&item));
+                self.meta_line(b"HD", Shown::Item(&item));
             }
-            Written::NotStored => self.meta_line(b"NS", None),
-            Written::Exists => self.meta_line(b"EX", None),
-            Written::NotFound => self.meta_line(b"NF", None),
+            Written::NotStored => self.meta_line(b"NS", refused),
+            Written::Exists => self.meta_line(b"EX", refused),
+            Written::NotFound => self.meta_line(b"NF", refused),
         }
     }
 }
@@ -190,9 +191,9 @@ impl Reply for TextSink<'_> {
         self.replied = true;
         match self.note.kind() {
             Kind::MetaGet if self.note.has(Note::QUIET) => {}
-            Kind::MetaGet => self.meta_line(b"EN", None),
+            Kind::MetaGet => self.meta_line(b"EN", Shown::Nothing),
             Kind::MetaDebug => self.line(b"EN"),
-            Kind::MetaCount => self.meta_line(b"NF", None),
+            Kind::MetaCount => self.meta_line(b"NF", Shown::Nothing),
             _ => {}
         }
     }

@@ -84,6 +84,12 @@ impl<'b> Reader<'_, 'b> {
             Line::Crawler(words) => self.push_own(super::dump::request(&words), end),
             Line::Meta(b'n', _) => self.push_text("MN", false, end),
             Line::Meta(letter, words) => return self.meta(letter, &words, input, (at, end)),
+            Line::MemoryLimit { megabytes, quiet } => {
+                let mut args: Words<'b> =
+                    [&b"CONFIG"[..], b"SET", b"maxmemory"].map(Cow::Borrowed).into_iter().collect();
+                args.push(Cow::Owned(format!("{megabytes}mb").into_bytes()));
+                self.push_words(Note::of(Kind::Ok).with(Note::QUIET, quiet), args, end);
+            }
             Line::Version => self.push_own(Own::Version, end),
             Line::Verbosity { quiet } => self.push_text("OK", quiet, end),
             Line::Quit | Line::Foreign => {
