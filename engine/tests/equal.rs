@@ -57,6 +57,12 @@ const WITHOUT: &[(&str, &str)] = &[
     ("HTTL", "HPTTL"),
     ("XINFO", "what it shows differs between versions"),
     ("XSETID", "it serves replication"),
+    ("DELEX", "newer than Redis 7.4: PLAN.md"),
+    ("DELIFEQ", "newer than Redis 7.4: PLAN.md"),
+    ("DIGEST", "newer than Redis 7.4: PLAN.md"),
+    ("MSETEX", "newer than Redis 7.4: PLAN.md"),
+    ("XACKDEL", "newer than Redis 7.4: PLAN.md"),
+    ("XDELEX", "newer than Redis 7.4: PLAN.md"),
 ];
 
 /// What a typed reply is as text: its leaves, as those of the reply by words.

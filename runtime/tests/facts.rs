@@ -134,6 +134,10 @@ fn what_a_write_is_told_as_leads_to_the_same_state_again() {
                 );
                 continue;
             };
+            // An aside of ours, which `runtime/effects` reads.
+            if told.starts_with("ECHO polder:") {
+                continue;
+            }
             let is_final = match row.tells {
                 Some(Tells::Verbatim | Tells::State) => true,
                 Some(Tells::Own(text)) => {
