@@ -560,7 +560,7 @@ fn the_files_of_a_log_are_followed_as_the_memory_is() {
     ]);
     let path = place.folder().path;
     let (lines, said) = changes(&[path.to_str().expect("text")]);
-    assert_eq!(lines, ["1.incr@23 [2] set k 2", "1.incr@107 [2] incr k; [2] incr k"]);
+    assert_eq!(lines, ["1.incr@23 [2] SET k 2", "1.incr@107 [2] INCR k; [2] INCR k"]);
     assert!(said.contains("ends inside a record"), "{said}");
 }
 
