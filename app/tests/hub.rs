@@ -255,7 +255,7 @@ fn publish(client: &mut Connection, times: usize, payload: &str) -> u64 {
     held(client) - before
 }
 
-/// How often publishers were held back for a slow subscriber.
+/// Returns the times that publishers were held back for a slow subscriber.
 fn held(client: &mut Connection) -> u64 {
     let info = ask(client, "INFO polder");
     let figure = info.split("\\npublishers_held:").nth(1).and_then(|rest| rest.split("\\r").next());
