@@ -6,6 +6,8 @@
 mod bench;
 mod changes;
 mod cli;
+#[cfg(test)]
+mod documents;
 mod export;
 mod import;
 mod inspect;

@@ -47,6 +47,15 @@ pub struct Arguments {
     words: Vec<String>,
 }
 
+#[cfg(test)]
+impl Arguments {
+    /// The words without a configuration file's name.
+    pub fn flags(&self) -> &[String] {
+        let file = usize::from(self.words.first().is_some_and(|word| !word.starts_with("--")));
+        &self.words[file..]
+    }
+}
+
 /// All settings with their first values.
 fn overview() -> String {
     format!("Settings and their first values:\n\n{}", document::overview())

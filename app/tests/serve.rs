@@ -348,6 +348,12 @@ fn the_log_tells_what_happens_to_the_memory() {
     assert_eq!(serving.ask("AUTH secret\r\nSET key value\r\nSAVE\r\n").lines().next(), Some("+OK"));
     assert!(serving.logged("saving begins").contains("keys=1"));
     assert!(serving.logged("saved").contains("keys=1"));
+    assert!(serving.ask("AUTH secret\r\nRESTORE hurt 0 nonsense\r\n").contains("-ERR DUMP payload version"));
+    let refused = serving.logged("a payload for RESTORE was refused");
+    assert!(
+        refused.contains("key=\"hurt\"") && refused.contains("client=") && refused.contains("127.0.0.1:"),
+        "{refused}"
+    );
     serving.ask("AUTH secret\r\nCONFIG SET maxmemory 1\r\nCONFIG SET maxmemory-policy allkeys-lru\r\n");
     assert!(serving.logged("keys are evicted from now on").contains("WARN"));
     let sent =

@@ -277,7 +277,7 @@ impl Command {
         }
     }
 
-    /// Finds that out.
+    /// Finds that out. A call that explains itself for the log runs where that is written.
     const fn alone(&self) -> bool {
         match self.run {
             Run::Table(Mode::Read, _) => self.facts.reads_one_key(),
@@ -285,7 +285,7 @@ impl Command {
                 let one = self.facts.has_one_key()
                     && self.facts.locate.is_none()
                     && self.facts.reads_where.is_none();
-                one && self.facts.is_write() && !self.facts.has(BLOCKING | PUBSUB | SCRIPTS)
+                one && self.facts.is_write() && !self.facts.has(BLOCKING | PUBSUB | SCRIPTS | EXPLAINS)
             }
             _ => false,
         }

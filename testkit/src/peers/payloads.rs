@@ -4,8 +4,8 @@
 //!   shapes --> DUMP (the peer's, and ours) --> one byte changed, checksum right --> RESTORE on both --> equal?
 //! ```
 //! Polder may refuse what the peer takes, or mend it, if the peer's own value contradicts itself ([`contradiction`]). It may
-//! refuse what the peer takes if the value does not end where the payload's footer begins ([`ends_elsewhere`]), or for one of
-//! the reasons in [`STRICTER`].
+//! refuse what the peer takes if the value does not end where the payload's footer begins, or for one of the reasons in
+//! [`STRICTER`], also if it is met in the footer.
 use polder_wire::rdb;
 
 use crate::answer::Answer;
@@ -152,22 +152,15 @@ pub fn restored(door: &mut dyn Door, payload: &[u8]) -> Result<Fate, String> {
     }
 }
 
-/// Tells a value that does not end where the footer begins: peers ignore what is left, and read into the footer.
-fn ends_elsewhere(payload: &[u8]) -> bool {
-    let Ok(whole) = rdb::open(payload, true) else { return false };
-    let (mut reader, mut taken) = (whole.reader(), 0);
-    while let Ok(Some(_)) = reader.read(payload, &mut taken) {}
-    reader.is_done() && taken != whole.body.len()
-}
-
-/// Tells a payload that is refused for a reason of [`STRICTER`].
-fn is_stricter(payload: &[u8]) -> bool {
+/// Tells a payload that a peer may take although it is wrong: read on into its footer, as peers do, the value ends elsewhere than
+/// where the footer begins, or is refused for a reason of [`STRICTER`].
+fn is_lax_there(payload: &[u8]) -> bool {
     let Ok(whole) = rdb::open(payload, true) else { return false };
     let (mut reader, mut taken) = (whole.reader(), 0);
     loop {
-        match reader.read(whole.body, &mut taken) {
+        match reader.read(payload, &mut taken) {
             Ok(Some(_)) => {}
-            Ok(None) => return false,
+            Ok(None) => return reader.is_done() && taken != whole.body.len(),
             Err(malformed) => return STRICTER.iter().any(|(reason, _)| malformed.0 == *reason),
         }
     }
@@ -186,9 +179,7 @@ pub fn compare(
     let is_right = match (&mine, &other) {
         (Fate::Refused(_), Fate::Refused(_)) => true,
         (Fate::Refused(_), Fate::Taken(reading)) => {
-            contradiction(reading).is_some()
-                || ends_elsewhere(&sample.payload)
-                || is_stricter(&sample.payload)
+            contradiction(reading).is_some() || is_lax_there(&sample.payload)
         }
         (Fate::Taken(mine), Fate::Taken(other)) => {
             contradiction(mine).is_none() && (mine == other || contradiction(other).is_some())
