@@ -2,7 +2,7 @@
 //! `payloads [--seed N] [--seconds N] [--only NAME]`
 //!
 //! Each payload is restored with `sanitize-dump-payload yes`. Seconds are shared by the peers; with a seed, the order is the same.
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,45 @@ const SHOWN_MAX: usize = 3;
 
 /// What this process may grow by, whatever payloads say.
 const GROWTH_MAX_KIB: u64 = 192 << 10;
+
+/// Deaths of a peer that one run bears: real servers die of a few payloads, and more mean that the comparison is wrong.
+const DEATHS_MAX: usize = 20;
+
+/// A real server, started again where a payload has ended it.
+struct Peer {
+    program: PathBuf,
+    name: String,
+    /// Ends with this.
+    _server: Server,
+    door: Socket,
+    deaths: usize,
+}
+
+impl Peer {
+    fn start(program: &Path, name: &str) -> Result<Peer, String> {
+        let server = Server::start_redis(program).map_err(|error| error.to_string())?;
+        let door = Socket::new(&server.address(), Protocol::Resp2, true);
+        let mut peer =
+            Peer { program: program.to_owned(), name: name.to_owned(), _server: server, door, deaths: 0 };
+        ask(&mut peer.door, &[b"CONFIG", b"SET", b"sanitize-dump-payload", b"yes"])?;
+        // A key that goes by itself while it is read says nothing about payloads.
+        ask(&mut peer.door, &[b"DEBUG", b"SET-ACTIVE-EXPIRE", b"0"])?;
+        Ok(peer)
+    }
+
+    /// Compares one payload. If the peer dies of it, Polder must still take or refuse it, and go on.
+    fn compare(&mut self, sample: &Sample, ours: &mut InProcess) -> Result<Option<String>, String> {
+        match payloads::compare(sample, ours, &mut self.door) {
+            Err(error) if self.deaths < DEATHS_MAX => {
+                println!("{}: the peer is started again behind the {}: {error}", self.name, sample.name);
+                let deaths = self.deaths + 1;
+                *self = Peer { deaths, ..Peer::start(&self.program, &self.name)? };
+                payloads::restored(ours, &sample.payload).map(|_| None)
+            }
+            other => other.map_err(|error| format!("{}: {error}", sample.name)),
+        }
+    }
+}
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -59,24 +98,20 @@ fn installed() -> Vec<(String, PathBuf)> {
 
 /// Compares with one peer, in rounds over all payloads, until the time is over.
 fn run(
-    program: &std::path::Path,
+    program: &Path,
     name: &str,
     seed: u64,
     time: Duration,
     only: Option<&str>,
 ) -> Result<(usize, usize), String> {
-    let server = Server::start_redis(program).map_err(|error| error.to_string())?;
-    let mut theirs = Socket::new(&server.address(), Protocol::Resp2, true);
+    let mut peer = Peer::start(program, name)?;
     let mut ours = InProcess::new(Protocol::Resp2);
     ours.reset()?;
-    ask(&mut theirs, &[b"CONFIG", b"SET", b"sanitize-dump-payload", b"yes"])?;
-    // A key that goes by itself while it is read says nothing about payloads.
-    ask(&mut theirs, &[b"DEBUG", b"SET-ACTIVE-EXPIRE", b"0"])?;
     for (setting, value) in [("number-mode", "redis"), ("rdb-version-check", "relaxed")] {
         ask(&mut ours, &[b"CONFIG", b"SET", setting.as_bytes(), value.as_bytes()])?;
     }
     let mut samples = payloads::historic();
-    samples.extend(payloads::dumped(&mut theirs, name)?);
+    samples.extend(payloads::dumped(&mut peer.door, name)?);
     for version in ["10", "12", "80"] {
         ask(&mut ours, &[b"CONFIG", b"SET", b"rdb-version", version.as_bytes()])?;
         samples.extend(payloads::dumped(&mut ours, &format!("polder, version {version}"))?);
@@ -87,7 +122,7 @@ fn run(
         let is_whole = |door: &mut dyn Door| -> Result<bool, String> {
             Ok(matches!(restored(door, &sample.payload)?, Fate::Taken(_)))
         };
-        match (is_whole(&mut theirs)?, is_whole(&mut ours)?) {
+        match (is_whole(&mut peer.door)?, is_whole(&mut ours)?) {
             (true, true) => known.push(sample),
             // Its version or type is newer than Polder.
             (true, false) => println!("{name}: Polder does not know the {}; left out", sample.name),
@@ -96,9 +131,9 @@ fn run(
         }
     }
     let before = peak_kib();
-    let mut counts = compare_all(&known, &mut ours, &mut theirs, seed, time)?;
+    let mut counts = compare_all(&known, &mut ours, &mut peer, seed, time)?;
     for sample in payloads::crafted().into_iter().filter(is_wanted) {
-        match payloads::compare(&sample, &mut ours, &mut theirs)? {
+        match peer.compare(&sample, &mut ours)? {
             None => counts.0 += 1,
             Some(text) => {
                 counts.1 += 1;
@@ -113,8 +148,8 @@ fn run(
 
 fn compare_all(
     samples: &[Sample],
-    ours: &mut dyn Door,
-    theirs: &mut dyn Door,
+    ours: &mut InProcess,
+    peer: &mut Peer,
     seed: u64,
     time: Duration,
 ) -> Result<(usize, usize), String> {
@@ -130,9 +165,7 @@ fn compare_all(
         for (shown, turn) in shown.iter_mut().zip(&mut turns) {
             let Some(sample) = turn.next() else { continue };
             is_over = false;
-            match payloads::compare(&sample, ours, theirs)
-                .map_err(|error| format!("{}: {error}", sample.name))?
-            {
+            match peer.compare(&sample, ours)? {
                 None => equal += 1,
                 Some(text) => {
                     differ += 1;
