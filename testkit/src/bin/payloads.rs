@@ -2,6 +2,7 @@
 //! `payloads [--seed N] [--seconds N] [--only NAME]`
 //!
 //! Each payload is restored with `sanitize-dump-payload yes`. Seconds are shared by the peers; with a seed, the order is the same.
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -28,6 +29,8 @@ struct Peer {
     /// Ends with this.
     _server: Server,
     door: Socket,
+    /// The types of the payloads that it takes.
+    types: BTreeSet<u8>,
     deaths: usize,
 }
 
@@ -35,8 +38,8 @@ impl Peer {
     fn start(program: &Path, name: &str) -> Result<Peer, String> {
         let server = Server::start_redis(program).map_err(|error| error.to_string())?;
         let door = Socket::new(&server.address(), Protocol::Resp2, true);
-        let mut peer =
-            Peer { program: program.to_owned(), name: name.to_owned(), _server: server, door, deaths: 0 };
+        let (program, name) = (program.to_owned(), name.to_owned());
+        let mut peer = Peer { program, name, _server: server, door, types: BTreeSet::new(), deaths: 0 };
         ask(&mut peer.door, &[b"CONFIG", b"SET", b"sanitize-dump-payload", b"yes"])?;
         // A key that goes by itself while it is read says nothing about payloads.
         ask(&mut peer.door, &[b"DEBUG", b"SET-ACTIVE-EXPIRE", b"0"])?;
@@ -45,11 +48,12 @@ impl Peer {
 
     /// Compares one payload. If the peer dies of it, Polder must still take or refuse it, and go on.
     fn compare(&mut self, sample: &Sample, ours: &mut InProcess) -> Result<Option<String>, String> {
-        match payloads::compare(sample, ours, &mut self.door) {
+        match payloads::compare(sample, ours, &mut self.door, &self.types) {
             Err(error) if self.deaths < DEATHS_MAX => {
                 println!("{}: the peer is started again behind the {}: {error}", self.name, sample.name);
                 let deaths = self.deaths + 1;
-                *self = Peer { deaths, ..Peer::start(&self.program, &self.name)? };
+                let types = std::mem::take(&mut self.types);
+                *self = Peer { deaths, types, ..Peer::start(&self.program, &self.name)? };
                 payloads::restored(ours, &sample.payload).map(|_| None)
             }
             other => other.map_err(|error| format!("{}: {error}", sample.name)),
@@ -130,6 +134,7 @@ fn run(
             (false, _) => {}
         }
     }
+    peer.types = known.iter().map(|sample| sample.payload[0]).collect();
     let before = peak_kib();
     let mut counts = compare_all(&known, &mut ours, &mut peer, seed, time)?;
     for sample in payloads::crafted().into_iter().filter(is_wanted) {

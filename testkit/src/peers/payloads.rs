@@ -6,6 +6,8 @@
 //! Polder may refuse what the peer takes, or mend it, if the peer's own value contradicts itself ([`contradiction`]). It may
 //! refuse what the peer takes if the value does not end where the payload's footer begins, or for one of the reasons in
 //! [`STRICTER`], also if it is met in the footer.
+use std::collections::BTreeSet;
+
 use polder_wire::rdb;
 
 use crate::answer::Answer;
@@ -166,7 +168,7 @@ fn is_lax_there(payload: &[u8]) -> bool {
     }
 }
 
-/// Restores a payload here and there. Returns what is wrong with that.
+/// Restores a payload here and there. Returns what is wrong with that. The peer knows `types`, first bytes of payloads.
 ///
 /// # Errors
 /// Those of the doors.
@@ -174,6 +176,7 @@ pub fn compare(
     sample: &Sample,
     ours: &mut dyn Door,
     theirs: &mut dyn Door,
+    types: &BTreeSet<u8>,
 ) -> Result<Option<String>, String> {
     let (mine, other) = (restored(ours, &sample.payload)?, restored(theirs, &sample.payload)?);
     let is_right = match (&mine, &other) {
@@ -184,8 +187,10 @@ pub fn compare(
         (Fate::Taken(mine), Fate::Taken(other)) => {
             contradiction(mine).is_none() && (mine == other || contradiction(other).is_some())
         }
-        // A version that the peer does not know says nothing about the payload.
-        (Fate::Taken(_), Fate::Refused(why)) => why.contains("version"),
+        // A version or type that the peer does not know says nothing about the payload.
+        (Fate::Taken(_), Fate::Refused(why)) => {
+            why.contains("version") || !types.contains(&sample.payload[0])
+        }
     };
     let told = || {
         format!(
