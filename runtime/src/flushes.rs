@@ -4,14 +4,14 @@ use polder_table::{Mode, Stop, Table};
 
 use crate::retry::retry;
 
-/// Empties the databases whose moment has come; returns the next moment, in milliseconds since the epoch. While data is imported, it
-/// does nothing and returns none (F5).
+/// Empties the databases whose moment has come; returns the next moment, in milliseconds since the epoch. While data is imported (F5) or
+/// writes are refused, it does nothing and returns none.
 ///
 /// # Errors
 /// What the memory says. Then nothing has been emptied, and the moments stay.
 pub fn run_due(table: &Table, now_ms: u64) -> Result<Option<u64>, Stop> {
     let mut next = None;
-    if table.imports() {
+    if table.imports() || table.segment().refuses_writes() {
         return Ok(next);
     }
     let txn = table.begin(Mode::Read)?;

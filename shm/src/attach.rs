@@ -21,6 +21,9 @@ use crate::place::HEAD_BYTES;
 use crate::renew::Check;
 use crate::segment::Segment;
 
+/// The bits of a new segment's first version: an eighth of the 40 bits of versions.
+const FIRST_VERSION_BITS: u32 = 37;
+
 /// What a segment is made with; an attacher only brings its `residence`.
 #[derive(Debug, Clone)]
 pub struct SegmentOptions {
@@ -212,6 +215,7 @@ fn write_header(
     word(header::BOOT_ID + 8, boot[1]);
     let names = machine::random_seed()?;
     word(header::WAKEUPS, u64::from_ne_bytes(names[..8].try_into().expect("8 bytes")));
+    word(header::VERSIONS, machine::random_distance(FIRST_VERSION_BITS)?);
     let id = machine::random_seed()?;
     word(header::MEMORY_ID, u64::from_ne_bytes(id[..8].try_into().expect("8 bytes")));
     word(header::MEMORY_ID + 8, u64::from_ne_bytes(id[8..].try_into().expect("8 bytes")));

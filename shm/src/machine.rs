@@ -42,6 +42,13 @@ pub fn random_seed() -> Result<[u8; 16], Fault> {
     }
 }
 
+/// A random distance between versions, of so many bits. A client may keep versions (as a CAS or ETag) from an earlier memory of the
+/// same data. Versions that begin, or go on, at a random place are others.
+pub fn random_distance(bits: u32) -> Result<u64, Fault> {
+    let random = random_seed()?;
+    Ok(u64::from_ne_bytes(random[..8].try_into().expect("8 bytes")) >> (u64::BITS - bits))
+}
+
 /// The secret of a new segment's hash.
 pub fn random_secret() -> Result<[u8; header::SECRET_BYTES], Fault> {
     let mut secret = [0; header::SECRET_BYTES];

@@ -10,7 +10,8 @@
 //!   3  liveness locks    all are made anew
 //!   4  seats        each seat that was ever used is settled as after a death: rolled back, or its commit carried out
 //!   5  check        the caller walks everything; damage ends the attempt
-//!   6  identity     if it was not closed in order: another memory from here on (INCARNATION), since it may be older than what was copied from it
+//!   6  identity     if it was not closed in order: another memory from here on (INCARNATION), since it may be older than what was copied from it;
+//!                its versions go on at a random distance, since clients may have been told later ones
 //!   7  boot         CLEAN is cleared; the header's two words of the boot: from here on the segment is of this boot
 //! ```
 //!
@@ -34,7 +35,7 @@ use std::time::Duration;
 
 use polder_base::Fault;
 
-use crate::layout::{self, header};
+use crate::layout::{self, header, seat as at};
 use crate::liveness::Life;
 use crate::segment::Segment;
 use crate::{crash, fork, machine, presence};
@@ -45,6 +46,10 @@ const TURN_PAUSE: Duration = Duration::from_millis(1);
 
 /// What CLEAN is while a segment that was closed in order is put in order. A seat that is taken for that leaves it, so that a next attempt knows, too.
 pub(crate) const CLOSED_AND_RENEWED: u64 = 2;
+
+/// The bits of the distance by which versions go on after a crash of the machine. It is more than what is written between two
+/// writebacks of the kernel, and little of the 40 bits of versions, so that a thousand crashes do not wrap them.
+const VERSION_STEP_BITS: u32 = 30;
 
 /// Walks a segment of an earlier boot and says whether it may be used; the second argument is whether it was closed in order.
 pub type Check<'c> = &'c mut dyn FnMut(&Arc<Segment>, bool) -> Result<(), Fault>;
@@ -97,6 +102,7 @@ impl Segment {
                 header::INCARNATION,
                 u64::from_ne_bytes(random[..8].try_into().expect("8 bytes")) | 1,
             );
+            self.leave_versions(machine::random_distance(VERSION_STEP_BITS)?);
         }
         let boot = machine::boot_words()?;
         // From here on it is in use. A death before the next store makes it another memory, as if it had not been closed.
@@ -105,6 +111,16 @@ impl Segment {
         self.publish(header::BOOT_ID, boot[0]);
         self.publish(header::BOOT_ID + 8, boot[1]);
         Ok(())
+    }
+
+    /// Goes on with versions at another place: the file may be older than the memory whose versions clients have been told.
+    fn leave_versions(&self, distance: u64) {
+        self.word(header::VERSIONS).fetch_add(distance, Ordering::AcqRel);
+        for index in 0..self.seats_high() {
+            // NEXT before END, as where a block is drawn: a block that ends before it begins is empty.
+            self.publish(self.seat_at(index) + at::VERSION_NEXT, u64::MAX);
+            self.publish(self.seat_at(index) + at::VERSION_END, 0);
+        }
     }
 
     /// Whether its last process closed it in order before the machine went down.

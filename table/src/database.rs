@@ -149,6 +149,7 @@ impl Txn<'_> {
             passed: false,
             untold: 0,
             counts: false,
+            keeps_expired: false,
         });
         held.len() - 1
     }

@@ -187,6 +187,16 @@ impl Txn<'_> {
         }
     }
 
+    /// Tells of an expired key that the memory keeps, before the first write of it: a reader of the log would use its old value.
+    pub(crate) fn tell_kept(&self, index: usize) {
+        let kept = Some(&self.buffers.held.borrow()[index])
+            .filter(|held| held.keeps_expired)
+            .map(|held| (held.db, self.buffers.key_of(held.key)));
+        if let Some((db, key)) = kept {
+            self.tell_expired(db, &key);
+        }
+    }
+
     /// The number by which a client knows a database at this point of the transaction (E3): see [`Txn::physical`].
     pub(crate) fn logical(&self, physical: Db) -> Db {
         self.buffers.map.swaps.borrow().iter().fold(physical, |db, (a, b)| match db {
@@ -282,6 +292,14 @@ impl Txn<'_> {
             || held.iter().any(|held| held.db != SYSTEM && held.retires.is_some())
     }
 
+    /// Whether a call has written a key of a client, or emptied or swapped databases. The removal of what has expired is no such write.
+    fn is_written(&self) -> bool {
+        let (map, held) = (&self.buffers.map, self.buffers.held.borrow());
+        !map.flushes.borrow().is_empty()
+            || !map.swaps.borrow().is_empty()
+            || held.iter().any(|held| held.db != SYSTEM && held.pending.is_some())
+    }
+
     /// Reads the word (K1) for a transaction, and records what it asks for: what the commit replaces, for a snapshot, and its effects, for the
     /// change log. Returns how many more nodes go out of use with the commit.
     ///
@@ -304,7 +322,8 @@ impl Txn<'_> {
     #[inline(never)]
     fn record_commit(&self, word: u64) -> Result<u64, Stop> {
         if word & recording::REFUSES != 0 && self.changes_data() {
-            return Err(READ_ONLY.into());
+            // Writes began to be refused after the transaction has met something expired: another attempt leaves that where it is.
+            return Err(if self.is_written() { READ_ONLY.into() } else { Stop::Retry });
         }
         let logs = word & recording::LOG != 0;
         if logs && self.notes.telling.get() != Telling::Yes {

@@ -69,7 +69,6 @@ impl Txn<'_> {
     /// is an event of its own, see [`Txn::place_all`]: there is none if the transaction makes the key anew.
     pub(crate) fn note_gone(&self, expired: Expired, db: Db, key: &[u8]) {
         match expired {
-            _ if !self.removes_expired() => {}
             Expired::Key => self.note_change('x', "expired", db, key),
             _ => self.note_change('h', "hexpired", db, key),
         }

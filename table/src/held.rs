@@ -42,6 +42,8 @@ pub(crate) struct Held {
     pub untold: u64,
     /// Some write of it changes what clients see.
     pub counts: bool,
+    /// The entry has expired, and stays unless the transaction writes the key ([`Txn::removes_expired`]).
+    pub keeps_expired: bool,
 }
 
 /// An entry as it was met, and what it says.

@@ -63,7 +63,9 @@ impl Txn<'_> {
             return Err(Stop::Retry);
         }
         let spot = self.search(db, &extent, home, &hash, key)?;
-        if let Some(expired) = spot.filter(|spot| is_key(&spot.image)).and_then(|spot| spot.expired) {
+        let expired = spot.filter(|spot| is_key(&spot.image)).and_then(|spot| spot.expired);
+        let keeps_expired = expired.is_some() && !self.removes_expired();
+        if let Some(expired) = expired.filter(|_| !keeps_expired) {
             self.note_gone(expired, db, key);
             self.tell_expired(db, key);
         }
@@ -82,6 +84,7 @@ impl Txn<'_> {
             passed: false,
             untold: 0,
             counts: false,
+            keeps_expired,
         });
         Ok(held.len() - 1)
     }

@@ -24,7 +24,7 @@ impl Txn<'_> {
                 }
                 match (&held.pending, &held.spot) {
                     (Some(pending), _) => *pending,
-                    (None, Some(spot)) if spot.expired.is_some() && self.removes_expired() => {
+                    (None, Some(spot)) if spot.expired.is_some() && !held.keeps_expired => {
                         held.retires = Some(true);
                         if let Some(Expired::Fields(_)) = spot.expired {
                             self.note_change('g', "del", held.db, &self.buffers.key_of(held.key));

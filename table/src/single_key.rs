@@ -200,6 +200,7 @@ impl<'t> Txn<'t> {
             passed: false,
             untold: 0,
             counts: pending.is_some(),
+            keeps_expired: false,
         };
         self.buffers.held.borrow_mut().push(held);
         self.forget_single();

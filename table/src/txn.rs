@@ -483,7 +483,11 @@ impl<'t> Txn<'t> {
         };
         match before {
             Some(Pending::Write(image)) => self.spend_record(&image, whole),
-            _ => Ok(()),
+            Some(Pending::Remove) => Ok(()),
+            None => {
+                self.tell_kept(index);
+                Ok(())
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use common::{Draw, Place, run_alone, untold};
-use polder_shm::layout::interest;
+use polder_shm::layout::{header, interest};
 use polder_table::interest::{lose_interest, set_events, take_interest};
 use polder_table::{Attributes, Counter, Form, Limits, Mode, Mutation, New, Policy, Replaces, Stop};
 use polder_values::list::{Limit, popped, pushed};
@@ -796,4 +796,17 @@ fn a_reader_that_dies_leaves_no_memory_without_limits() {
         place.table.run_maintenance(10_000);
     }
     assert!(!place.table.is_loading());
+}
+
+#[test]
+fn a_new_memory_does_not_repeat_the_versions_of_another() {
+    let drawn: Vec<u64> = (0..2)
+        .map(|_| {
+            let place = Place::new();
+            place.set(0, b"key", b"value", None);
+            place.table.segment().observe(header::VERSIONS)
+        })
+        .collect();
+    // A seat draws a block of 1,024.
+    assert!(drawn[0].abs_diff(drawn[1]) > 1024, "{drawn:?}");
 }

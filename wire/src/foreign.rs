@@ -4,7 +4,7 @@
 //! others. The lines of its body would be commands. So a door whose protocol has lines closes a connection at the first line
 //! that [`is_http`].
 
-/// The methods of HTTP, and PRI, with which HTTP/2 begins. No command with such a name takes two arguments.
+/// The methods of HTTP, and PRI, with which HTTP/2 begins. No command with such a name takes a version of HTTP as its last argument.
 const METHODS: [&[u8]; 10] =
     [b"CONNECT", b"DELETE", b"GET", b"HEAD", b"OPTIONS", b"PATCH", b"PRI", b"PROPFIND", b"PUT", b"TRACE"];
 
@@ -14,10 +14,12 @@ const METHODS: [&[u8]; 10] =
 /// because GET is a command of its own in some protocols.
 pub fn is_http<W: AsRef<[u8]>>(words: &[W]) -> bool {
     let Some(first) = words.first().map(AsRef::as_ref) else { return false };
-    if first.eq_ignore_ascii_case(b"POST") || first.eq_ignore_ascii_case(b"Host:") {
+    if first.eq_ignore_ascii_case(b"POST")
+        || first.get(..5).is_some_and(|head| head.eq_ignore_ascii_case(b"Host:"))
+    {
         return true;
     }
-    let [_, _, version] = words else { return false };
+    let [_, _, .., version] = words else { return false };
     METHODS.contains(&first) && version.as_ref().starts_with(b"HTTP/")
 }
 
@@ -39,6 +41,8 @@ mod tests {
             "POST / HTTP/1.1",
             "post",
             "Host: localhost",
+            "Host:localhost",
+            "GET /a b HTTP/1.1",
             "host:",
         ] {
             assert!(is_foreign(line), "{line}");
