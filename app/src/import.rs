@@ -10,7 +10,7 @@ use polder_base::time::now_ms;
 use polder_runtime::at_start;
 use polder_runtime::opened::{self, Claim, Source};
 use polder_runtime::persistence::load::{Cut, Loaded, Present, load};
-use polder_runtime::replay::{self, TornEnd};
+use polder_runtime::replay::{self, Files, TornEnd};
 use polder_runtime::saves::ITEM;
 use polder_table::{ItemExtras, Stop, Table};
 use polder_wire::rdb::{Begin, Item, Kind, Reader, seal};
@@ -156,19 +156,19 @@ fn import_log(arguments: &Arguments) -> Result<(), Failed> {
     let bar = peer::bar(bytes, "bytes");
     let scripting = polder_engine::scripting(&settings);
     let mut progress = |taken| bar.set_position(taken);
+    let files = Files::open(&folder, manifest)?;
     let loading = table.begin_loading().map_err(|fault| fault.to_string())?;
-    let replayed =
-        replay::replay(&loading, &settings, scripting, (&folder, manifest), TornEnd::Ignored, &mut progress)
-            .map_err(|why| {
-                let left = match memory.abandon() {
-                    true => "the new segment has been removed".into(),
-                    false => match undo(table, was_open) {
-                        Ok(()) => "the segment is empty again".into(),
-                        Err(stop) => format!("a part stays in the segment, which must be removed: {stop}"),
-                    },
-                };
-                format!("{why}; {left}")
-            })?;
+    let replayed = replay::replay(&loading, &settings, &scripting, files, TornEnd::Ignored, &mut progress)
+        .map_err(|why| {
+            let left = match memory.abandon() {
+                true => "the new segment has been removed".into(),
+                false => match undo(table, was_open) {
+                    Ok(()) => "the segment is empty again".into(),
+                    Err(stop) => format!("a part stays in the segment, which must be removed: {stop}"),
+                },
+            };
+            format!("{why}; {left}")
+        })?;
     drop(loading);
     opened::confirm(table).map_err(|stop| stop.to_string())?;
     bar.finish_and_clear();

@@ -186,7 +186,6 @@ fn what_prevents_a_start_is_one_clear_line() {
     );
     assert!(refusal(&["--prot", "1"]).contains("did you mean '--port'?"));
     assert!(refusal(&["--port", "1", "--help"]).contains("polder serve --help"));
-    assert!(refusal(&["--aof-use-rdb-preamble", "no"]).contains("always an RDB file"));
     assert!(refusal(&["--config", "/nowhere/polder.conf"]).contains("/nowhere/polder.conf"));
     assert!(refusal(&["--segment", &serving.segment, "--port", "0"]).contains("nothing to listen on"));
     assert!(refusal(&["--segment", &serving.segment, "--logfile", "/nowhere/log"]).contains("--logfile"));

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use polder_table::{Db, New, Stop, Table, Txn, clock};
 use polder_values::{Kind, Value};
 use polder_wire::rdb::{self, Form, Item, Thresholds, Writer};
+use polder_wire::rebuild::ValueWriter;
 
 use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
 use polder_calls::command::{ASKING, Command, DANGEROUS, EXPLAINS, GROWS, read, write};
@@ -110,7 +111,7 @@ pub fn writer(settings: &Settings) -> Writer {
 /// # Errors
 /// What the memory or `drain` says; a refusal where expiries of fields would be lost and that is not allowed.
 pub fn encode(
-    writer: &mut Writer,
+    writer: &mut dyn ValueWriter,
     source: &Source<'_>,
     kind: Kind,
     value: &Value<'_>,

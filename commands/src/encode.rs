@@ -1,10 +1,11 @@
-//! Values on their way out: what lies in nodes, told to an RDB writer.
+//! Values on their way out: what lies in nodes, told to a [`ValueWriter`].
 use polder_values::hash::Hash;
 use polder_values::sequence::Sequence;
 use polder_values::sorted_set::SortedSet;
 use polder_values::stream::{Range, Stream};
 use polder_values::{Nodes, Value, list, stream, string};
-use polder_wire::rdb::{self, ListPlan, StreamFacts, StreamPlan, Writer};
+use polder_wire::rdb::{self, ListPlan, StreamFacts, StreamPlan};
+use polder_wire::rebuild::ValueWriter;
 
 use polder_calls::call::Outcome;
 
@@ -15,10 +16,10 @@ const LOST_EXPIRIES: &str = "ERR rdb-version 10 and 11 cannot hold the expiries 
 const WHOLE_MAX: u64 = 16 << 20;
 
 /// Tells the writer a value of one type, whose key it knows already.
-pub(crate) type Encode = fn(&mut Writer, &Source<'_>, &Value<'_>, Drain<'_>) -> Outcome;
+pub(crate) type Encode = fn(&mut dyn ValueWriter, &Source<'_>, &Value<'_>, Drain<'_>) -> Outcome;
 
 /// Called between elements, to empty the writer's buffer.
-pub type Drain<'d> = &'d mut dyn FnMut(&mut Writer) -> Outcome;
+pub type Drain<'d> = &'d mut dyn FnMut(&mut dyn ValueWriter) -> Outcome;
 
 /// Where a value's nodes are, and by which time parts of it have expired.
 pub struct Source<'n> {
@@ -29,7 +30,7 @@ pub struct Source<'n> {
 }
 
 pub(crate) fn encode_string(
-    writer: &mut Writer,
+    writer: &mut dyn ValueWriter,
     source: &Source<'_>,
     value: &Value<'_>,
     drain: Drain<'_>,
@@ -50,7 +51,7 @@ pub(crate) fn encode_string(
 
 /// Fields that have expired are left out: their number is told first.
 pub(crate) fn encode_hash(
-    writer: &mut Writer,
+    writer: &mut dyn ValueWriter,
     source: &Source<'_>,
     value: &Value<'_>,
     drain: Drain<'_>,
@@ -79,7 +80,7 @@ pub(crate) fn encode_hash(
 }
 
 pub(crate) fn encode_list(
-    writer: &mut Writer,
+    writer: &mut dyn ValueWriter,
     source: &Source<'_>,
     value: &Value<'_>,
     drain: Drain<'_>,
@@ -98,7 +99,7 @@ pub(crate) fn encode_list(
 }
 
 pub(crate) fn encode_set(
-    writer: &mut Writer,
+    writer: &mut dyn ValueWriter,
     source: &Source<'_>,
     value: &Value<'_>,
     drain: Drain<'_>,
@@ -114,7 +115,7 @@ pub(crate) fn encode_set(
 }
 
 pub(crate) fn encode_sorted_set(
-    writer: &mut Writer,
+    writer: &mut dyn ValueWriter,
     source: &Source<'_>,
     value: &Value<'_>,
     drain: Drain<'_>,
@@ -132,7 +133,7 @@ pub(crate) fn encode_sorted_set(
 }
 
 pub(crate) fn encode_stream(
-    writer: &mut Writer,
+    writer: &mut dyn ValueWriter,
     source: &Source<'_>,
     value: &Value<'_>,
     drain: Drain<'_>,

@@ -106,6 +106,11 @@ pub fn kept_at(snapshot: &mut Snapshot<'_>) -> Result<Vec<u8>, Stop> {
     Ok(bytes.unwrap_or_default())
 }
 
+/// The databases in what [`kept_at`] has returned, each with its moment in milliseconds since the epoch.
+pub fn moments(kept: &[u8]) -> impl Iterator<Item = (Db, u64)> {
+    dues(kept).map(|due| (due.db, due.moment_ms))
+}
+
 /// Takes the moments that [`kept_at`] has returned, as far as there are such databases: in the place of those that are known, or only where
 /// none is known.
 ///

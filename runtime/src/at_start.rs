@@ -25,7 +25,7 @@ use polder_table::{Mode, Table};
 use crate::configuration::Configuration;
 use crate::opened::{self, Claim, Source};
 use crate::persistence;
-use crate::replay::{self, Replayed, TornEnd};
+use crate::replay::{self, Files, Replayed, TornEnd};
 use crate::retry::retry;
 use crate::saves::load::{Loaded, Present};
 use crate::saves::save;
@@ -205,11 +205,11 @@ fn read_and_open(
     let torn_end =
         if settings.is_on(const { id("aof-load-truncated") }) { TornEnd::CutOff } else { TornEnd::Refused };
     let others_changed = || table.changes_of_others().map_err(|fault| fault.to_string());
+    let files = Files::open(folder, manifest.clone())?;
     let (was_empty, before) = (replay::is_empty(table), others_changed()?);
     // Until the change log is on: what expires in between would be told nowhere.
     let loading = table.begin_loading().map_err(|fault| fault.to_string())?;
-    let replayed =
-        replay::replay(&loading, settings, scripting, (folder, manifest.clone()), torn_end, &mut |_| ())?;
+    let replayed = replay::replay(&loading, settings, &scripting, files, torn_end, &mut |_| ())?;
     // A2. A writer that has not seen the change log on is attached still, or what it has changed is counted.
     let is_whole = || was_empty && table.segment().is_alone_here() && others_changed() == Ok(before);
     storage_process::adopt(table, folder, manifest, is_whole)?;

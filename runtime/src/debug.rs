@@ -103,6 +103,13 @@ static SUBCOMMANDS: &[Subcommand] = &[
         about: "Show the elements of the small collection at <key>, on the standard output.",
     },
     Subcommand {
+        name: "LOADAOF",
+        grammar: "",
+        count: 0..=0,
+        run: crate::reload::load_log,
+        about: "Wait until all changes are in the append-only log, empty the databases, and make the changes again.",
+    },
+    Subcommand {
         name: "LOG",
         grammar: "<message>",
         count: 1..=1,
@@ -155,7 +162,7 @@ static SUBCOMMANDS: &[Subcommand] = &[
         name: "RELOAD",
         grammar: "[option ...]",
         count: 0..=3,
-        run: crate::persistence::reload,
+        run: crate::reload::reload,
         about: "Save the RDB on disk and reload it back to memory. Options: MERGE, NOFLUSH, NOSAVE.",
     },
     Subcommand {

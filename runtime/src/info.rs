@@ -3,7 +3,7 @@ use polder_hub::subject;
 use polder_table::{Expiries, Mode, Txn};
 
 use crate::cross_process;
-use crate::metrics::{Database, Facts, SECTIONS, Section, exposition};
+use crate::metrics::{DEBUG_SECTION, Database, Facts, SECTIONS, Section, exposition};
 use crate::row::{Row, TxnCall, neutral};
 use crate::session::Host;
 use polder_calls::call::{Outcome, SYNTAX};
@@ -63,8 +63,8 @@ fn info(call: &mut TxnCall<'_>) -> Outcome {
 
 fn is_wanted(section: &Section, wanted: &[String]) -> bool {
     let named = |word: &String| match word.as_str() {
-        "all" => section.title != "Modules",
-        "everything" => true,
+        "all" => section.title != "Modules" && section.title != DEBUG_SECTION,
+        "everything" => section.title != DEBUG_SECTION,
         "default" => section.usual,
         word => section.title.eq_ignore_ascii_case(word),
     };

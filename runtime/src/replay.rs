@@ -82,6 +82,37 @@ pub fn folder(settings: &Settings) -> Folder {
     Folder { medium: Arc::new(Disk), path, name: settings.string(const { id("appendfilename") }) }
 }
 
+/// The files of a log, up to where they reached when they were opened: more may be appended, and a rewrite may remove their names.
+pub struct Files<'f> {
+    folder: &'f Folder,
+    manifest: Manifest,
+    parts: Vec<Part>,
+}
+
+/// One of them.
+struct Part {
+    entry: Entry,
+    file: Box<dyn File>,
+    length: u64,
+}
+
+impl Files<'_> {
+    /// Opens the files that a manifest names.
+    ///
+    /// # Errors
+    /// Which file cannot be read, and why.
+    pub fn open(folder: &Folder, manifest: Manifest) -> Result<Files<'_>, String> {
+        let part = |entry: &Entry| {
+            let path = folder.path_of(entry);
+            let file = folder.medium.read(&path).map_err(|error| told(&path, &error.to_string()))?;
+            let length = file.length().map_err(|error| told(&path, &error.to_string()))?;
+            Ok(Part { entry: entry.clone(), file, length })
+        };
+        let parts = manifest.live().map(part).collect::<Result<Vec<_>, String>>()?;
+        Ok(Files { folder, manifest, parts })
+    }
+}
+
 /// Reads a log into a table, which must be empty and stays without limits until `loading` ends. `progress` hears how many bytes of all files have
 /// been read. The scripting runs the scripts and functions that the log may call.
 ///
@@ -90,17 +121,12 @@ pub fn folder(settings: &Settings) -> Folder {
 pub fn replay(
     loading: &Loading<'_>,
     settings: &Configuration,
-    scripting: Scripting,
-    (folder, manifest): (&Folder, Manifest),
+    scripting: &Scripting,
+    Files { folder, manifest, parts }: Files<'_>,
     torn_end: TornEnd,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Replayed, String> {
     let (table, settings) = (loading.table(), &settings.for_replay());
-    let files: Vec<Entry> = manifest.live().cloned().collect();
-    for entry in &files {
-        let path = folder.path_of(entry);
-        folder.medium.read(&path).map_err(|error| told(&path, &error.to_string()))?;
-    }
     let host = Loader { settings, recorder: Recorder::default(), saves: Saves::resting(), scripting };
     let mut replaying = Replaying {
         table,
@@ -111,10 +137,10 @@ pub fn replay(
         done: Replayed::default(),
     };
     let mut before = 0;
-    for (number, entry) in files.iter().enumerate() {
-        let torn_end = if number + 1 == files.len() { torn_end } else { TornEnd::Refused };
-        let path = folder.path_of(entry);
-        let read = replaying.read_file(folder, entry, torn_end, &mut |bytes| progress(before + bytes));
+    for (number, part) in parts.iter().enumerate() {
+        let torn_end = if number + 1 == parts.len() { torn_end } else { TornEnd::Refused };
+        let path = folder.path_of(&part.entry);
+        let read = replaying.read_file(folder, part, torn_end, &mut |bytes| progress(before + bytes));
         before += read.map_err(|why| told(&path, &why))?;
     }
     Ok(Replayed { manifest, ..replaying.done })
@@ -129,7 +155,7 @@ struct Loader<'s> {
     settings: &'s Configuration,
     recorder: Recorder,
     saves: Saves,
-    scripting: Scripting,
+    scripting: &'s Scripting,
 }
 
 impl Host for Loader<'_> {
@@ -143,7 +169,7 @@ impl Host for Loader<'_> {
         &self.saves
     }
     fn scripting(&self) -> Option<&Scripting> {
-        Some(&self.scripting)
+        Some(self.scripting)
     }
 }
 
@@ -163,23 +189,20 @@ impl Replaying<'_> {
     fn read_file(
         &mut self,
         folder: &Folder,
-        entry: &Entry,
+        part: &Part,
         torn_end: TornEnd,
         progress: &mut dyn FnMut(u64),
     ) -> Result<u64, String> {
-        let path = &folder.path_of(entry);
-        let file = folder.medium.read(path).map_err(|error| error.to_string())?;
-        let begin = match is_rdb(&*file).map_err(|error| error.to_string())? {
-            true => self.load_rdb(&*file, progress)?,
-            false if entry.is_named_rdb() && file.length().map_err(|error| error.to_string())? == 0 => {
-                return Err(EMPTY_RDB.into());
-            }
+        let path = &folder.path_of(&part.entry);
+        let begin = match is_rdb(part).map_err(|error| error.to_string())? {
+            true => self.load_rdb(part, progress)?,
+            false if part.entry.is_named_rdb() && part.length == 0 => return Err(EMPTY_RDB.into()),
             false => 0,
         };
         // Each file selects its database itself.
         self.session = Session::default();
         let end =
-            scan(&*file, begin, &mut |batch| self.take(batch, progress)).map_err(|error| match error {
+            scan(part, begin, &mut |batch| self.take(batch, progress)).map_err(|error| match error {
                 ScanError::Malformed { at, why, .. } => {
                     format!("at byte {at}: {why}; 'polder log check' tells what can be saved")
                 }
@@ -326,6 +349,25 @@ fn may_set_expiry(words: &[&[u8]]) -> bool {
                 || name.iter().any(|byte| byte.eq_ignore_ascii_case(&b'x'))
                 || others.iter().any(|other| name.eq_ignore_ascii_case(other))
         }
+    }
+}
+
+impl File for Part {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.length)
+    }
+    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+        let left = usize::try_from(self.length.saturating_sub(at)).unwrap_or(usize::MAX).min(bytes.len());
+        self.file.read_at(&mut bytes[..left], at)
+    }
+    fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+    fn truncate(&self, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+    fn sync(&self) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
 }
 

@@ -4,6 +4,7 @@ use polder_calls::settings::{Settings, id};
 pub mod handle;
 pub mod load;
 pub mod save;
+mod target;
 
 pub use handle::Saves;
 

@@ -36,11 +36,15 @@ pub struct Statistics {
     /// Turns of the event loops, and the time they took.
     pub turns: u64,
     pub turn_us: u64,
+    /// The part of it for chores; the longest turn, and the most calls of one.
+    pub chores_us: u64,
+    pub turn_us_max: u64,
+    pub turn_calls_max: u64,
 }
 
 impl Statistics {
     /// Every count with its name.
-    pub(crate) fn parts(&mut self) -> [(&'static str, &mut u64); 21] {
+    pub(crate) fn parts(&mut self) -> [(&'static str, &mut u64); 24] {
         [
             ("clients", &mut self.clients),
             ("clients_blocked", &mut self.clients_blocked),
@@ -63,6 +67,9 @@ impl Statistics {
             ("clients_evicted", &mut self.clients_evicted),
             ("turns", &mut self.turns),
             ("turn_us", &mut self.turn_us),
+            ("chores_us", &mut self.chores_us),
+            ("turn_us_max", &mut self.turn_us_max),
+            ("turn_calls_max", &mut self.turn_calls_max),
         ]
     }
 

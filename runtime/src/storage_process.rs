@@ -447,7 +447,7 @@ impl<'t> StorageProcess<'t> {
 
     fn begin_base(&mut self) -> Result<(), String> {
         tell(self.words(), Figure::RewritesServed, self.words().rewrites_asked());
-        let entry = self.follower.next_base();
+        let entry = self.follower.next_base(base::form(self.settings));
         let path = self.folder.path_of(&entry);
         let base = Base::begin(self.table, self.settings, entry, path);
         self.base_failed |= base.is_err();

@@ -420,6 +420,9 @@ impl Host for Process {
         let total = |count: fn(&ThreadStats) -> &Count| {
             self.mailboxes.iter().map(|mailbox| count(&mailbox.stats).get()).sum()
         };
+        let most = |count: fn(&ThreadStats) -> &Count| {
+            self.mailboxes.iter().map(|mailbox| count(&mailbox.stats).get()).max().unwrap_or(0)
+        };
         let mut statistics = Statistics {
             reads: total(|stats| &stats.reads),
             writes: total(|stats| &stats.writes),
@@ -428,6 +431,9 @@ impl Host for Process {
             clients_evicted: total(|stats| &stats.clients_evicted),
             turns: total(|stats| &stats.turns),
             turn_us: total(|stats| &stats.turn_us),
+            chores_us: total(|stats| &stats.chores_us),
+            turn_us_max: most(|stats| &stats.turn_us_max),
+            turn_calls_max: most(|stats| &stats.turn_calls_max),
             tracked_keys: total(|stats| &stats.tracked_keys),
             tracked_items: total(|stats| &stats.tracked_items),
             tracked_prefixes: total(|stats| &stats.tracked_prefixes),

@@ -18,6 +18,13 @@ impl Count {
         self.0.store(to, Ordering::Relaxed);
     }
 
+    /// Makes it at least as large as this; the owner only.
+    pub fn raise(&self, to: u64) {
+        if to > self.get() {
+            self.set(to);
+        }
+    }
+
     /// The count now.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -30,6 +37,10 @@ pub struct ThreadStats {
     pub turns: Count,
     /// Microseconds spent in turns, without sleep.
     pub turn_us: Count,
+    /// The part of it for what is due by the clock; the longest turn, and the most calls of one.
+    pub chores_us: Count,
+    pub turn_us_max: Count,
+    pub turn_calls_max: Count,
     /// How often sockets were read and written.
     pub reads: Count,
     pub writes: Count,

@@ -147,8 +147,11 @@ impl EventLoop {
         connections.release_held();
         connections.release_durable();
         process.recorder().begin_turn();
+        let calls_before = self.process.memory.table().own_calls();
         self.work();
         self.process.recorder().end_turn();
+        let calls = self.process.memory.table().own_calls().saturating_sub(calls_before);
+        let worked_us = now_us();
         self.clocks.look(&self.process, &mut self.service);
         let connections = &mut self.service.connections;
         connections.weigh_all();
@@ -157,6 +160,9 @@ impl EventLoop {
         let stats = &self.process.mailboxes[connections.number].stats;
         stats.turns.add(1);
         stats.turn_us.add(self.ended_us.saturating_sub(began_us));
+        stats.chores_us.add(self.ended_us.saturating_sub(worked_us));
+        stats.turn_us_max.raise(self.ended_us.saturating_sub(began_us));
+        stats.turn_calls_max.raise(calls);
     }
 
     /// Reads, executes and writes for all connections that are ready. Never inlined: `bench/counts` counts its instructions by this name.

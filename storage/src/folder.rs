@@ -133,12 +133,12 @@ impl Folder {
         Ok(removed)
     }
 
-    /// Whether a process that writes this log gives a file this name: `NAME.N.base.rdb`, `NAME.N.incr.aof`, `temp-N-N.rdb`.
+    /// Whether a process that writes this log gives a file this name: `NAME.N.base.rdb`, `NAME.N.base.aof`, `NAME.N.incr.aof`, `temp-N-N.rdb`.
     fn is_own_name(&self, name: &[u8]) -> bool {
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let Ok(name) = std::str::from_utf8(name) else { return false };
         if let Some(rest) = name.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix('.')) {
-            return [".base.rdb", ".incr.aof"]
+            return [".base.rdb", ".base.aof", ".incr.aof"]
                 .iter()
                 .any(|end| rest.strip_suffix(end).is_some_and(is_number));
         }
@@ -195,7 +195,12 @@ mod tests {
             "other.aof.1.base.rdb",
             "temp-copy.rdb",
         ];
-        let orphans = ["appendonly.aof.1.base.rdb", "appendonly.aof.4.incr.aof", "temp-77-0.rdb"];
+        let orphans = [
+            "appendonly.aof.1.base.rdb",
+            "appendonly.aof.3.base.aof",
+            "appendonly.aof.4.incr.aof",
+            "temp-77-0.rdb",
+        ];
         kept.iter()
             .chain(&orphans)
             .for_each(|name| std::fs::write(folder.path.join(name), "x").expect("a file"));

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use crate::incr::{annotate_offset, annotate_time};
 use crate::log::{Log, Noted};
-use crate::manifest::Entry;
+use crate::manifest::{BaseForm, Entry};
 
 /// Bytes that are copied at once.
 const BATCH_BYTES: usize = 1 << 20;
@@ -276,8 +276,8 @@ impl Follower {
     }
 
     /// Where the base is to be written. Each call names another file.
-    pub fn next_base(&mut self) -> Entry {
-        self.log.next_base()
+    pub fn next_base(&mut self, form: BaseForm) -> Entry {
+        self.log.next_base(form)
     }
 
     /// The base has been written and synced, its name too. All that is older goes.

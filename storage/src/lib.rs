@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   appendonlydir/
-//!     appendonly.aof.2.base.rdb     the data at one instant: an RDB file (or RESP commands in files of others)
+//!     appendonly.aof.2.base.rdb     the data at one instant: an RDB file, or `.base.aof` with RESP commands
 //!     appendonly.aof.3.incr.aof     the commands since then, as RESP; lines that begin with `#` are annotations
 //!     appendonly.aof.manifest       which files count, in which order; the only file that is ever replaced
 //! ```
@@ -45,7 +45,7 @@ pub use folder::Folder;
 pub use follower::{Follower, Fsync, Position, Stream, Terms};
 pub use incr::Incr;
 pub use log::{Log, Noted};
-pub use manifest::{Entry, Identity, Manifest};
+pub use manifest::{BaseForm, Entry, Identity, Manifest};
 pub use medium::{Disk, File, Lock, Medium};
 pub use resume::{Left, reach, resume};
 pub use scan::{Batch, End, ScanError, scan};

@@ -15,7 +15,7 @@ use std::io;
 
 use crate::folder::Folder;
 use crate::incr::Incr;
-use crate::manifest::{Entry, Identity, Manifest};
+use crate::manifest::{BaseForm, Entry, Identity, Manifest};
 
 /// How far a log was written: the last incremental file, and bytes of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl Log {
     }
 
     fn over(folder: Folder, manifest: Manifest, incr: Incr) -> Log {
-        let base_sequence = manifest.next_base("").sequence - 1;
+        let base_sequence = manifest.next_base() - 1;
         let mut log = Log {
             folder,
             manifest,
@@ -217,15 +217,9 @@ impl Log {
     }
 
     /// The file that the base under way is to be written to. Each call gives another one (L2).
-    pub fn next_base(&mut self) -> Entry {
-        let mut entry = self.manifest.next_base(&self.folder.name);
-        if entry.sequence <= self.base_sequence {
-            let sequence = self.base_sequence + 1;
-            entry =
-                Entry { name: format!("{}.{sequence}.base.rdb", self.folder.name).into_bytes(), sequence };
-        }
-        self.base_sequence = entry.sequence;
-        entry
+    pub fn next_base(&mut self, form: BaseForm) -> Entry {
+        self.base_sequence = self.manifest.next_base().max(self.base_sequence + 1);
+        Entry::base(&self.folder.name, self.base_sequence, form)
     }
 
     /// Puts a base in the place of all that is older than the last [`Log::begin_rewrite`]. Its file and its name must be on the disk.

@@ -24,7 +24,25 @@ pub struct Entry {
     pub sequence: u64,
 }
 
+/// How a base holds the data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BaseForm {
+    /// An RDB file.
+    Rdb,
+    /// Commands, as in incremental files.
+    Commands,
+}
+
 impl Entry {
+    /// A base, for a log whose files have this name in front.
+    pub fn base(name: &str, sequence: u64, form: BaseForm) -> Entry {
+        let ending = match form {
+            BaseForm::Rdb => "rdb",
+            BaseForm::Commands => "aof",
+        };
+        Entry { name: format!("{name}.{sequence}.base.{ending}").into_bytes(), sequence }
+    }
+
     /// Whether its name says that it is an RDB file. Redis and Polder name bases so.
     pub fn is_named_rdb(&self) -> bool {
         self.name.ends_with(b".rdb")
@@ -129,10 +147,9 @@ impl Manifest {
         self.base.iter().chain(&self.increments)
     }
 
-    /// The name of the next base, for files with this name in front.
-    pub fn next_base(&self, name: &str) -> Entry {
-        let sequence = highest(self.base.iter().chain(&self.history)) + 1;
-        Entry { name: format!("{name}.{sequence}.base.rdb").into_bytes(), sequence }
+    /// The sequence number of the next base.
+    pub fn next_base(&self) -> u64 {
+        highest(self.base.iter().chain(&self.history)) + 1
     }
 
     /// The name of the next incremental file.
@@ -255,11 +272,11 @@ mod tests {
         let fresh = manifest.next_incr("appendonly.aof");
         assert_eq!(fresh, entry("appendonly.aof.2.incr.aof", 2));
         manifest.increments.push(fresh);
-        let base = manifest.next_base("appendonly.aof");
+        let base = Entry::base("appendonly.aof", manifest.next_base(), BaseForm::Rdb);
         manifest.rebase(base, 2);
         assert_eq!(manifest.base, Some(entry("appendonly.aof.2.base.rdb", 2)));
         assert_eq!(manifest.history.len(), 2);
-        assert_eq!(manifest.next_base("appendonly.aof").sequence, 3);
+        assert_eq!(manifest.next_base(), 3);
         assert_eq!(manifest.next_incr("appendonly.aof").sequence, 3);
     }
 }

@@ -234,6 +234,11 @@ impl Table {
         }
     }
 
+    /// The calls that the calling thread has counted with its seat.
+    pub fn own_calls(&self) -> u64 {
+        self.seat().map_or(0, |seat| seat.get(at::COUNTERS + 8 * Counter::Calls as u64))
+    }
+
     /// Counts a call that took a fast path, and what it found.
     #[inline]
     pub fn count_call(&self, found: Counter) {

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use polder_base::Protocol;
 use polder_engine::{Memory, scripting};
 use polder_runtime::configuration::Configuration;
-use polder_runtime::replay::{Replayed, TornEnd, replay};
+use polder_runtime::replay::{Files, Replayed, TornEnd, replay};
 use polder_storage::{Folder, check::check};
 use polder_testkit::answer::Answer;
 use polder_testkit::caller::Caller;
@@ -25,7 +25,7 @@ fn read_with(
 ) -> Result<Replayed, String> {
     let manifest = folder.load().map_err(|error| error.to_string())?.ok_or("no manifest")?;
     let loading = scratch.embedder.memory.table().begin_loading().map_err(|fault| fault.to_string())?;
-    replay(&loading, settings, scripting(settings), (folder, manifest), torn_end, &mut |_| ())
+    replay(&loading, settings, &scripting(settings), Files::open(folder, manifest)?, torn_end, &mut |_| ())
 }
 
 /// A memory into which a log was read.

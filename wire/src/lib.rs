@@ -11,6 +11,7 @@ pub mod http;
 pub mod memcached;
 mod output;
 pub mod rdb;
+pub mod rebuild;
 pub mod resp;
 pub mod web_socket;
 

@@ -57,7 +57,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         .segment()
         .about("How large the log must be before another base is written by itself."),
     switch("aof-load-truncated", true).about("Whether a log that ends inside a record is read at start; the end is cut off then."),
-    switch("aof-use-rdb-preamble", true).refuses("the base of the append-only log is always an RDB file"),
+    switch("aof-use-rdb-preamble", true).about("Whether the next base of the append-only log is an RDB file. Else it holds commands, which is larger and slower to read; times at which consumers of streams were seen are not in it."),
     switch("aof-rewrite-incremental-fsync", true).inert(),
     switch("aof-timestamp-enabled", false).segment().about("Whether the log tells the time of its records."),
     switch("aof-disable-auto-gc", false).hidden().inert(),

@@ -16,7 +16,7 @@ pub mod report;
 mod rows;
 
 pub use crate::recorder::{self, Recorder, histogram, rates};
-pub use rows::SECTIONS;
+pub use rows::{DEBUG_SECTION, SECTIONS};
 
 use polder_table::{Counter, Db, Expiries, Limits, Table, Usage};
 

@@ -56,6 +56,7 @@ pub static SECTIONS: &[Section] = &[
     of_processes(unusual("Latencystats", Body::Lines(latency_lines))),
     section("Cluster", Body::Fields(&[none("cluster_enabled")])),
     section("Keyspace", Body::Lines(keyspace_lines)),
+    of_processes(unusual(DEBUG_SECTION, Body::Fields(DEBUG))),
     section("Polder", Body::Fields(POLDER)),
     of_processes(section("Processes", Body::Lines(process_lines))),
 ];
@@ -330,6 +331,17 @@ const STATS: &[Metric] = &[
     metric("acl_access_denied_cmd", Count(|facts| denied(facts, Reason::Command))),
     metric("acl_access_denied_key", Count(|facts| denied(facts, Reason::Key))),
     metric("acl_access_denied_channel", Count(|facts| denied(facts, Reason::Channel))),
+];
+
+/// The section that only its own name shows.
+pub const DEBUG_SECTION: &str = "Debug";
+
+const DEBUG: &[Metric] = &[
+    // No event loop writes the log: the storage process does.
+    none("eventloop_duration_aof_sum"),
+    metric("eventloop_duration_cron_sum", Count(|facts| facts.whole.statistics.chores_us)),
+    metric("eventloop_duration_max", Count(|facts| facts.whole.statistics.turn_us_max)),
+    metric("eventloop_cmd_per_cycle_max", Count(|facts| facts.whole.statistics.turn_calls_max)),
 ];
 
 const REPLICATION: &[Metric] = &[

@@ -1,5 +1,5 @@
-//! Writing an RDB file: every database as it was at one instant ([`polder_table::Snapshot`]), while
-//! all other calls go on.
+//! Writing a file of all databases as they were at one instant ([`polder_table::Snapshot`]), while all other calls go on: an RDB file, or the
+//! commands that make the data again.
 //!
 //! The file is written under a temporary name, synced, and renamed, so that there is a whole one at any time.
 use std::fs::File;
@@ -9,12 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use polder_base::Fault;
-use polder_base::time::now_ms;
 use polder_table::snapshot::Item;
 use polder_table::{Policy, SYSTEM, Snapshot, Stop, Table, clock};
-use polder_wire::rdb::Writer;
+use polder_wire::rebuild::ValueWriter;
 
-use super::{FLUSHES, ITEM};
+use super::target::Target;
 use crate::scripts::codes_at;
 use polder_calls::settings::{Settings, id};
 use polder_commands::dump::{Source, encode, writer};
@@ -31,7 +30,7 @@ const SYNC_BYTES: u64 = 32 << 20;
 
 /// What a save is told; it works on while the settings change.
 pub struct Plan {
-    writer: Writer,
+    target: Target,
     pub path: PathBuf,
     drops_expiries: bool,
     checksums: bool,
@@ -63,13 +62,22 @@ impl Plan {
     pub fn of(settings: &Settings, path: PathBuf) -> Plan {
         let delay = settings.number(const { id("rdb-key-save-delay") });
         Plan {
-            writer: writer(settings),
+            target: Target::Rdb(Box::new(writer(settings))),
             path,
             drops_expiries: settings.is_on(const { id("rdb-drop-field-expiries") }),
             checksums: settings.is_on(const { id("rdbchecksum") }),
             syncs: settings.is_on(const { id("rdb-save-incremental-fsync") }),
             key_delay: Duration::from_micros(delay.max(0) as u64),
             version: settings.string(const { id("redis-version") }),
+        }
+    }
+
+    /// The base of an append-only log at this path.
+    pub fn of_base(settings: &Settings, path: PathBuf) -> Plan {
+        let plan = Plan::of(settings, path);
+        match settings.is_on(const { id("aof-use-rdb-preamble") }) {
+            true => plan,
+            false => Plan { target: Target::commands(settings), ..plan },
         }
     }
 
@@ -128,24 +136,17 @@ impl Plan {
         begin: &mut Begin<'_>,
     ) -> Result<u64, String> {
         let mut out = Out { file, path: self.path, syncs: self.syncs, unsynced: 0 };
-        let mut writer = self.writer;
-        writer.begin_file(self.checksums);
-        writer.aux(b"redis-ver", self.version.as_bytes());
-        writer.aux(b"redis-bits", b"64");
-        writer.aux(b"ctime", (now_ms() / 1000).to_string().as_bytes());
-        writer.aux(b"used-mem", table.usage().used.to_string().as_bytes());
-        writer.aux(b"aof-base", b"0");
+        let mut target = self.target;
+        target.begin(self.checksums, &self.version, table);
         let end = Instant::now() + PATIENCE;
         let mut goes_on = || Instant::now() < end && !progress.cancelled.load(Ordering::Relaxed);
         let mut snapshot = begin(table, &mut goes_on).map_err(|fault| fault.to_string())?;
         codes_at(&mut snapshot)
             .map_err(|stop| stop.to_string())?
             .iter()
-            .for_each(|code| writer.functions(code));
+            .for_each(|code| target.functions(code));
         let flushes = flush::kept_at(&mut snapshot).map_err(|stop| stop.to_string())?;
-        if !flushes.is_empty() {
-            writer.aux(FLUSHES, &flushes);
-        }
+        target.flushes(&flushes);
         let mut walk = Walk {
             table,
             progress,
@@ -161,15 +162,14 @@ impl Plan {
                 continue;
             }
             if current.replace(number) != Some(number) {
-                writer.database(captured.db.into());
-                writer.sizes(captured.keys, captured.expires);
+                target.database(captured.db, captured.keys, captured.expires);
             }
-            items.iter().try_for_each(|item| walk.key(&mut writer, &snapshot, item))?;
+            items.iter().try_for_each(|item| walk.key(&mut target, &snapshot, item))?;
         }
         let keys = walk.keys;
         drop(snapshot);
-        let line = writer.end_file();
-        out.drain(&mut writer, true)?;
+        let line = target.end();
+        out.drain(target.values(), true)?;
         if let Some(line) = line {
             std::os::unix::fs::FileExt::write_all_at(file, &line, 0).map_err(|error| out.told(&error))?;
         }
@@ -197,7 +197,7 @@ impl Out<'_> {
     }
 
     /// Takes what the writer has, if it is much or all of it is asked for.
-    fn drain(&mut self, writer: &mut Writer, all: bool) -> Result<(), String> {
+    fn drain(&mut self, writer: &mut dyn ValueWriter, all: bool) -> Result<(), String> {
         let bytes = writer.bytes();
         if bytes.len() < DRAIN_BYTES && !all {
             return Ok(());
@@ -225,7 +225,7 @@ struct Walk<'w, 'f> {
 }
 
 impl Walk<'_, '_> {
-    fn key(&mut self, writer: &mut Writer, snapshot: &Snapshot<'_>, item: &Item) -> Result<(), String> {
+    fn key(&mut self, target: &mut Target, snapshot: &Snapshot<'_>, item: &Item) -> Result<(), String> {
         if self.progress.cancelled.load(Ordering::Relaxed) {
             return Err("it was cancelled".into());
         }
@@ -234,17 +234,14 @@ impl Walk<'_, '_> {
         }
         // Expired by then, else.
         let Some(found) = snapshot.found(item).map_err(|fault| fault.to_string())? else { return Ok(()) };
-        let (idle, frequency) = self.clock(snapshot.now_ms(), found.clock);
-        if found.flags != 0 || !found.extras.is_empty() {
-            writer.aux(ITEM, &[&found.flags.to_le_bytes(), found.extras].concat());
-        }
-        writer.key(&item.key, found.expiry_ms, idle, frequency);
-        let mut drain = |writer: &mut Writer| self.out.drain(writer, false).map_err(Stop::from);
+        target.key(&item.key, &found, self.clock(snapshot.now_ms(), found.clock));
+        let mut drain = |writer: &mut dyn ValueWriter| self.out.drain(writer, false).map_err(Stop::from);
         // A field that has expired must not live for ever.
         let now_ms = if self.drops_expiries { snapshot.now_ms() } else { snapshot.judged_ms() };
         let source = Source { nodes: snapshot, now_ms, drops_expiries: self.drops_expiries };
-        encode(writer, &source, found.kind, &found.value, &mut drain)
+        encode(target.values(), &source, found.kind, &found.value, &mut drain)
             .map_err(|stop| format!("the key '{}': {stop}", item.key.escape_ascii()))?;
+        target.end_key();
         self.keys += 1;
         self.progress.keys.fetch_add(1, Ordering::Relaxed);
         Ok(())

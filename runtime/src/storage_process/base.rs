@@ -14,7 +14,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use polder_storage::Entry;
+use polder_calls::settings::id;
+use polder_storage::{BaseForm, Entry};
 use polder_table::{Db, Table};
 
 use crate::configuration::Configuration;
@@ -29,6 +30,11 @@ pub(super) struct Base {
     cut: Receiver<(u64, Option<Db>)>,
 }
 
+/// How the settings want a base to hold the data.
+pub(super) fn form(settings: &Configuration) -> BaseForm {
+    if settings.is_on(const { id("aof-use-rdb-preamble") }) { BaseForm::Rdb } else { BaseForm::Commands }
+}
+
 impl Base {
     /// Begins to write a base to a file.
     ///
@@ -40,7 +46,7 @@ impl Base {
         entry: Entry,
         path: PathBuf,
     ) -> Result<Base, String> {
-        let plan = Plan::of(settings, path);
+        let plan = Plan::of_base(settings, path);
         let progress = Arc::new(Progress::default());
         let (segment, own, (send, cut)) = (table.segment().clone(), progress.clone(), channel());
         let write = move || {

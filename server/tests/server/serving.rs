@@ -26,6 +26,28 @@ fn a_pipeline_is_answered_in_order() {
 }
 
 #[test]
+fn the_longest_turn_and_the_most_calls_of_one_are_told_where_they_are_asked_for() {
+    let door = Door::open("");
+    let mut client = door.client();
+    client.write(&b"PING\r\n".repeat(100));
+    (0..100).for_each(|_| assert_eq!(client.reply(), "+PONG"));
+    let mut asked = |line: &str| {
+        client.write(format!("{line}\r\n").as_bytes());
+        client.reply()
+    };
+    let debug = asked("INFO debug");
+    let figure = |name: &str| -> u64 {
+        let value = debug.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.unwrap_or_else(|| panic!("no {name} in {debug}")).parse().expect("a number")
+    };
+    assert!(figure("eventloop_cmd_per_cycle_max") > 1, "{debug}");
+    assert!(figure("eventloop_duration_max") > 0, "{debug}");
+    for section in ["", "all", "everything", "default"] {
+        assert!(!asked(&format!("INFO {section}")).contains("eventloop_duration_max"), "{section}");
+    }
+}
+
+#[test]
 fn writes_of_one_key_in_a_row_are_as_if_made_one_by_one() {
     let door = Door::open("");
     let mut client = door.client();
