@@ -3979,6 +3979,15 @@ static inline polder_status polder_psync(polder_caller caller, polder_text repli
     return polder_run_more(caller, 3, args, more_count, more, reply);
 }
 
+/* REPLCONF [option value ...]
+ * An internal command used in replication. */
+static inline polder_status polder_replconf(polder_caller caller, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[1];
+    args[0] = polder_string("REPLCONF");
+    return polder_run_more(caller, 1, args, more_count, more, reply);
+}
+
 /* REPLICAOF host port
  * Configures a server as replica of another, or promotes it to a master. */
 static inline polder_status polder_replicaof(polder_caller caller, polder_text host, polder_text port, const polder_reply **reply)

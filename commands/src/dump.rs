@@ -93,6 +93,11 @@ pub fn form(settings: &Settings) -> Form {
 
 /// A writer as the settings want it.
 pub fn writer(settings: &Settings) -> Writer {
+    writer_of(settings, form(settings))
+}
+
+/// The same, in another version.
+pub fn writer_of(settings: &Settings, form: Form) -> Writer {
     let number = |id: Id| settings.number(id).max(0) as u64;
     let thresholds = Thresholds {
         hash_entries: number(const { id("hash-max-listpack-entries") }),
@@ -103,7 +108,7 @@ pub fn writer(settings: &Settings) -> Writer {
         scores_entries: number(const { id("zset-max-listpack-entries") }),
         scores_value: number(const { id("zset-max-listpack-value") }),
     };
-    Writer::new(form(settings), settings.is_on(const { id("rdbcompression") }), thresholds)
+    Writer::new(form, settings.is_on(const { id("rdbcompression") }), thresholds)
 }
 
 /// Tells the writer a value, whose key it knows already.

@@ -856,6 +856,8 @@ class Commands:
         """FAILOVER [TO host port [FORCE]] [ABORT] [TIMEOUT milliseconds]: Starts a coordinated failover from a server to one of its replicas."""
     def psync(self, replicationid: Word, offset: int, /, *more: Word) -> Any:
         """PSYNC replicationid offset [arg ...]: An internal command used in replication."""
+    def replconf(self, *more: Word) -> Any:
+        """REPLCONF [option value ...]: An internal command used in replication."""
     def replicaof(self, host: Word, port: Word, /) -> Any:
         """REPLICAOF host port: Configures a server as replica of another, or promotes it to a master."""
     def slaveof(self, host: Word, port: Word, /) -> Any:

@@ -82,6 +82,14 @@ pub fn all(table: &Table) -> Result<Vec<Place>, Stop> {
     })
 }
 
+/// The same, as a part of a transaction.
+///
+/// # Errors
+/// What the memory says.
+pub fn within(txn: &Txn<'_>) -> Result<Vec<Place>, Stop> {
+    SLOTS.filter_map(|slot| read(txn, slot).transpose()).collect()
+}
+
 /// The place of a follower, for which the log is kept from here on; `None`: there is none of this name.
 ///
 /// # Errors
@@ -141,6 +149,15 @@ pub fn forget(table: &Table, name: &[u8]) -> Result<bool, Stop> {
         txn.remove(SYSTEM, &key_of(slot), Replaces::Whole)?;
         Ok(true)
     })
+}
+
+/// Writes something that no client sees, for a transaction that only tells.
+///
+/// # Errors
+/// What the memory says.
+pub fn touch(txn: &Txn<'_>) -> Result<(), Stop> {
+    let value = string::make(txn, b"1")?;
+    txn.write(SYSTEM, b"changes:touched", &New::of(Kind::String, value), Replaces::Whole)
 }
 
 /// Has nothing kept for named followers any more: the stream has ended that they follow.

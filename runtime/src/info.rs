@@ -4,6 +4,7 @@ use polder_table::{Expiries, Mode, Txn};
 
 use crate::cross_process;
 use crate::metrics::{DEBUG_SECTION, Database, Facts, SECTIONS, Section, exposition};
+use crate::replication::records;
 use crate::row::{Row, TxnCall, neutral};
 use crate::session::Host;
 use polder_calls::call::{Outcome, SYNTAX};
@@ -37,6 +38,7 @@ fn metrics(call: &mut TxnCall<'_>) -> Outcome {
     call.host.settings().refresh(call.table, call.txn)?;
     let mut facts = Facts::gather(call.table, call.host, databases(call.txn, call.host));
     facts.subjects = subject::counts(call.txn)?;
+    facts.replicas = records::within(call.table, call.txn)?;
     call.reply.verbatim("txt", exposition::render(&facts, is_open).as_bytes());
     Ok(())
 }
@@ -55,6 +57,9 @@ fn info(call: &mut TxnCall<'_>) -> Outcome {
     // Within this call's transaction: a thread has one at a time.
     if shown.iter().any(|section| section.title == "Stats") {
         facts.subjects = subject::counts(call.txn)?;
+    }
+    if shown.iter().any(|section| section.title == "Replication") {
+        facts.replicas = records::within(call.table, call.txn)?;
     }
     let texts: Vec<String> = shown.iter().map(|section| section.render(&facts)).collect();
     call.reply.verbatim("txt", texts.join("\r\n").as_bytes());

@@ -1,12 +1,69 @@
-//! Replication as Redis speaks of it. This memory is always a primary; copies elsewhere are not made by Redis's protocol.
+//! Replication as Redis speaks of it. This memory is always a primary.
+//!
+//! ```text
+//!   replica: REPLCONF ..., PSYNC ID OFFSET  -->  the connection leaves its event loop (`feed.rs`)
+//!   feed:    +FULLRESYNC ID OFFSET, an RDB file, the change log from OFFSET on   or   +CONTINUE ID, the change log
+//!   records: each replica is a follower of the change log with a record in the hidden database (`records.rs`)
+//! ```
+use std::sync::atomic::AtomicU64;
+
 use polder_base::number;
+
+pub mod feed;
+pub mod records;
 
 use crate::row::{Row, SessionCall, session};
 use polder_calls::call::{Outcome, SYNTAX, is};
 use polder_calls::command::{ADMIN, DANGEROUS, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE};
 
-/// Why a replica of another server, or one of this, is refused.
-const NO_REPLICATION: &str = "ERR this version of polder has no replication";
+/// Why this memory does not become a replica.
+const NO_REPLICATION: &str = "ERR this version of polder cannot be a replica";
+
+/// What a replica has told of itself by REPLCONF, and what it has asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Replica {
+    /// Where it says that it listens; no port: it has not said so.
+    pub port: u16,
+    pub address: Option<String>,
+    /// It understands a new identity behind `+CONTINUE`.
+    pub knows_identities: bool,
+    /// The version of RDB files that it is known to read; `None`: it has not said what it is.
+    pub rdb_version: Option<u32>,
+    pub order: Option<Order>,
+}
+
+/// How often replicas were synchronised.
+#[derive(Default)]
+pub struct SyncCounts {
+    pub full: AtomicU64,
+    pub partial: AtomicU64,
+    /// In full, although they had asked to go on.
+    pub refused: AtomicU64,
+}
+
+/// What PSYNC asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// The stream and the first byte of it that the replica wants; `None`: all of the data.
+    pub from: Option<(String, u64)>,
+    /// By SYNC: no line is replied before the data.
+    pub is_sync: bool,
+}
+
+/// Options that change nothing here: which form of RDB file it prefers, what it has acknowledged.
+const KNOWN_OPTIONS: [&str; 8] = [
+    "ack",
+    "fack",
+    "getack",
+    "rdb-only",
+    "rdb-filter-only",
+    "rdb-channel",
+    "rdb-no-compress",
+    "main-ch-client-id",
+];
+
+/// The longest name of a replica's host, in bytes.
+const ADDRESS_BYTES_MAX: usize = 255;
 
 /// The family's rows.
 pub const COMMANDS: &[Row] = &[
@@ -17,6 +74,10 @@ pub const COMMANDS: &[Row] = &[
     session("PSYNC", "replicationid offset [arg ...]", synchronize)
         .with(ADMIN | NOSCRIPT | NO_ASYNC_LOADING | NO_MULTI)
         .since("2.8.0")
+        .about("An internal command used in replication."),
+    session("REPLCONF", "[option value ...]", configure)
+        .with(ADMIN | NOSCRIPT | LOADING | STALE | NO_MULTI)
+        .since("3.0.0")
         .about("An internal command used in replication."),
     session("REPLICAOF", "host port", replicate)
         .with(ADMIN | NOSCRIPT | STALE | NO_ASYNC_LOADING)
@@ -40,10 +101,17 @@ pub const ROLE: &[Row] = &[session("ROLE", "", role)
     .about("Returns the replication role.")];
 
 fn role(call: &mut SessionCall<'_>) -> Outcome {
+    let replicas = records::all(call.table)?;
     call.reply.array(3);
     call.reply.bulk(b"master");
-    call.reply.integer(0);
-    call.reply.array(0);
+    call.reply.integer(call.table.log().range().1 as i64);
+    call.reply.array(replicas.len());
+    for replica in replicas {
+        call.reply.array(3);
+        call.reply.bulk(replica.address.as_bytes());
+        call.reply.bulk(replica.port.to_string().as_bytes());
+        call.reply.bulk(replica.acknowledged.to_string().as_bytes());
+    }
     Ok(())
 }
 
@@ -59,8 +127,65 @@ fn replicate(call: &mut SessionCall<'_>) -> Outcome {
     Err(NO_REPLICATION.into())
 }
 
-fn synchronize(_call: &mut SessionCall<'_>) -> Outcome {
-    Err(NO_REPLICATION.into())
+/// REPLCONF: what a replica tells of itself, as far as it matters here; other options of Redis and Valkey are accepted.
+fn configure(call: &mut SessionCall<'_>) -> Outcome {
+    let (pairs, []) = call.args[1..].as_chunks::<2>() else { return Err(SYNTAX.into()) };
+    let mut replica = call.session.replica.take().unwrap_or_default();
+    let heard = pairs.iter().try_for_each(|[option, value]| hear(&mut replica, option, value));
+    call.session.replica = Some(replica);
+    heard?;
+    call.reply.ok();
+    Ok(())
+}
+
+fn hear(replica: &mut Replica, option: &[u8], value: &[u8]) -> Result<(), polder_table::Stop> {
+    match () {
+        () if is(option, "listening-port") => {
+            let port = number::integer(value).and_then(|port| u16::try_from(port).ok());
+            replica.port = port.ok_or(polder_calls::call::NOT_AN_INTEGER)?;
+        }
+        () if is(option, "ip-address") => {
+            let address = std::str::from_utf8(value).ok().filter(|text| text.len() <= ADDRESS_BYTES_MAX);
+            let text = address.filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()));
+            let text =
+                text.ok_or("ERR REPLCONF ip-address: a name of at most 255 printable letters is wanted")?;
+            replica.address = Some(text.to_owned());
+        }
+        () if is(option, "capa") && is(value, "psync2") => replica.knows_identities = true,
+        // Redis 8 says so.
+        () if is(option, "capa") && is(value, "rdb-channel-repl") => replica.rdb_version = Some(12),
+        () if is(option, "capa") => {}
+        // Valkey says so from 8.1 on.
+        () if is(option, "version") => {
+            let major = value.split(|byte| *byte == b'.').next().and_then(number::unsigned);
+            replica.rdb_version = major.filter(|major| *major >= 9).map(|_| 80).or(replica.rdb_version);
+        }
+        () if KNOWN_OPTIONS.iter().any(|known| is(option, known)) => {}
+        () => {
+            let option = option.escape_ascii();
+            return Err(format!("ERR Unrecognized REPLCONF option: {option}").into());
+        }
+    }
+    Ok(())
+}
+
+/// PSYNC and SYNC: the connection becomes that of a replica. Nothing is replied here: the feed replies.
+fn synchronize(call: &mut SessionCall<'_>) -> Outcome {
+    let order = match call.args[1..] {
+        [] => Order { from: None, is_sync: true },
+        [identity, offset] => {
+            let offset = number::integer(offset).ok_or(polder_calls::call::NOT_AN_INTEGER)?;
+            let from = std::str::from_utf8(identity).ok().map(str::to_owned).zip(u64::try_from(offset).ok());
+            Order { from, is_sync: false }
+        }
+        _ => return Err("ERR PSYNC with FAILOVER is not supported: use REPLICAOF on both sides".into()),
+    };
+    if !call.host.feeds_replicas() {
+        return Err("ERR replicas connect to a server: this program is none".into());
+    }
+    call.session.replica.get_or_insert_default().order = Some(order);
+    call.session.closing = true;
+    Ok(())
 }
 
 fn failover(call: &mut SessionCall<'_>) -> Outcome {

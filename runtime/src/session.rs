@@ -12,6 +12,7 @@ use polder_table::{Db, Watch};
 
 use crate::configuration::Configuration;
 use crate::recorder::Recorder;
+use crate::replication::Replica;
 use crate::saves::Saves;
 use crate::scripts::{Memo, Running, Scripting};
 use crate::statistics::Statistics;
@@ -181,6 +182,8 @@ pub struct Session {
     pub migration: Option<Arc<dyn Any + Send + Sync>>,
     /// Of the script that runs, or ran last.
     pub script: Memo,
+    /// What it has told of itself as a replica.
+    pub replica: Option<Box<Replica>>,
 }
 
 impl Session {
@@ -454,6 +457,11 @@ pub trait Host: Send + Sync {
 
     /// Whether the process is about to end, so that what takes long should be dropped.
     fn is_ending(&self) -> bool {
+        false
+    }
+
+    /// Whether a client may become a replica, which gets the data and all changes over its connection.
+    fn feeds_replicas(&self) -> bool {
         false
     }
 

@@ -19,6 +19,7 @@ use polder_runtime::storage_process::check_folder;
 use polder_runtime::{Host, Session};
 
 use crate::clients::Clients;
+use crate::feeds::Feeds;
 use crate::listener::{Admission, After, Arrival, Unmoved};
 use crate::listener_set::{ListenerSet, Move};
 use crate::storage::Storage;
@@ -110,6 +111,7 @@ pub struct Process {
     answered: Mutex<HashMap<u64, Asker>>,
     lifecycle: Lifecycle,
     pub storage: Storage,
+    pub feeds: Feeds,
     due: Due,
 }
 
@@ -168,6 +170,7 @@ impl Process {
             tls,
             answered: Mutex::default(),
             storage: Storage::default(),
+            feeds: Feeds::default(),
             lifecycle: Lifecycle {
                 heedless: AtomicBool::new(false),
                 stopping: AtomicBool::new(false),
@@ -434,6 +437,9 @@ impl Host for Process {
             chores_us: total(|stats| &stats.chores_us),
             turn_us_max: most(|stats| &stats.turn_us_max),
             turn_calls_max: most(|stats| &stats.turn_calls_max),
+            syncs_full: self.feeds.counts.full.load(Ordering::Relaxed),
+            syncs_partial: self.feeds.counts.partial.load(Ordering::Relaxed),
+            syncs_refused: self.feeds.counts.refused.load(Ordering::Relaxed),
             tracked_keys: total(|stats| &stats.tracked_keys),
             tracked_items: total(|stats| &stats.tracked_items),
             tracked_prefixes: total(|stats| &stats.tracked_prefixes),
@@ -508,6 +514,10 @@ impl Host for Process {
 
     fn threads(&self) -> Vec<Thread> {
         self.mailboxes.iter().filter_map(|mailbox| mailbox.thread.get().copied()).collect()
+    }
+
+    fn feeds_replicas(&self) -> bool {
+        true
     }
 
     fn address(&self, caller: &Session) -> String {

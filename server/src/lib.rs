@@ -34,6 +34,7 @@ mod clients;
 mod connection;
 mod doors;
 mod failure;
+mod feeds;
 mod filter;
 mod guest_rules;
 mod host;

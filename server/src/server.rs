@@ -135,6 +135,7 @@ impl Server {
         for thread in self.threads.drain(..) {
             well &= thread.join().is_ok();
         }
+        self.process.feeds.end();
         well &= self.process.storage.end();
         self.process.listeners.close();
         well && !self.process.memory.table().segment().removed()

@@ -151,6 +151,7 @@ impl EventLoop {
         self.work();
         self.process.recorder().end_turn();
         let calls = self.process.memory.table().own_calls().saturating_sub(calls_before);
+        self.service.poller.hand_replicas_over(&mut self.service.connections);
         let worked_us = now_us();
         self.clocks.look(&self.process, &mut self.service);
         let connections = &mut self.service.connections;

@@ -221,6 +221,19 @@ pub fn valkey() -> Option<PathBuf> {
     if unpacked.is_file() { Some(unpacked) } else { on_path("valkey-server") }
 }
 
+/// Every Redis and Valkey server that there is, under a name.
+pub fn stock_servers() -> Vec<(String, PathBuf)> {
+    let named = [
+        ("redis", on_path("redis-server")),
+        ("valkey", valkey()),
+        ("redis8", newer("redis8")),
+        ("valkey81", newer("valkey81")),
+    ];
+    let found = named.into_iter().filter_map(|(name, program)| Some((name.to_owned(), program?)));
+    let is_server = |(name, _): &(String, PathBuf)| name.starts_with("redis") || name.starts_with("valkey");
+    found.chain(more_peers().into_iter().filter(is_server)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

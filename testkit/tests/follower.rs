@@ -164,7 +164,7 @@ impl World {
         let follower = self.follower.as_mut().expect("begun");
         if follower.is_rewriting() {
             if random.chance(30) && !follower.awaits_cut() {
-                let base = follower.next_base();
+                let base = follower.next_base(polder_storage::BaseForm::Rdb);
                 write_base(&self.power, &base, self.memory.number_at(self.cut))?;
                 follower.finish_rewrite(base)?;
             } else if random.chance(5) && !follower.needs_base() {

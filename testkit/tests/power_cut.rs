@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use polder_storage::check::{check, fix};
 use polder_storage::manifest::Identity;
-use polder_storage::{Folder, Log, Manifest, scan};
+use polder_storage::{BaseForm, Folder, Log, Manifest, scan};
 use polder_testkit::power::{Failure, Power};
 use polder_testkit::random::Random;
 
@@ -79,7 +79,7 @@ impl Writer {
     }
 
     fn finish_rewrite(&mut self) -> std::io::Result<()> {
-        let base = self.log.next_base();
+        let base = self.log.next_base(BaseForm::Commands);
         let folder = self.log.folder().clone();
         let file = folder.medium.create(&folder.path_of(&base))?;
         let text = self.cut.to_string();

@@ -271,6 +271,7 @@ pub(super) const FACTS: &[(&str, u8)] = &[
     ("READWRITE", OWNS),
     ("RENAME", 0),
     ("RENAMENX", 0),
+    ("REPLCONF", OWNS),
     ("REPLICAOF", 0),
     ("RESET", OWNS),
     ("RESTORE", KEYED),

@@ -20,6 +20,7 @@ pub use rows::{DEBUG_SECTION, SECTIONS};
 
 use polder_table::{Counter, Db, Expiries, Limits, Table, Usage};
 
+use crate::replication::records::Record;
 use crate::saves::handle::Report;
 use crate::session::Host;
 pub use crate::statistics::Statistics;
@@ -48,6 +49,8 @@ pub struct Facts<'c> {
     pub databases: Vec<Database>,
     /// Channels, patterns and shard channels that have subscribers, where they have been counted.
     pub subjects: [u64; 3],
+    /// Replicas, where they have been read.
+    pub replicas: Vec<Record>,
 }
 
 /// What a database holds.
@@ -82,6 +85,7 @@ impl<'c> Facts<'c> {
             now_us,
             databases,
             subjects: [0; 3],
+            replicas: Vec::new(),
         }
     }
 
@@ -153,6 +157,8 @@ pub struct Section {
     /// Whether something in it is a sum over processes.
     pub of_processes: bool,
     pub body: Body,
+    /// Lines behind it whose names are not known beforehand.
+    pub more: fn(&Facts<'_>) -> Vec<String>,
 }
 
 impl Section {
@@ -172,6 +178,7 @@ impl Section {
             }
             Body::Lines(make) => make(facts).iter().for_each(|line| text.push_str(&format!("{line}\r\n"))),
         }
+        (self.more)(facts).iter().for_each(|line| text.push_str(&format!("{line}\r\n")));
         text
     }
 }

@@ -6,6 +6,7 @@ use super::Figure::{Always, Count, Text};
 use super::{Body, Database, Facts, Figure, Metric, Section, human, ratio};
 use crate::denials::Reason;
 use crate::recorder::Totals;
+use crate::replication::records::{Record, State};
 use crate::scripts::Figures;
 use polder_calls::settings::{id, value};
 
@@ -29,7 +30,7 @@ fn status(has_failed: bool) -> String {
 }
 
 const fn section(title: &'static str, body: Body) -> Section {
-    Section { title, usual: true, of_processes: false, body }
+    Section { title, usual: true, of_processes: false, body, more: |_| Vec::new() }
 }
 
 const fn unusual(title: &'static str, body: Body) -> Section {
@@ -48,7 +49,7 @@ pub static SECTIONS: &[Section] = &[
     of_processes(section("Memory", Body::Fields(MEMORY))),
     section("Persistence", Body::Fields(PERSISTENCE)),
     of_processes(section("Stats", Body::Fields(STATS))),
-    section("Replication", Body::Fields(REPLICATION)),
+    Section { more: replica_lines, ..section("Replication", Body::Fields(REPLICATION)) },
     section("CPU", Body::Fields(CPU)),
     section("Modules", Body::Fields(&[])),
     of_processes(unusual("Commandstats", Body::Lines(command_lines))),
@@ -271,9 +272,9 @@ const STATS: &[Metric] = &[
     metric("instantaneous_input_repl_kbps", Always("0.00")),
     metric("instantaneous_output_repl_kbps", Always("0.00")),
     metric("rejected_connections", Count(|facts| facts.counter(Counter::Refusals))),
-    none("sync_full"),
-    none("sync_partial_ok"),
-    none("sync_partial_err"),
+    metric("sync_full", Count(|facts| facts.whole.statistics.syncs_full)),
+    metric("sync_partial_ok", Count(|facts| facts.whole.statistics.syncs_partial)),
+    metric("sync_partial_err", Count(|facts| facts.whole.statistics.syncs_refused)),
     metric("expired_keys", Count(|facts| facts.counter(Counter::Expired))),
     metric("expired_subkeys", Count(|facts| facts.counter(Counter::ExpiredFields))),
     metric("expired_stale_perc", Text(|facts| format!("{:.2}", facts.stale() * 100.0))),
@@ -346,20 +347,51 @@ const DEBUG: &[Metric] = &[
 
 const REPLICATION: &[Metric] = &[
     metric("role", Always("master")),
-    none("connected_slaves"),
+    metric("connected_slaves", Count(|facts| facts.replicas.len() as u64)),
     metric("master_failover_state", Always("no-failover")),
-    metric("master_replid", Text(|facts| facts.recorder.run_id().to_owned())),
+    metric("master_replid", Text(replication_identity)),
     metric("master_replid2", Always("0000000000000000000000000000000000000000")),
-    none("master_repl_offset"),
+    metric("master_repl_offset", Count(|facts| stream(facts).1)),
     metric("second_repl_offset", Always("-1")),
-    none("repl_backlog_active"),
+    metric("repl_backlog_active", Count(|facts| facts.table.log().is_on().into())),
     metric(
         "repl_backlog_size",
         Count(|facts| facts.settings.number(const { id("repl-backlog-size") }) as u64),
     ),
-    none("repl_backlog_first_byte_offset"),
-    none("repl_backlog_histlen"),
+    metric(
+        "repl_backlog_first_byte_offset",
+        Count(|facts| if facts.table.log().is_on() { stream(facts).0 + 1 } else { 0 }),
+    ),
+    metric("repl_backlog_histlen", Count(|facts| stream(facts).1 - stream(facts).0)),
 ];
+
+/// The identity by which replicas know the data: that of the change log, once it is on.
+fn replication_identity(facts: &Facts<'_>) -> String {
+    if facts.table.log().is_on() { facts.table.log().identity() } else { facts.recorder.run_id().to_owned() }
+}
+
+/// The first offset of the change log that is kept, and its end.
+fn stream(facts: &Facts<'_>) -> (u64, u64) {
+    if facts.table.log().is_on() { facts.table.log().range() } else { (0, 0) }
+}
+
+fn replica_lines(facts: &Facts<'_>) -> Vec<String> {
+    let line = |(number, replica): (usize, &Record)| {
+        let Record { address, port, acknowledged, acknowledged_ms, .. } = replica;
+        let state = match replica.state {
+            State::Copies => "send_bulk",
+            State::Online => "online",
+        };
+        let lag_seconds = match acknowledged_ms {
+            0 => -1,
+            since_ms => ((facts.now_us / 1000).saturating_sub(*since_ms) / 1000) as i64,
+        };
+        format!(
+            "slave{number}:ip={address},port={port},state={state},offset={acknowledged},lag={lag_seconds}"
+        )
+    };
+    facts.replicas.iter().enumerate().map(line).collect()
+}
 
 const CPU: &[Metric] = &[
     metric("used_cpu_sys", Text(|facts| format!("{:.6}", facts.machine.cpu[1]))),

@@ -6,11 +6,12 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use polder_base::Fault;
 use polder_table::snapshot::Item;
-use polder_table::{Policy, SYSTEM, Snapshot, Stop, Table, clock};
+use polder_table::{Db, Policy, SYSTEM, Snapshot, Stop, Table, clock};
 use polder_wire::rebuild::ValueWriter;
 
 use super::target::Target;
@@ -37,6 +38,28 @@ pub struct Plan {
     syncs: bool,
     key_delay: Duration,
     version: String,
+    /// Where the data stands in the change log, for a replica.
+    stream: Option<StreamPlace>,
+}
+
+/// The place of a copy in the change log, which is known when the snapshot has been taken.
+#[derive(Clone, Debug)]
+pub struct StreamPlace {
+    pub identity: String,
+    cut: Arc<OnceLock<(u64, Option<Db>)>>,
+}
+
+impl StreamPlace {
+    /// A place in this stream.
+    pub fn of(identity: &str) -> StreamPlace {
+        StreamPlace { identity: identity.to_owned(), cut: Arc::default() }
+    }
+
+    /// Names the offset of the cut, and the database that is selected there.
+    pub fn set(&self, offset: u64, db: Option<Db>) {
+        // A snapshot is taken once.
+        let _ = self.cut.set((offset, db));
+    }
 }
 
 /// How a save takes its snapshot; it gives up when the second argument says so.
@@ -69,7 +92,14 @@ impl Plan {
             syncs: settings.is_on(const { id("rdb-save-incremental-fsync") }),
             key_delay: Duration::from_micros(delay.max(0) as u64),
             version: settings.string(const { id("redis-version") }),
+            stream: None,
         }
+    }
+
+    /// A copy for a replica, which no file is renamed for: see [`Plan::write`].
+    pub fn of_stream(settings: &Settings, path: PathBuf, version: Option<u32>, stream: StreamPlace) -> Plan {
+        let plan = Plan::of(settings, path);
+        Plan { target: Target::for_replica(settings, version), syncs: false, stream: Some(stream), ..plan }
     }
 
     /// The base of an append-only log at this path.
@@ -128,7 +158,11 @@ impl Plan {
         written
     }
 
-    fn write(
+    /// Writes to a file that stays under its name. Returns how many keys it holds.
+    ///
+    /// # Errors
+    /// As [`Plan::save`].
+    pub fn write(
         self,
         table: &Table,
         progress: &Progress,
@@ -141,6 +175,9 @@ impl Plan {
         let end = Instant::now() + PATIENCE;
         let mut goes_on = || Instant::now() < end && !progress.cancelled.load(Ordering::Relaxed);
         let mut snapshot = begin(table, &mut goes_on).map_err(|fault| fault.to_string())?;
+        if let Some((stream, (offset, db))) = self.stream.as_ref().and_then(|at| Some((at, at.cut.get()?))) {
+            target.stream(&stream.identity, *offset, *db);
+        }
         codes_at(&mut snapshot)
             .map_err(|stop| stop.to_string())?
             .iter()

@@ -1,9 +1,9 @@
 //! The form in which a save writes the data: an RDB file, or commands.
 use polder_base::time::now_ms;
 use polder_calls::settings::{Settings, id};
-use polder_commands::flush;
+use polder_commands::{dump, flush};
 use polder_table::{ASIDE_NAME, Aside, Db, Found, ItemExtras, Table};
-use polder_wire::rdb::Writer;
+use polder_wire::rdb::{Form, Writer};
 use polder_wire::rebuild::{CommandWriter, ValueWriter};
 
 use super::{FLUSHES, ITEM};
@@ -28,6 +28,24 @@ impl Target {
     pub fn commands(settings: &Settings) -> Target {
         let tells_time = settings.is_on(const { id("aof-timestamp-enabled") });
         Target::Commands(Box::new(Commands { tells_time, ..Commands::default() }))
+    }
+
+    /// An RDB file for a replica, in the version that it is known to read, else in the lowest. Its first line cannot be mended at the end.
+    pub fn for_replica(settings: &Settings, version: Option<u32>) -> Target {
+        let form = match dump::form(settings) {
+            Form::Lowest => Form::Fixed(version.unwrap_or(10)),
+            form => form,
+        };
+        Target::Rdb(Box::new(dump::writer_of(settings, form)))
+    }
+
+    /// The place of the data in the change log.
+    pub fn stream(&mut self, identity: &str, offset: u64, db: Option<Db>) {
+        if let Target::Rdb(writer) = self {
+            writer.aux(b"repl-stream-db", db.unwrap_or(0).to_string().as_bytes());
+            writer.aux(b"repl-id", identity.as_bytes());
+            writer.aux(b"repl-offset", offset.to_string().as_bytes());
+        }
     }
 
     /// Begins the file. `version` is what clients are told.

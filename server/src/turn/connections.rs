@@ -11,6 +11,7 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use polder_engine::Counter;
 use polder_hub::query;
+use polder_runtime::replication::Order;
 use polder_runtime::{Session, acl, blocking};
 use polder_wire::Output;
 
@@ -19,6 +20,7 @@ use super::waiters::Waiters;
 use crate::batch::{Batch, Left, Rejection};
 use crate::connection::Connection;
 use crate::doors::Spoken;
+use crate::feeds::Handover;
 use crate::filter::{Datagrams, Filter};
 use crate::guest_rules::GuestRules;
 use crate::host::Process;
@@ -62,6 +64,8 @@ pub struct Connections {
     /// The data is being read.
     pub is_loading: bool,
     pub disk: DiskWaits,
+    /// Connections whose clients become replicas at the end of the turn.
+    leaving: Vec<usize>,
 }
 
 /// Messages on their way to clients.
@@ -120,6 +124,7 @@ impl Connections {
             weighs: false,
             is_loading: false,
             disk: DiskWaits::default(),
+            leaving: Vec::new(),
         }
     }
 
@@ -356,6 +361,11 @@ impl Connections {
         if !connection.has_output() {
             connection.over_soft_since_ms = None;
             if connection.session.closing {
+                if let Some(order) =
+                    connection.session.replica.as_mut().and_then(|replica| replica.order.take())
+                {
+                    return self.leave(slot, order);
+                }
                 connection.finish(false);
                 return self.close(slot);
             }
@@ -405,7 +415,45 @@ impl Connections {
 
     /// Closes a connection and removes it from all lists (C1).
     pub fn close(&mut self, slot: usize) {
-        let Some(mut connection) = self.slots[slot].take() else { return };
+        drop(self.remove(slot));
+    }
+
+    /// Has the connection of a replica leave at the end of the turn (`feeds.rs`).
+    fn leave(&mut self, slot: usize, order: Order) {
+        let Some(connection) = &mut self.slots[slot] else { return };
+        if connection.filter.is_some() || connection.door.protocol != Spoken::Resp {
+            connection.output.raw(
+                b"-ERR replicas are fed over plain connections only: use the port for RESP without TLS\r\n",
+            );
+            return self.send(slot);
+        }
+        connection.session.replica.get_or_insert_default().order = Some(order);
+        self.leaving.push(slot);
+    }
+
+    /// Hands the connections of replicas over to threads of their own.
+    pub fn hand_replicas_over(&mut self, registry: &Registry) {
+        for slot in std::mem::take(&mut self.leaving) {
+            let Some(mut connection) = self.remove(slot) else { continue };
+            let Some(replica) = connection.session.replica.take() else { continue };
+            // The feed has the socket from here on, so closing a descriptor would not end the watching.
+            if let Err(error) = registry.deregister(&mut SourceFd(&connection.socket.as_raw_fd())) {
+                tracing::warn!(%error, "closed: the connection of a replica could not be handed over");
+                continue;
+            }
+            let handover = Handover {
+                peer: host_of(connection.record.address()),
+                client: connection.session.identity.id,
+                socket: connection.socket,
+                replica,
+            };
+            self.process.feeds.begin(&self.process.memory, &self.process.settings, handover);
+        }
+    }
+
+    /// Removes a connection from all lists (C1).
+    fn remove(&mut self, slot: usize) -> Option<Box<Connection>> {
+        let mut connection = self.slots[slot].take()?;
         connection.taken = connection.input.len();
         connection.settle(&mut self.pool);
         self.slots_by_client.remove(&connection.session.identity.id);
@@ -421,6 +469,7 @@ impl Connections {
         }
         self.free.push(slot);
         self.follow_guests(&mut connection);
+        Some(connection)
     }
 
     /// Where datagrams still come in, the next client takes the place of one that was closed.
@@ -550,4 +599,10 @@ fn log_in_by_certificate(connection: &mut Connection, process: &Process) {
         return;
     }
     connection.record.show(&connection.session);
+}
+
+/// The host of an address with a port.
+fn host_of(address: &str) -> String {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    host.trim_start_matches('[').trim_end_matches(']').to_owned()
 }

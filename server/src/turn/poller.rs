@@ -74,6 +74,11 @@ impl Poller {
         Ok(())
     }
 
+    /// Ends to watch the connections of replicas, which get threads of their own.
+    pub fn hand_replicas_over(&self, connections: &mut Connections) {
+        connections.hand_replicas_over(self.poll.registry());
+    }
+
     /// Watches other listeners if the process listens elsewhere by now.
     #[inline]
     pub fn refresh_listeners(&mut self, process: &Process) {

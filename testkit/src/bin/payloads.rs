@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use polder_base::Protocol;
 use polder_testkit::door::{Door, InProcess, Socket};
 use polder_testkit::peers::payloads::{self, Fate, Sample, ask, restored};
-use polder_testkit::process::{Server, more_peers, newer, on_path, valkey};
+use polder_testkit::process::{Server, stock_servers};
 use polder_testkit::random::Random;
 
 /// Differences of one payload that are shown.
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     let number = |flag: &str, or: u64| value(flag).and_then(|word| word.parse().ok()).unwrap_or(or);
     let (seed, seconds) = (number("--seed", Random::seed_of_the_day()), number("--seconds", 20));
     println!("seed {seed}");
-    let peers = installed();
+    let peers = stock_servers();
     let (mut passed, mut failed) = (0, 0);
     for (name, program) in &peers {
         let time = Duration::from_secs(seconds) / peers.len() as u32;
@@ -86,18 +86,6 @@ fn main() -> ExitCode {
     }
     println!("payloads: {passed} passed, {failed} failed");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// Every real server that there is, under a name.
-fn installed() -> Vec<(String, PathBuf)> {
-    let named = [
-        ("redis", on_path("redis-server")),
-        ("valkey", valkey()),
-        ("redis8", newer("redis8")),
-        ("valkey81", newer("valkey81")),
-    ];
-    let found = named.into_iter().filter_map(|(name, program)| Some((name.to_owned(), program?)));
-    found.chain(more_peers()).collect()
 }
 
 /// Compares with one peer, in rounds over all payloads, until the time is over.

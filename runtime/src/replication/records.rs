@@ -1,0 +1,149 @@
+//! The replicas of a memory: followers of the change log whose record says who feeds them, and how far they are.
+//!
+//! Any server of the memory reads the records. The feed writes its own each second. The records of a process that has died hold the
+//! log until the next feed, or the next server, [clears](clear) them away.
+use polder_base::words::{quote, split};
+use polder_table::{Mode, Stop, Table, Txn};
+
+use crate::followers::{self, Place};
+use crate::retry::retry;
+
+/// How the rest of a replica's record begins, by which it is told from other followers.
+const MARK: &[u8] = b"replica";
+
+/// How far a replica is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It waits for the copy of the data, or takes it.
+    Copies,
+    /// It reads the change log.
+    Online,
+}
+
+/// A replica and its feed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Tells it from all others: the process of its feed, and the client.
+    pub name: String,
+    /// The seat of the feed.
+    pub seat: u64,
+    pub life: u64,
+    /// Where the replica listens.
+    pub address: String,
+    pub port: u16,
+    pub state: State,
+    /// The offset that it has acknowledged, and when, in milliseconds since the epoch; 0: not yet.
+    pub acknowledged: u64,
+    pub acknowledged_ms: u64,
+}
+
+impl Record {
+    /// The follower's place that holds the record.
+    pub fn place(&self, identity: &str, offset: u64) -> Place {
+        let state = match self.state {
+            State::Copies => "copies",
+            State::Online => "online",
+        };
+        let address = quote(self.address.as_bytes());
+        let Record { seat, life, port, acknowledged, acknowledged_ms, .. } = self;
+        let rest = format!("replica {seat} {life} {port} {state} {acknowledged} {acknowledged_ms} {address}");
+        Place { name: self.name.clone().into_bytes(), identity: identity.to_owned(), offset, rest }
+    }
+
+    fn read(place: &Place) -> Option<Record> {
+        let words = split(place.rest.as_bytes())?;
+        let [mark, seat, life, port, state, acknowledged, acknowledged_ms, address] = &words[..] else {
+            return None;
+        };
+        let number = |word: &Vec<u8>| std::str::from_utf8(word).ok()?.parse::<u64>().ok();
+        let state = match &state[..] {
+            b"copies" => State::Copies,
+            b"online" => State::Online,
+            _ => return None,
+        };
+        (mark == MARK).then_some(())?;
+        Some(Record {
+            name: String::from_utf8_lossy(&place.name).into_owned(),
+            seat: number(seat)?,
+            life: number(life)?,
+            address: String::from_utf8(address.clone()).ok()?,
+            port: number(port)?.try_into().ok()?,
+            state,
+            acknowledged: number(acknowledged)?,
+            acknowledged_ms: number(acknowledged_ms)?,
+        })
+    }
+}
+
+/// The replicas whose feeds live.
+///
+/// # Errors
+/// What the memory says.
+pub fn all(table: &Table) -> Result<Vec<Record>, Stop> {
+    let txn = table.begin(Mode::Read)?;
+    let mut found = Vec::new();
+    retry(&txn, || {
+        found = within(table, &txn)?;
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// The same, as a part of a transaction.
+///
+/// # Errors
+/// What the memory says.
+pub fn within(table: &Table, txn: &Txn<'_>) -> Result<Vec<Record>, Stop> {
+    let lives = |record: &Record| table.segment().lives(record.seat, record.life);
+    Ok(followers::within(txn)?.iter().filter_map(Record::read).filter(lives).collect())
+}
+
+/// Forgets the replicas whose feeds have died.
+///
+/// # Errors
+/// What the memory says.
+pub fn clear(table: &Table) -> Result<(), Stop> {
+    for record in followers::all(table)?.iter().filter_map(Record::read) {
+        if !table.segment().lives(record.seat, record.life) {
+            followers::forget(table, record.name.as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+/// Appends a PING to the change log, so that replicas hear something while nothing is written.
+///
+/// # Errors
+/// What the memory says.
+pub fn ping(table: &Table) -> Result<(), Stop> {
+    let txn = table.begin(Mode::Write)?;
+    retry(&txn, || followers::touch(&txn).map(|()| txn.tell(0, &[b"PING"])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        for (address, state) in
+            [("127.0.0.1", State::Copies), ("", State::Online), ("a \"name\"", State::Online)]
+        {
+            let record = Record {
+                name: "replica:1:2".into(),
+                seat: 3,
+                life: 4,
+                address: address.into(),
+                port: 6379,
+                state,
+                acknowledged: 1 << 40,
+                acknowledged_ms: 5,
+            };
+            let place = record.place(&"0f".repeat(20), 9);
+            assert_eq!(Record::read(&place), Some(record));
+        }
+        let other =
+            Place { name: b"search".to_vec(), identity: "0f".repeat(20), offset: 7, rest: "3".into() };
+        assert_eq!(Record::read(&other), None);
+    }
+}
