@@ -14,7 +14,9 @@ pub mod records;
 
 use crate::row::{Row, SessionCall, session};
 use polder_calls::call::{Outcome, SYNTAX, is};
-use polder_calls::command::{ADMIN, DANGEROUS, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE};
+use polder_calls::command::{
+    ADMIN, ALLOW_BUSY, DANGEROUS, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE,
+};
 
 /// Why this memory does not become a replica.
 const NO_REPLICATION: &str = "ERR this version of polder cannot be a replica";
@@ -76,7 +78,7 @@ pub const COMMANDS: &[Row] = &[
         .since("2.8.0")
         .about("An internal command used in replication."),
     session("REPLCONF", "[option value ...]", configure)
-        .with(ADMIN | NOSCRIPT | LOADING | STALE | NO_MULTI)
+        .with(ADMIN | NOSCRIPT | LOADING | STALE | ALLOW_BUSY)
         .since("3.0.0")
         .about("An internal command used in replication."),
     session("REPLICAOF", "host port", replicate)
