@@ -12,6 +12,7 @@ pub mod memcached;
 mod output;
 pub mod rdb;
 pub mod resp;
+pub mod terminal;
 pub mod web_socket;
 
 pub use output::Output;
