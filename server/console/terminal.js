@@ -45,7 +45,7 @@ export function terminal(link) {
   }
 
   function connect() {
-    socket = new WebSocket(link.socket.url, "term")
+    socket = new WebSocket(`${link.socket.url}?columns=0`, "term")
     const quoted = word => JSON.stringify(word)
     socket.onopen = () => {
       const first = link.login ? [`AUTH ${link.login.map(quoted).join(" ")}`] : []
