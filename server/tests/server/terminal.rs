@@ -95,7 +95,7 @@ fn replies_have_colours_and_no_controls_of_others() {
         after.split("\r\n").next().expect("a reply").to_string()
     };
     assert_eq!(reply("set k v"), "\x1b[32mOK\x1b[0m");
-    assert_eq!(reply("get k"), "\x1b[34m\"v\"\x1b[0m");
+    assert_eq!(reply("get k"), "\x1b[36m\"v\"\x1b[0m");
     assert_eq!(reply("strlen k"), "\x1b[33m(integer) 1\x1b[0m");
     assert_eq!(reply("get none"), "\x1b[90m(nil)\x1b[0m");
     assert!(reply("incr k").starts_with("\x1b[31m(error) ERR "));
@@ -154,7 +154,7 @@ fn messages_are_shown_above_the_line() {
         terminal.shows("polder> get a|b");
     }
     let mut client = web.door.client();
-    // So many clients share the bytes of a message.
+    // From 16 clients on they share the bytes of a message.
     assert_eq!(client.ask("PUBLISH news hi"), ":20");
     for terminal in &mut terminals {
         terminal.shows("1) \"message\"\n2) \"news\"\n3) \"hi\"\npolder> get a|b");

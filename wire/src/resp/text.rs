@@ -128,7 +128,7 @@ enum Paint {
 const RED: &[u8] = b"\x1b[31m";
 const GREEN: &[u8] = b"\x1b[32m";
 const YELLOW: &[u8] = b"\x1b[33m";
-const BLUE: &[u8] = b"\x1b[34m";
+const CYAN: &[u8] = b"\x1b[36m";
 const GREY: &[u8] = b"\x1b[90m";
 const NO_COLOUR: &[u8] = b"\x1b[0m";
 
@@ -139,7 +139,7 @@ fn colour(value: &Value) -> &'static [u8] {
         Value::Status(_) => GREEN,
         Value::Integer(_) | Value::Double(_) | Value::BigNumber(_) | Value::Boolean(_) => YELLOW,
         Value::Null => GREY,
-        _ => BLUE,
+        _ => CYAN,
     }
 }
 
