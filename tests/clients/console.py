@@ -42,6 +42,7 @@ def logs_in(browser, root, keys):
 
 def runs_commands(browser, root, keys):
     browser.click("a[href='#terminal']")
+    browser.shows("as in polder cli", "#log")
     browser.type("#line", "hse")
     # The names of commands have come.
     browser.shows("HSET", "#hint")
@@ -274,6 +275,53 @@ def lists_clients(browser, root, keys):
     browser.keep("slow")
 
 
+def analyses_keys(browser, root, keys):
+    keys.set("user:2:name", "x" * 5000)
+    keys.set("user:2:photo", "x" * 20000)
+    keys.set("odd*:1", "x" * 10000)
+    browser.click("a[href='#analysis']")
+    browser.shows("Nothing is changed.")
+    browser.click("#sample")
+    browser.shows("All keys of the database.", "#tree")
+    browser.shows("item:", "#tree")
+    rows = "return [...document.querySelectorAll('#tree > details > summary')].map(row => row.innerText.split('\\n'))"
+    named = {row[0]: row[1:] for row in browser.run(rows)}
+    assert named["item:"][0] == "300" and named["user:"][0] == "4", named
+    browser.shows("Largest of type string", "#largest")
+    browser.shows("Largest of type hash", "#largest")
+    first = "return document.querySelector('#largest .pick').innerText"
+    assert wait(lambda: browser.run(first), "the largest key") in ("user:1", "user:2:photo")
+    browser.run("[...document.querySelectorAll('#tree summary')].find(row => row.innerText.startsWith('user:')).click()")
+    browser.shows("2:", "#tree")
+    browser.keep("analysis")
+    # Another separator makes another tree of the same sample.
+    browser.clear("#separator")
+    browser.type("#separator", "*")
+    browser.shows("odd*", "#tree")
+    browser.run("[...document.querySelectorAll('#tree summary')].find(row => row.innerText.startsWith('odd*')).click()")
+    browser.shows("Show the keys of odd*", "#tree")
+    browser.run("[...document.querySelectorAll('#tree .pick')].find(row => row.innerText.startsWith('Show')).click()")
+    browser.shows("1 shown, all that match")
+    browser.shows("odd*:1")
+
+
+def shows_the_last_hour(browser, root, keys):
+    wait(lambda: len(keys.execute_command("METRICS", "HISTORY")) > 2, "two samples of the server")
+    browser.go(root + "/console#live")
+    browser.ask("/refresh", {})
+    browser.type("[name=user]", "admin")
+    browser.type("[name=password]", "secret" + ENTER)
+    browser.shows("connected", "#status")
+    browser.shows("60 min ago")
+    # The first point is older than the page.
+    age = """const line = document.querySelector("[aria-label='Memory used'] .line")
+        return line ? (100 - line.getAttribute("points").split(",")[0]) * 36 > performance.now() / 1000 + 5 : false"""
+    wait(lambda: browser.run(age), "a point that the server has kept")
+    browser.click(".spans button:last-child")
+    browser.shows("120 s ago")
+    assert browser.run("return document.querySelector(\".spans [aria-pressed='true']\").innerText") == "2 minutes"
+
+
 def charts_move(browser, root, keys):
     browser.click("a[href='#live']")
     for _ in range(8):
@@ -289,7 +337,11 @@ def charts_move(browser, root, keys):
     browser.keep("live-light")
     browser.emulate(prefers_color_scheme="dark")
     browser.keep("live-dark")
-    for page in ("live", "keys", "terminal", "clients"):
+    browser.click("a[href='#analysis']")
+    browser.click("#sample")
+    browser.shows("All keys of the database.", "#tree")
+    browser.keep("analysis-dark")
+    for page in ("live", "keys", "analysis", "terminal", "clients"):
         browser.size(390, 844)
         browser.click(f"a[href='#{page}']")
         wait(lambda: browser.run("return document.querySelector('nav [aria-current]').hash") == f"#{page}", page)
@@ -302,6 +354,9 @@ def charts_move(browser, root, keys):
             wait(lambda: browser.run(is_seen), "the chosen key comes into sight")
         if page == "clients":
             browser.shows("this page")
+        if page == "analysis":
+            browser.click("#sample")
+            browser.shows("All keys of the database.", "#tree")
         browser.keep(f"phone-{page}")
         wide = browser.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wide <= 0, f"{page} is {wide} pixels wider than a phone"
@@ -321,7 +376,7 @@ def main():
     keys = redis.Redis(port=int(sys.argv[2]))
     fill(keys)
     browser, failed = Browser(folder), 0
-    checks = [logs_in, runs_commands, edits_keys, edits_elements, works_by_keyboard, hears_messages, lists_clients, paints_at_once, charts_move]
+    checks = [logs_in, runs_commands, edits_keys, edits_elements, works_by_keyboard, hears_messages, lists_clients, paints_at_once, analyses_keys, charts_move, shows_the_last_hour]
     checks.append(nothing_was_complained_of)
     try:
         for check in checks:
