@@ -133,14 +133,14 @@ make_venv() {
     fi
 }
 
-# The client `ws` for Node.js, where there is npm: one package without others.
+# The client `ws` for Node.js and the terminal xterm.js, where there is npm: packages without others.
 make_node() {
-    [ -d "$target/node/node_modules/ws" ] && return
-    command -v npm >/dev/null || { note "npm is missing; the test of ws is left out"; return; }
-    note "unpacking ws below $target/node"
+    [ -d "$target/node/node_modules/ws" ] && [ -d "$target/node/node_modules/@xterm/addon-attach" ] && return
+    command -v npm >/dev/null || { note "npm is missing; the tests of ws and xterm.js are left out"; return; }
+    note "unpacking ws and xterm.js below $target/node"
     mkdir -p "$target/node"
-    npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$target/node" ws@8.23.0 >/dev/null 2>&1 ||
-        note "ws could not be had; its test is left out"
+    npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$target/node" ws@8.23.0 @xterm/xterm@6.0.0 @xterm/addon-attach@0.12.0 >/dev/null 2>&1 ||
+        note "ws and xterm.js could not be had; their tests are left out"
 }
 
 case "${1:-}" in

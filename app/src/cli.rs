@@ -6,14 +6,13 @@
 //!   client.rs      one conversation: connect, run, print
 //!   format.rs      a value as text, in five forms
 //!   once.rs        one command from the command line, -r -i -x -X
-//!   prompt.rs      commands from a terminal (assist.rs, grammar.rs: completion, hints, help) or another program
+//!   prompt.rs      commands from a terminal (assist.rs: completion, hints, help) or another program
 //!   pipe.rs        --pipe        scan.rs  --scan --bigkeys --memkeys --hotkeys        gauge.rs  --latency... --stat
 //! ```
 mod arguments;
 mod assist;
 mod client;
 mod gauge;
-mod grammar;
 mod once;
 mod pipe;
 mod prompt;

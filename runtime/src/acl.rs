@@ -22,7 +22,9 @@ pub mod log;
 
 pub(crate) use crate::users::{DEFAULT_USER, random};
 pub use crate::users::{Rights, Users, file, kept as users, rows, user};
-pub use check::{Denied, Standing, admit_scripted, may_read_all_keys, may_use_channel, renew};
+pub use check::{
+    Denied, Standing, admit_scripted, check, may_read_all_keys, may_read_key, may_use_channel, renew,
+};
 pub(crate) use check::{admit, admit_queued};
 
 use log::Reason;

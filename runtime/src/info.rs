@@ -3,7 +3,9 @@ use polder_hub::subject;
 use polder_table::{Expiries, Mode, Txn};
 
 use crate::cross_process;
+use crate::locks::lock;
 use crate::metrics::{DEBUG_SECTION, Database, Facts, SECTIONS, Section, exposition};
+use crate::recorder::history::{FIGURES, Point};
 use crate::replication::records;
 use crate::row::{Row, TxnCall, neutral};
 use crate::session::Host;
@@ -21,15 +23,19 @@ pub const COMMANDS: &[Row] = &[
         .about("Returns information and statistics about the server."),
 ];
 
-const METRICS: Row = neutral("METRICS", "[OPENMETRICS]", Mode::Read, metrics)
+const METRICS: Row = neutral("METRICS", "[OPENMETRICS|HISTORY]", Mode::Read, metrics)
     .with(LOADING | STALE | DANGEROUS)
     .tips(&["nondeterministic_output"])
-    .about("Returns the figures of this server and its segment in the text format of Prometheus, or in that of OpenMetrics.");
+    .about("Returns the figures of this server and its segment in the text format of Prometheus, or in that of OpenMetrics; or a sample of each ten seconds of the last hour.");
 
 fn metrics(call: &mut TxnCall<'_>) -> Outcome {
     let is_open = match call.args[1..] {
         [] => false,
         [word] if word.eq_ignore_ascii_case(b"OPENMETRICS") => true,
+        [word] if word.eq_ignore_ascii_case(b"HISTORY") => {
+            show_history(call);
+            return Ok(());
+        }
         _ => {
             call.reply.error(SYNTAX);
             return Ok(());
@@ -41,6 +47,18 @@ fn metrics(call: &mut TxnCall<'_>) -> Outcome {
     facts.replicas = records::within(call.table, call.txn)?;
     call.reply.verbatim("txt", exposition::render(&facts, is_open).as_bytes());
     Ok(())
+}
+
+/// Replies with the names of the figures, and the points of the last hour.
+fn show_history(call: &mut TxnCall<'_>) {
+    let points: Vec<Point> = lock(&call.host.recorder().history).points().copied().collect();
+    call.reply.array(points.len() + 1);
+    call.reply.array(FIGURES.len());
+    FIGURES.iter().for_each(|name| call.reply.bulk(name.as_bytes()));
+    for point in points {
+        call.reply.array(point.len());
+        point.iter().for_each(|figure| call.reply.integer(i64::try_from(*figure).unwrap_or(i64::MAX)));
+    }
 }
 
 fn info(call: &mut TxnCall<'_>) -> Outcome {

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod acl;
+pub mod assist;
 pub mod at_start;
 pub mod batching;
 pub mod blocking;
@@ -27,6 +28,7 @@ pub mod execute;
 pub mod flushes;
 pub mod followers;
 pub mod helps;
+pub mod hints;
 pub mod info;
 pub mod introspect;
 pub mod latency;

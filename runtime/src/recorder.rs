@@ -28,12 +28,14 @@ use polder_table::{Counter, Table};
 use rustix::time::{ClockId, clock_gettime};
 
 pub mod histogram;
+pub mod history;
 pub mod rates;
 
 use crate::denials;
 use crate::locks::lock;
 use crate::notes::{Log, Monitor};
 use histogram::{Distribution, Histogram};
+use history::History;
 use polder_calls::command::{Command, FAST};
 use polder_calls::settings::{COARSE_NS, Settings, id};
 use rates::{Rates, Track};
@@ -89,6 +91,8 @@ pub struct Recorder {
     pub denials: Mutex<denials::Log>,
     pub monitor: Mutex<Monitor>,
     track: Mutex<Track>,
+    /// The last hour.
+    pub history: Mutex<History>,
     /// What other processes have told of themselves last, with their threads: see [`crate::cross_process::ask_reports`].
     pub reports: Mutex<Vec<(Vec<polder_hub::query::Thread>, Vec<u8>)>>,
     started_ms: u64,
@@ -132,6 +136,7 @@ impl Default for Recorder {
             denials: Mutex::default(),
             monitor: Mutex::default(),
             track: Mutex::default(),
+            history: Mutex::default(),
             reports: Mutex::default(),
             started_ms: polder_base::time::now_ms(),
             run_id: fresh_id(),

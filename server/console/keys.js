@@ -104,6 +104,13 @@ async function change(link, key, { look, seen }, commands) {
   if (failed) throw new Error(failed.error)
 }
 
+// What the page shows when it opens next: a key, or a pattern of keys.
+let wanted = null
+export function openLater(what) {
+  wanted = what
+  location.hash = "#keys"
+}
+
 const typeBadge = type => make("span", { class: "type" }, type)
 
 export function keys(link) {
@@ -310,7 +317,11 @@ export function keys(link) {
 
   filter.onkeydown = event => { if (event.key === "Enter") scan(true) }
   kind.onchange = () => scan(true)
-  scan(true)
+  const { key, pattern } = wanted ?? {}
+  wanted = null
+  if (pattern !== undefined) filter.value = pattern
+  const scanned = scan(true)
+  if (key !== undefined) scanned.then(() => open(key))
   const split = make("div", { class: "split" },
     make("section", { class: "card" }, make("div", { class: "filter" }, filter, kind, make("button", { type: "button", class: "primary", onclick: () => scan(true) }, "Find")),
       list, make("div", { class: "actions" }, more, count)), detail)

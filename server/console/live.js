@@ -1,18 +1,24 @@
-// The live page: what INFO says, once a second.
+// The live page: what INFO says, once a second, behind the hour that the server has kept.
 import { Chart, bytes, duration, make, number, table } from "/console/view.js"
 
-const SPAN = 120
+const SPANS = [["Last hour", 3600000], ["2 minutes", 120000]]
+// This page asks for them; on an idle server they would be most of what is done.
+const ASKING = ["info", "metrics"]
 const rate = unit => value => [number(value), unit]
+const percent = value => [value.toFixed(1), "%"]
 
 function charts() {
+  const chart = (title, write) => new Chart(title, write, SPANS[0][1])
   return {
-    operations: new Chart("Throughput", rate("operations/s"), SPAN),
-    latency: new Chart("Mean time of a command", value => [value.toFixed(value < 10 ? 2 : 0), "µs"], SPAN),
-    traffic: new Chart("Network, in and out", value => { const [text, unit] = bytes(value); return [text, unit + "/s"] }, SPAN),
-    memory: new Chart("Memory used", bytes, SPAN),
-    hits: new Chart("Hit rate", value => [value.toFixed(1), "%"], SPAN),
-    keys: new Chart("Keys, all databases", rate("keys"), SPAN),
-    clients: new Chart("Clients", rate("connected"), SPAN),
+    operations: chart("Throughput", rate("operations/s")),
+    latency: chart("Mean time of a command", value => [value.toFixed(value < 10 ? 2 : 0), "µs"]),
+    traffic: chart("Network, in and out", value => { const [text, unit] = bytes(value); return [text, unit + "/s"] }),
+    memory: chart("Memory used", bytes),
+    hits: chart("Hit rate", percent),
+    keys: chart("Keys, all databases", rate("keys")),
+    clients: chart("Clients", rate("connected")),
+    evicted: chart("Evictions", rate("keys/s")),
+    processor: chart("Processor", percent),
   }
 }
 
@@ -32,15 +38,44 @@ function sample(info) {
   const count = name => Number(found[name] ?? 0)
   const databases = Object.keys(found).filter(name => /^db\d+$/.test(name)).map(name => [name, parts(found[name])])
   const commands = Object.keys(found).filter(name => name.startsWith("cmdstat_")).map(name => [name.slice(8), parts(found[name])])
+  const timed = commands.filter(([name]) => !ASKING.includes(name))
   return {
-    at: performance.now(), found, databases, commands,
-    calls: commands.reduce((sum, [, stat]) => sum + stat.calls, 0),
-    spent: commands.reduce((sum, [, stat]) => sum + stat.usec, 0),
-    processed: count("total_commands_processed"),
+    at: Date.now(), found, databases, commands,
+    timed: timed.reduce((sum, [, stat]) => sum + stat.calls, 0),
+    spent: timed.reduce((sum, [, stat]) => sum + stat.usec, 0),
+    processed: count("total_commands_processed"), evicted: count("evicted_keys"),
     bytes: count("total_net_input_bytes") + count("total_net_output_bytes"),
     memory: count("used_memory"), hits: count("keyspace_hits"), misses: count("keyspace_misses"),
     keys: databases.reduce((sum, [, stat]) => sum + stat.keys, 0), clients: count("connected_clients"),
+    processor: (count("used_cpu_sys") + count("used_cpu_user")) * 1e6,
   }
+}
+
+// The samples of the last hour that the server has kept; none if the user may not see them.
+async function hour(link) {
+  const [names, ...rows] = await link.ask("METRICS", "HISTORY").catch(() => [[]])
+  return rows.map(row => {
+    const figure = name => row[names.indexOf(name)] ?? 0
+    return {
+      at: figure("time_ms"), timed: figure("timed_calls"), spent: figure("timed_us"), processed: figure("commands"), bytes: figure("net_bytes"),
+      memory: figure("used_memory"), hits: figure("keyspace_hits"), misses: figure("keyspace_misses"), keys: figure("keys"),
+      clients: figure("clients"), evicted: figure("evicted_keys"), processor: figure("cpu_us"),
+    }
+  })
+}
+
+// Adds what two samples show.
+function add(all, before, now) {
+  const seconds = (now.at - before.at) / 1000
+  const rose = name => Math.max(0, now[name] - before[name])
+  const asked = rose("hits") + rose("misses")
+  all.operations.add(now.at, rose("processed") / seconds)
+  all.traffic.add(now.at, rose("bytes") / seconds)
+  all.latency.add(now.at, rose("timed") > 0 ? rose("spent") / rose("timed") : null)
+  all.hits.add(now.at, asked > 0 ? rose("hits") * 100 / asked : null)
+  all.evicted.add(now.at, rose("evicted") / seconds)
+  all.processor.add(now.at, rose("processor") / seconds / 1e4)
+  for (const name of ["memory", "keys", "clients"]) all[name].add(now.at, now[name])
 }
 
 // It goes on while another page is shown, so that its charts have no gaps.
@@ -60,18 +95,7 @@ function begin(link) {
   let before = null
 
   function show(now) {
-    all.memory.add(now.memory)
-    all.keys.add(now.keys)
-    all.clients.add(now.clients)
-    if (before) {
-      const seconds = (now.at - before.at) / 1000
-      const asked = now.hits + now.misses - before.hits - before.misses
-      const calls = now.calls - before.calls
-      all.operations.add(Math.max(0, now.processed - before.processed) / seconds)
-      all.traffic.add(Math.max(0, now.bytes - before.bytes) / seconds)
-      all.latency.add(calls > 0 ? (now.spent - before.spent) / calls : null)
-      all.hits.add(asked > 0 ? (now.hits - before.hits) * 100 / asked : null)
-    }
+    if (before && now.at > before.at) add(all, before, now)
     before = now
     const of = name => now.found[name] ?? "–"
     const list = [["Version", of("polder_version") === "–" ? of("redis_version") : of("polder_version")], ["Up", duration(Number(of("uptime_in_seconds")) * 1000)],
@@ -100,8 +124,18 @@ function begin(link) {
       error.textContent = failure.message
     }
   }
-  setInterval(poll, 1000)
-  poll()
-  return make("div", {}, error, make("div", { class: "cards" }, ...Object.values(all).map(chart => chart.element), facts),
+  async function start() {
+    const samples = await hour(link)
+    samples.forEach((now, at) => { if (at > 0) add(all, samples[at - 1], now) })
+    before = null
+    setInterval(poll, 1000)
+    poll()
+  }
+  start()
+  const spans = SPANS.map(([name, spanMs]) => make("button", { type: "button", "aria-pressed": String(spanMs === SPANS[0][1]), onclick: event => {
+    Object.values(all).forEach(chart => chart.show(spanMs))
+    for (const one of spans) one.setAttribute("aria-pressed", String(one === event.currentTarget))
+  } }, name))
+  return make("div", {}, error, make("div", { class: "spans", role: "group", "aria-label": "Span of the charts" }, ...spans), make("div", { class: "cards" }, ...Object.values(all).map(chart => chart.element), facts),
     make("div", { class: "pair" }, databases, commands))
 }

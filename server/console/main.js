@@ -1,11 +1,12 @@
 // The console: log-in, the pages, and the connection that they share.
+import { analysis } from "/console/analysis.js"
 import { keys } from "/console/keys.js"
 import { Link } from "/console/link.js"
 import { live } from "/console/live.js"
 import { terminal } from "/console/terminal.js"
 import { channels, clients, slow } from "/console/watch.js"
 
-const PAGES = { live, keys, terminal, channels, slow, clients }
+const PAGES = { live, keys, analysis, terminal, channels, slow, clients }
 const RETRY_MS = 2000
 
 const main = document.getElementById("page")

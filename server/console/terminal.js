@@ -45,7 +45,7 @@ export function terminal(link) {
   }
 
   function connect() {
-    socket = new WebSocket(link.socket.url, "term")
+    socket = new WebSocket(`${link.socket.url}?columns=0`, "term")
     const quoted = word => JSON.stringify(word)
     socket.onopen = () => {
       const first = link.login ? [`AUTH ${link.login.map(quoted).join(" ")}`] : []
@@ -118,6 +118,7 @@ export function terminal(link) {
     if (event.key !== "Enter") event.preventDefault()
     advise()
   }
+  write("Commands of Redis and Polder, as in polder cli. Tab completes a name, the arrows call up lines, a hint shows the syntax; clear empties the screen.", "faint")
   if (commands === null) load(link).then(found => { commands = found; advise() }, failure => { hint.textContent = failure.message })
   connect()
   const page = make("section", { class: "card terminal" }, log, hint, make("div", { class: "prompt" }, make("span", { class: "mono" }, ">"), line))

@@ -69,44 +69,65 @@ export function confirmed(text, action = "Delete") {
 
 const SVG = "http://www.w3.org/2000/svg"
 
-// A line chart of the last values, with its largest value beside it.
+// Points of the last two minutes are kept as they come, older ones at this distance for an hour.
+const RECENT_MS = 120000
+const STEP_MS = 10000
+const KEPT_MS = 3600000
+
+// A line chart of values over time, with its largest value beside it.
 export class Chart {
-  constructor(title, write, span) {
+  constructor(title, write, spanMs) {
     this.write = write
-    this.span = span
-    this.values = []
+    this.points = []
     this.value = make("span", { class: "value" }, "–")
     this.unit = make("span", { class: "unit" })
     this.most = make("span", {}, "")
+    this.start = make("span", {}, "")
     this.svg = document.createElementNS(SVG, "svg")
     for (const [key, value] of [["class", "chart"], ["viewBox", "0 0 100 48"], ["preserveAspectRatio", "none"], ["role", "img"]]) {
       this.svg.setAttribute(key, value)
     }
     this.svg.setAttribute("aria-label", title)
     this.element = make("section", { class: "card" }, make("h2", {}, title), make("div", {}, this.value, this.unit), this.svg,
-      make("div", { class: "axis" }, make("span", {}, `${span} s ago`), this.most, make("span", {}, "now")))
+      make("div", { class: "axis" }, this.start, this.most, make("span", {}, "now")))
+    this.show(spanMs)
   }
 
-  add(value) {
-    this.values.push(value)
-    if (this.values.length > this.span + 1) this.values.shift()
-    const last = this.values.findLast(value => value !== null) ?? 0
-    const [text, unit] = this.write(last)
-    this.value.textContent = text
-    this.unit.textContent = unit
-    const most = Math.max(...this.values.map(value => value ?? 0), 0)
-    this.most.textContent = `0 to ${this.write(most).join(" ")}`
-    this.#draw(most || 1)
+  // Shows another span of time.
+  show(spanMs) {
+    this.spanMs = spanMs
+    this.start.textContent = spanMs >= 600000 ? `${spanMs / 60000} min ago` : `${spanMs / 1000} s ago`
+    this.#draw(this.points.at(-1)?.at ?? 0)
   }
 
-  #draw(most) {
-    const from = this.span + 1 - this.values.length
-    // Where there was no value is a gap between two runs.
-    const runs = [[]]
-    this.values.forEach((value, at) => {
-      if (value === null) runs.push([])
-      else runs.at(-1).push([(from + at) * 100 / this.span, 46 - value * 42 / most].map(place => place.toFixed(2)))
+  // Adds a value of a time in milliseconds; null is a gap.
+  add(at, value) {
+    this.points.push({ at, value })
+    let last = -Infinity
+    this.points = this.points.filter(point => {
+      if (point.at < at - KEPT_MS) return false
+      if (point.at < at - RECENT_MS && point.at - last < STEP_MS) return false
+      last = point.at
+      return true
     })
+    this.#draw(at)
+  }
+
+  #draw(now) {
+    const from = now - this.spanMs
+    const seen = this.points.filter(point => point.at >= from)
+    const [text, unit] = this.write(seen.findLast(point => point.value !== null)?.value ?? 0)
+    if (this.points.length) [this.value.textContent, this.unit.textContent] = [text, unit]
+    const most = Math.max(...seen.map(point => point.value ?? 0), 0)
+    this.most.textContent = `0 to ${this.write(most).join(" ")}`
+    // Where there was no value, or no point for long, is a gap between two runs.
+    const runs = [[]]
+    let last = null
+    for (const { at, value } of seen) {
+      if (value === null || last !== null && at - last > 2.5 * STEP_MS) runs.push([])
+      if (value !== null) runs.at(-1).push([(at - from) * 100 / this.spanMs, 46 - value * 42 / (most || 1)].map(place => place.toFixed(2)))
+      last = at
+    }
     const parts = [["line", { class: "grid", x1: 0, x2: 100, y1: 46, y2: 46 }], ["line", { class: "grid", x1: 0, x2: 100, y1: 4, y2: 4 }]]
     for (const run of runs.filter(run => run.length)) {
       const text = run.map(point => point.join(",")).join(" ")

@@ -236,6 +236,7 @@ impl Connection {
             web_socket.deflates,
             self.output.waiting(),
         ));
+        self.protocol.greet(&self.session, &mut self.output);
     }
 
     /// Whether there is something to send.

@@ -10,7 +10,7 @@ use polder_engine::Memory;
 use polder_hub::query::{self, Asker, Thread};
 use polder_runtime::configuration::Configuration;
 use polder_runtime::flushes::run_due;
-use polder_runtime::metrics::{Recorder, Statistics};
+use polder_runtime::metrics::{Recorder, Statistics, history};
 use polder_runtime::persistence::load::Loaded;
 use polder_runtime::persistence::{Saves, has_save_points};
 use polder_runtime::scripting::Scripting;
@@ -391,6 +391,7 @@ impl Process {
     /// Ends what [`Process::claim_maintenance`] began.
     pub fn maintenance_done(&self, due_ms: u64) {
         self.watch.look(self.memory.table(), due_ms);
+        history::note(self, self.memory.table(), now_ms());
         self.due.maintenance_ms.store(due_ms, Ordering::Release);
     }
 

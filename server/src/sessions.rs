@@ -40,6 +40,7 @@ mod http;
 mod memcached;
 mod messages;
 mod resp;
+mod terminal;
 
 use polder_base::Reply;
 use polder_engine::Memory;
@@ -49,6 +50,7 @@ use polder_wire::Output;
 use polder_wire::web_socket::Shape;
 
 pub use self::form::Form;
+pub use self::terminal::Input;
 use crate::batch::{Batch, Left, Rejection};
 use crate::doors::{Refusal, Spoken};
 use crate::limits::ServerLimits;
@@ -58,7 +60,7 @@ impl Form {
     pub fn output(self) -> Output {
         match self {
             Form::Resp2 | Form::Resp3 => resp::output(self),
-            Form::Events | Form::Json | Form::Term => Output::default(),
+            Form::Events | Form::Json | Form::Term | Form::Screen => Output::default(),
         }
     }
 
@@ -68,6 +70,7 @@ impl Form {
             Form::Resp2 | Form::Resp3 => resp::deliver(output, delivery),
             Form::Events => http::events::deliver(output, delivery),
             Form::Json | Form::Term => messages::deliver(self, output, delivery),
+            Form::Screen => terminal::deliver(output, delivery),
         }
     }
 }
@@ -79,6 +82,8 @@ pub enum Protocol {
     Http(Box<http::Http>),
     /// Texts over a WebSocket.
     Messages(messages::Messages),
+    /// Lines or keys over a WebSocket.
+    Terminal(Box<terminal::Terminal>),
 }
 
 impl Protocol {
@@ -107,7 +112,8 @@ impl Protocol {
             Protocol::Resp(resp) => resp.read(limits, session, input, at, place, batch),
             Protocol::Memcached(memcached) => memcached.read(limits, session, input, at, place, batch),
             Protocol::Http(http) => http.read(limits, input, at, place, batch),
-            Protocol::Messages(messages) => messages.read(session, input, at, place, batch),
+            Protocol::Messages(messages) => messages.read(session, input, (at, place), batch, false),
+            Protocol::Terminal(terminal) => terminal.read(session, input, at, place, batch),
         }
     }
 
@@ -125,7 +131,9 @@ impl Protocol {
             Protocol::Memcached(memcached) => {
                 memcached.read_datagrams((limits, session), (input, ends), at, (place, is_overfull), batch)
             }
-            Protocol::Resp(_) | Protocol::Http(_) | Protocol::Messages(_) => Left::Nothing,
+            Protocol::Resp(_) | Protocol::Http(_) | Protocol::Messages(_) | Protocol::Terminal(_) => {
+                Left::Nothing
+            }
         }
     }
 
@@ -137,6 +145,7 @@ impl Protocol {
             Protocol::Memcached(memcached) => memcached.reply(output, note, run),
             Protocol::Http(http) => http.reply(output, note, run),
             Protocol::Messages(messages) => messages.reply(output, note, run),
+            Protocol::Terminal(terminal) => terminal.reply(output, note, run),
         }
     }
 
@@ -152,6 +161,7 @@ impl Protocol {
             Protocol::Resp(_) | Protocol::Messages(_) => Progress::Answered,
             Protocol::Memcached(memcached) => memcached.own(note, session, host, output),
             Protocol::Http(http) => http.own(session, host, output),
+            Protocol::Terminal(terminal) => terminal.own(note, session, host, output),
         }
     }
 
@@ -160,7 +170,9 @@ impl Protocol {
     pub fn groups_replies(&self) -> bool {
         match self {
             Protocol::Resp(_) => true,
-            Protocol::Memcached(_) | Protocol::Http(_) | Protocol::Messages(_) => false,
+            Protocol::Memcached(_) | Protocol::Http(_) | Protocol::Messages(_) | Protocol::Terminal(_) => {
+                false
+            }
         }
     }
 
@@ -174,7 +186,7 @@ impl Protocol {
     ) {
         match self {
             Protocol::Resp(_) => resp::reject(rejection, session, host, output),
-            Protocol::Memcached(_) | Protocol::Messages(_) => session.closing = true,
+            Protocol::Memcached(_) | Protocol::Messages(_) | Protocol::Terminal(_) => session.closing = true,
             Protocol::Http(_) => http::reject(rejection, session, output),
         }
     }
@@ -182,20 +194,41 @@ impl Protocol {
     /// Whether this client may be told: some clients could not tell a message from a reply.
     pub fn accepts(&self, session: &Session, delivery: &Delivery<'_>) -> bool {
         match self {
-            Protocol::Resp(_) | Protocol::Messages(_) => resp::accepts(session, delivery),
+            Protocol::Resp(_) | Protocol::Messages(_) | Protocol::Terminal(_) => {
+                resp::accepts(session, delivery)
+            }
             Protocol::Memcached(_) => false,
             Protocol::Http(http) => http.accepts(delivery),
         }
     }
 
     /// Appends a message for this client alone.
-    pub fn deliver(&self, output: &mut Output, delivery: &Delivery<'_>) {
+    pub fn deliver(&mut self, output: &mut Output, delivery: &Delivery<'_>) {
         match self {
             Protocol::Resp(_) => resp::deliver(output, delivery),
             // It subscribes to nothing.
             Protocol::Memcached(_) => {}
             Protocol::Http(_) => http::events::deliver(output, delivery),
             Protocol::Messages(messages) => messages::deliver(messages.form(), output, delivery),
+            Protocol::Terminal(terminal) => {
+                terminal.form().write(output, delivery);
+                terminal.redraw(output);
+            }
+        }
+    }
+
+    /// Appends what belongs behind messages that this client shares with others.
+    #[inline]
+    pub fn end_messages(&mut self, output: &mut Output) {
+        if let Protocol::Terminal(terminal) = self {
+            terminal.redraw(output);
+        }
+    }
+
+    /// Appends what a new client gets unasked.
+    pub fn greet(&mut self, session: &Session, output: &mut Output) {
+        if let Protocol::Terminal(terminal) = self {
+            terminal.greet(session, output);
         }
     }
 
@@ -205,6 +238,7 @@ impl Protocol {
             Protocol::Resp(_) | Protocol::Memcached(_) => resp::form(session),
             Protocol::Http(_) => Form::Events,
             Protocol::Messages(messages) => messages.form(),
+            Protocol::Terminal(terminal) => terminal.form(),
         }
     }
 
@@ -212,7 +246,9 @@ impl Protocol {
     #[inline]
     pub fn tick(&mut self, limits: &ServerLimits, inputs: TickInputs) -> Option<Due> {
         match self {
-            Protocol::Resp(_) | Protocol::Memcached(_) | Protocol::Messages(_) => None,
+            Protocol::Resp(_) | Protocol::Memcached(_) | Protocol::Messages(_) | Protocol::Terminal(_) => {
+                None
+            }
             Protocol::Http(http) => http.tick(limits, inputs),
         }
     }
@@ -220,7 +256,7 @@ impl Protocol {
     /// Appends a sign of life ([`Due::Sign`]).
     pub fn sign(&mut self, output: &mut Output) {
         match self {
-            Protocol::Resp(_) | Protocol::Memcached(_) | Protocol::Messages(_) => {}
+            Protocol::Resp(_) | Protocol::Memcached(_) | Protocol::Messages(_) | Protocol::Terminal(_) => {}
             Protocol::Http(_) => http::events::sign(output),
         }
     }
@@ -228,7 +264,7 @@ impl Protocol {
     /// What the last of the protocol's own requests has made of the connection.
     pub fn take_change(&mut self) -> Option<Change> {
         match self {
-            Protocol::Resp(_) | Protocol::Messages(_) => None,
+            Protocol::Resp(_) | Protocol::Messages(_) | Protocol::Terminal(_) => None,
             Protocol::Memcached(memcached) => memcached.take_change(),
             Protocol::Http(http) => http.take_change(),
         }
@@ -241,7 +277,7 @@ impl Protocol {
             Protocol::Resp(resp) => resp.missing(have),
             Protocol::Memcached(memcached) => memcached.missing(have),
             Protocol::Http(http) => http.missing(have),
-            Protocol::Messages(_) => 0,
+            Protocol::Messages(_) | Protocol::Terminal(_) => 0,
         }
     }
 
@@ -253,6 +289,7 @@ impl Protocol {
             Protocol::Memcached(memcached) => memcached.forget_progress(),
             Protocol::Http(http) => http.forget_progress(),
             Protocol::Messages(messages) => messages.forget_progress(),
+            Protocol::Terminal(terminal) => terminal.forget_progress(),
         }
     }
 }
@@ -285,19 +322,21 @@ pub struct WebSocket {
     sub_protocol: &'static str,
     /// Whether messages may be compressed.
     pub deflates: bool,
+    /// What comes in `term`.
+    input: Input,
 }
 
 impl WebSocket {
     pub const PROTOCOLS: [&'static str; 3] = ["resp", "json", "term"];
 
     /// A WebSocket with one of these sub-protocols.
-    pub fn new(sub_protocol: &'static str, deflates: bool) -> WebSocket {
+    pub fn new(sub_protocol: &'static str, deflates: bool, input: Input) -> WebSocket {
         let name = match sub_protocol {
             "resp" => "ws-resp",
             "json" => "ws-json",
             _ => "ws-term",
         };
-        WebSocket { name, sub_protocol, deflates }
+        WebSocket { name, sub_protocol, deflates, input }
     }
 
     pub fn shape(&self) -> Shape {
@@ -309,7 +348,7 @@ impl WebSocket {
         match self.sub_protocol {
             "resp" => Protocol::Resp(resp::Resp::default()),
             "json" => Protocol::Messages(messages::Messages::new(messages::Style::Json)),
-            _ => Protocol::Messages(messages::Messages::new(messages::Style::Term)),
+            _ => Protocol::Terminal(Box::new(terminal::Terminal::new(self.input))),
         }
     }
 }

@@ -3,137 +3,14 @@
 `console.py HTTP-PORT REDIS-PORT FOLDER`. Leaves screenshots in the folder and prints `console: N passed, M failed`.
 """
 
-import base64
-import json
 import pathlib
-import subprocess
 import sys
 import time
 import traceback
-import urllib.error
 import urllib.request
 
 import redis
-
-PATIENCE = 30
-ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
-ENTER, TAB, UP, ESCAPE = "\ue007", "\ue004", "\ue013", "\ue00c"
-
-
-class Browser:
-    """One browser, driven by a chromedriver of its own."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, text=True)
-        for line in self.driver.stdout:
-            if "successfully on port " in line:
-                self.root = "http://127.0.0.1:" + line.split("on port ")[1].strip(" .\n")
-                break
-        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1280,900"]
-        options = {"binary": "/usr/bin/chromium-headless-shell", "args": flags}
-        wanted = {"browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
-        self.session = ""
-        self.session = "/session/" + self.ask("/session", {"capabilities": {"alwaysMatch": wanted}})["sessionId"]
-
-    def ask(self, path, body=None):
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.root + self.session + path, data, {"Content-Type": "application/json"})
-        try:
-            with urllib.request.urlopen(request, timeout=60) as response:
-                return json.load(response)["value"]
-        except urllib.error.HTTPError as error:
-            raise RuntimeError(json.load(error)["value"]["message"].split("\n")[0]) from None
-
-    def close(self):
-        # Without this the browser outlives its driver, and its page connects to the server of the next run.
-        try:
-            self.ask("/goog/cdp/execute", {"cmd": "Browser.close", "params": {}})
-        except RuntimeError:
-            # It is gone before it can say so.
-            pass
-        finally:
-            self.driver.terminate()
-            self.driver.wait()
-
-    def go(self, url):
-        self.ask("/url", {"url": url})
-
-    def run(self, script, *args):
-        return self.ask("/execute/sync", {"script": script, "args": list(args)})
-
-    def find(self, selector):
-        return wait(lambda: self.ask("/elements", {"using": "css selector", "value": selector}), selector)[0][ELEMENT]
-
-    def at(self, selector, what, body):
-        """Does something with an element; where the page has replaced it meanwhile, with the one in its place."""
-        def done():
-            try:
-                self.ask(f"/element/{self.find(selector)}/{what}", body)
-            except RuntimeError as error:
-                if "stale element" not in str(error):
-                    raise
-                return False
-            return True
-
-        wait(done, f"{what} of {selector}")
-
-    def click(self, selector):
-        self.at(selector, "click", {})
-
-    def type(self, selector, text):
-        self.at(selector, "value", {"text": text})
-
-    def press(self, *keys):
-        """Presses keys, whatever has the focus."""
-        actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
-        self.ask("/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})
-
-    def focus(self):
-        """What has the focus: its label or its text; and whether that can be seen."""
-        script = """const it = document.activeElement, style = getComputedStyle(it)
-            return [it.ariaLabel || it.innerText.trim(), style.outlineStyle !== "none" && style.outlineWidth !== "0px"]"""
-        return self.run(script)
-
-    def tab_to(self, wanted):
-        """Goes on with the Tab key until something of this name has the focus."""
-        for _ in range(80):
-            name, is_seen = self.focus()
-            if name == wanted:
-                assert is_seen, f"the focus on {wanted} is not shown"
-                return
-            self.press(TAB)
-        raise AssertionError(f"Tab does not come to {wanted}")
-
-    def clear(self, selector):
-        self.at(selector, "clear", {})
-
-    def shows(self, text, selector="main"):
-        def found():
-            return text in self.run("return document.querySelector(arguments[0])?.innerText ?? ''", selector)
-
-        wait(found, f"{text!r} in {selector}")
-
-    def emulate(self, **media):
-        features = [{"name": name.replace("_", "-"), "value": value} for name, value in media.items()]
-        self.ask("/goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia", "params": {"features": features}})
-
-    def size(self, width, height):
-        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
-        self.ask("/goog/cdp/execute", {"cmd": "Emulation.setDeviceMetricsOverride", "params": metrics})
-
-    def keep(self, name):
-        (self.folder / f"{name}.png").write_bytes(base64.b64decode(self.ask("/screenshot")))
-
-
-def wait(found, what):
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        value = found()
-        if value:
-            return value
-        time.sleep(0.05)
-    raise AssertionError(f"it did not come: {what}")
+from browser import ENTER, ESCAPE, TAB, UP, Browser, wait
 
 
 def fill(keys):
@@ -165,6 +42,7 @@ def logs_in(browser, root, keys):
 
 def runs_commands(browser, root, keys):
     browser.click("a[href='#terminal']")
+    browser.shows("as in polder cli", "#log")
     browser.type("#line", "hse")
     # The names of commands have come.
     browser.shows("HSET", "#hint")
@@ -397,6 +275,53 @@ def lists_clients(browser, root, keys):
     browser.keep("slow")
 
 
+def analyses_keys(browser, root, keys):
+    keys.set("user:2:name", "x" * 5000)
+    keys.set("user:2:photo", "x" * 20000)
+    keys.set("odd*:1", "x" * 10000)
+    browser.click("a[href='#analysis']")
+    browser.shows("Nothing is changed.")
+    browser.click("#sample")
+    browser.shows("All keys of the database.", "#tree")
+    browser.shows("item:", "#tree")
+    rows = "return [...document.querySelectorAll('#tree > details > summary')].map(row => row.innerText.split('\\n'))"
+    named = {row[0]: row[1:] for row in browser.run(rows)}
+    assert named["item:"][0] == "300" and named["user:"][0] == "4", named
+    browser.shows("Largest of type string", "#largest")
+    browser.shows("Largest of type hash", "#largest")
+    first = "return document.querySelector('#largest .pick').innerText"
+    assert wait(lambda: browser.run(first), "the largest key") in ("user:1", "user:2:photo")
+    browser.run("[...document.querySelectorAll('#tree summary')].find(row => row.innerText.startsWith('user:')).click()")
+    browser.shows("2:", "#tree")
+    browser.keep("analysis")
+    # Another separator makes another tree of the same sample.
+    browser.clear("#separator")
+    browser.type("#separator", "*")
+    browser.shows("odd*", "#tree")
+    browser.run("[...document.querySelectorAll('#tree summary')].find(row => row.innerText.startsWith('odd*')).click()")
+    browser.shows("Show the keys of odd*", "#tree")
+    browser.run("[...document.querySelectorAll('#tree .pick')].find(row => row.innerText.startsWith('Show')).click()")
+    browser.shows("1 shown, all that match")
+    browser.shows("odd*:1")
+
+
+def shows_the_last_hour(browser, root, keys):
+    wait(lambda: len(keys.execute_command("METRICS", "HISTORY")) > 2, "two samples of the server")
+    browser.go(root + "/console#live")
+    browser.ask("/refresh", {})
+    browser.type("[name=user]", "admin")
+    browser.type("[name=password]", "secret" + ENTER)
+    browser.shows("connected", "#status")
+    browser.shows("60 min ago")
+    # The first point is older than the page.
+    age = """const line = document.querySelector("[aria-label='Memory used'] .line")
+        return line ? (100 - line.getAttribute("points").split(",")[0]) * 36 > performance.now() / 1000 + 5 : false"""
+    wait(lambda: browser.run(age), "a point that the server has kept")
+    browser.click(".spans button:last-child")
+    browser.shows("120 s ago")
+    assert browser.run("return document.querySelector(\".spans [aria-pressed='true']\").innerText") == "2 minutes"
+
+
 def charts_move(browser, root, keys):
     browser.click("a[href='#live']")
     for _ in range(8):
@@ -412,7 +337,11 @@ def charts_move(browser, root, keys):
     browser.keep("live-light")
     browser.emulate(prefers_color_scheme="dark")
     browser.keep("live-dark")
-    for page in ("live", "keys", "terminal", "clients"):
+    browser.click("a[href='#analysis']")
+    browser.click("#sample")
+    browser.shows("All keys of the database.", "#tree")
+    browser.keep("analysis-dark")
+    for page in ("live", "keys", "analysis", "terminal", "clients"):
         browser.size(390, 844)
         browser.click(f"a[href='#{page}']")
         wait(lambda: browser.run("return document.querySelector('nav [aria-current]').hash") == f"#{page}", page)
@@ -425,6 +354,9 @@ def charts_move(browser, root, keys):
             wait(lambda: browser.run(is_seen), "the chosen key comes into sight")
         if page == "clients":
             browser.shows("this page")
+        if page == "analysis":
+            browser.click("#sample")
+            browser.shows("All keys of the database.", "#tree")
         browser.keep(f"phone-{page}")
         wide = browser.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wide <= 0, f"{page} is {wide} pixels wider than a phone"
@@ -444,7 +376,7 @@ def main():
     keys = redis.Redis(port=int(sys.argv[2]))
     fill(keys)
     browser, failed = Browser(folder), 0
-    checks = [logs_in, runs_commands, edits_keys, edits_elements, works_by_keyboard, hears_messages, lists_clients, paints_at_once, charts_move]
+    checks = [logs_in, runs_commands, edits_keys, edits_elements, works_by_keyboard, hears_messages, lists_clients, paints_at_once, analyses_keys, charts_move, shows_the_last_hour]
     checks.append(nothing_was_complained_of)
     try:
         for check in checks:

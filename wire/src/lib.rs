@@ -13,6 +13,7 @@ mod output;
 pub mod rdb;
 pub mod rebuild;
 pub mod resp;
+pub mod terminal;
 pub mod web_socket;
 
 pub use output::Output;

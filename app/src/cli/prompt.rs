@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use polder_base::words::split;
+use polder_runtime::assist::is_secret;
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, Editor};
 
-use super::assist::{Assist, help, is_secret};
+use super::assist::{Assist, help};
 use super::client::{Client, Ran};
 use crate::link::Place;
 use polder_wire::resp::text::Form;

@@ -155,6 +155,16 @@ pub fn may_use_channel(session: &Session, channel: &[u8], pattern: bool) -> bool
     user.is_none_or(|user| user.selectors().iter().any(|selector| allows_channel(selector, channel, pattern)))
 }
 
+/// Whether a session may read a key, by whatever command.
+pub fn may_read_key(session: &Session, key: &[u8]) -> bool {
+    let reads = |selector: &Selector| {
+        selector.all_keys
+            || selector.keys.iter().any(|(pattern, access)| fits(pattern, *access, key, true, false))
+    };
+    let user = session.identity.rights.user.as_ref().filter(|_| !session.identity.rights.free);
+    user.is_none_or(|user| user.selectors().iter().any(reads))
+}
+
 /// Whether a session may read every key by a call (the keys that SORT's BY and GET name cannot be
 /// known beforehand).
 pub fn may_read_all_keys(session: &Session, command: &'static Command, args: &[&[u8]]) -> bool {

@@ -35,6 +35,12 @@ impl Machine {
     }
 }
 
+/// Processor time of this process, in microseconds.
+pub fn cpu_us() -> u64 {
+    let cpu = cpu_seconds(&read_to_string("/proc/self/stat").unwrap_or_default()).unwrap_or_default();
+    ((cpu[0] + cpu[1]) * 1e6) as u64
+}
+
 /// Fields 14 to 17 of a stat line: utime, stime, cutime, cstime, in clock ticks. The name in field 2 may hold anything.
 fn cpu_seconds(stat: &str) -> Option<[f64; 4]> {
     let (_, fields) = stat.rsplit_once(')')?;

@@ -11,6 +11,7 @@
 //!   SECTIONS[..].rows[..] --> "name:figure\r\n"
 //! ```
 pub(crate) mod exposition;
+pub mod history;
 pub mod machine;
 pub mod report;
 mod rows;

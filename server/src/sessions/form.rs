@@ -10,16 +10,18 @@ pub enum Form {
     /// A text of [`messages`](super::messages).
     Json,
     Term,
+    /// A text on the screen of a [`terminal`](super::terminal).
+    Screen,
 }
 
 impl Form {
-    pub const ALL: [Form; 5] = [Form::Resp2, Form::Resp3, Form::Events, Form::Json, Form::Term];
+    pub const ALL: [Form; 6] = [Form::Resp2, Form::Resp3, Form::Events, Form::Json, Form::Term, Form::Screen];
 
     /// Whether only clients that came in by HTTP take it.
     pub fn is_of_web(self) -> bool {
         match self {
             Form::Resp2 | Form::Resp3 => false,
-            Form::Events | Form::Json | Form::Term => true,
+            Form::Events | Form::Json | Form::Term | Form::Screen => true,
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The sub-protocols of a WebSocket in which each message is a text: JSON, and lines as they are typed at a prompt.
+//! The sub-protocols of a WebSocket in which each message is a text: JSON, and whole lines as they are typed at a prompt. A
+//! terminal that sends its keys is served by [`terminal`](super::terminal).
 //!
 //! | | `json` | `term` |
 //! |---|---|---|
@@ -23,10 +24,10 @@ use super::form::Form;
 use crate::batch::{Batch, Left, Odd};
 
 /// The note of a frame whose reply is a text for people.
-const REPORT: u32 = 1;
+pub const REPORT: u32 = 1;
 
 const SEVERAL: &str = "ERR a message is one command, an array of words; send one message for each command";
-const QUOTES: &str = "ERR unbalanced quotes: a word ends with the quote that it began with";
+pub const QUOTES: &str = "ERR unbalanced quotes: a word ends with the quote that it began with";
 const RESET: &str = "ERR RESET means nothing here: open another WebSocket for a fresh session";
 const HELLO: &str = "ERR HELLO means nothing here: the sub-protocol of the WebSocket says how replies are written; AUTH logs in";
 
@@ -49,17 +50,20 @@ impl Messages {
         Messages { style, scanned: 0 }
     }
 
-    /// As [`Protocol::read`](super::Protocol::read).
+    /// As [`Protocol::read`](super::Protocol::read). If `stops_at_keys`, it ends in front of a message that [`is_key`].
     pub fn read<'b>(
         &mut self,
         session: &Session,
         input: &'b [u8],
-        at: &mut usize,
-        place: u32,
+        (at, place): (&mut usize, u32),
         batch: &mut Batch<'b>,
+        stops_at_keys: bool,
     ) -> Left {
         while !batch.is_full() {
             let rest = &input[*at..];
+            if stops_at_keys && is_key(rest) {
+                return Left::Perhaps;
+            }
             let new = &rest[self.scanned.min(rest.len())..];
             let end = match self.style {
                 Style::Json => memchr::memchr(END, new),
@@ -122,6 +126,18 @@ impl Messages {
     }
 }
 
+/// Whether a message can only be a key of a terminal: one character, or what begins with a control that is no line end.
+pub fn is_key(input: &[u8]) -> bool {
+    let Some(end) = memchr::memchr(END, input) else { return false };
+    let Ok(message) = std::str::from_utf8(&input[..end]) else { return false };
+    let mut letters = message.chars();
+    match (letters.next(), letters.next()) {
+        (Some(only), None) => only != '\n',
+        (Some(first), Some(_)) => first.is_control() && !matches!(first, '\n' | '\r' | '\t'),
+        (None, _) => false,
+    }
+}
+
 /// Appends what comes unasked.
 pub fn deliver(form: Form, output: &mut Output, delivery: &Delivery<'_>) {
     let messages = Messages::new(if form == Form::Term { Style::Term } else { Style::Json });
@@ -154,7 +170,8 @@ fn of_line(line: &[u8]) -> (u32, Odd) {
     }
 }
 
-fn of_words(words: Vec<Vec<u8>>) -> Odd {
+/// The frame of a command's words.
+pub fn of_words(words: Vec<Vec<u8>>) -> Odd {
     match words.first() {
         None => Odd::Wrong("ERR a command has at least one word".into()),
         Some(name) if name.eq_ignore_ascii_case(b"hello") => Odd::Wrong(HELLO.into()),
@@ -233,6 +250,26 @@ mod tests {
             "[\"GET\",\"a\"] x",
         ] {
             assert!(wrong(of_json(message.as_bytes())), "{message}");
+        }
+        for (message, expected) in [
+            ("s", true),
+            (" ", true),
+            ("\r", true),
+            ("\t", true),
+            ("\x7f", true),
+            ("\u{e9}", true),
+            ("\x1b[A", true),
+            ("\x1b[200~GET a\x1b[201~", true),
+            ("", false),
+            ("\n", false),
+            ("\r\n", false),
+            ("\tGET a", false),
+            ("GET a", false),
+            ("GET a\r", false),
+        ] {
+            let whole = [message.as_bytes(), &[END]].concat();
+            assert_eq!(is_key(&whole), expected, "{message:?}");
+            assert!(!is_key(message.as_bytes()), "{message:?} has not come whole");
         }
         for line in ["GET \"a", "hello 3", "RESET", "GET 'a'b"] {
             assert!(wrong(of_line(line.as_bytes()).1), "{line}");

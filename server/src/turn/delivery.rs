@@ -54,6 +54,7 @@ impl Connections {
                     output
                 });
                 connection.output.copy(written);
+                connection.protocol.end_messages(&mut connection.output);
             }
             self.tell(slot);
         }
@@ -131,6 +132,7 @@ impl Connections {
                 connection.output.lend(|| self.pool.take_one_of(clients.len()));
                 connection.output.copy(&forms[form]);
             }
+            connection.protocol.end_messages(&mut connection.output);
             if connection.turn.told {
                 continue;
             }

@@ -15,6 +15,7 @@ mod patterns;
 mod serving;
 mod sorted_set;
 mod stopping;
+mod terminal;
 mod tls;
 mod waiting;
 mod web_socket;

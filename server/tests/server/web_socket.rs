@@ -13,8 +13,8 @@ const USUAL: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-
                      Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
 /// The client's end of a WebSocket.
-struct Peer<S = TcpStream> {
-    stream: S,
+pub struct Peer<S = TcpStream> {
+    pub stream: S,
     held: Vec<u8>,
 }
 
@@ -29,11 +29,11 @@ fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 impl Peer {
-    fn open(web: &Web, protocol: &str) -> Peer {
+    pub fn open(web: &Web, protocol: &str) -> Peer {
         Peer::with(web, "/ws", &format!("Sec-WebSocket-Protocol: {protocol}\r\n"))
     }
 
-    fn with(web: &Web, target: &str, fields: &str) -> Peer {
+    pub fn with(web: &Web, target: &str, fields: &str) -> Peer {
         Peer::over(web.connect(), target, fields)
     }
 }
@@ -42,10 +42,14 @@ impl<S: Read + Write> Peer<S> {
     fn over(mut stream: S, target: &str, fields: &str) -> Peer<S> {
         stream.write_all(request(target, fields).as_bytes()).expect("written");
         let mut peer = Peer { stream, held: Vec::new() };
-        while !peer.held.ends_with(b"\r\n\r\n") {
-            assert!(peer.fill(), "{}", String::from_utf8_lossy(&peer.held));
-        }
-        let response = String::from_utf8(std::mem::take(&mut peer.held)).expect("text");
+        // Frames may come in one piece with the response.
+        let end = loop {
+            match peer.held.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+                Some(at) => break at + 4,
+                None => assert!(peer.fill(), "{}", String::from_utf8_lossy(&peer.held)),
+            }
+        };
+        let response = String::from_utf8(peer.held.drain(..end).collect()).expect("text");
         assert!(response.starts_with("HTTP/1.1 101 "), "{response}");
         assert!(response.contains("Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"), "{response}");
         peer
@@ -67,25 +71,25 @@ impl<S: Read + Write> Peer<S> {
         self.stream.write_all(bytes).expect("the server takes bytes");
     }
 
-    fn say(&mut self, text: &str) {
+    pub fn say(&mut self, text: &str) {
         self.write(&frame(0x81, text.as_bytes()));
     }
 
     /// Sends a text, and returns the next message.
-    fn ask(&mut self, text: &str) -> String {
+    pub fn ask(&mut self, text: &str) -> String {
         self.say(text);
         self.hear()
     }
 
     /// The next message, which is a text.
-    fn hear(&mut self) -> String {
+    pub fn hear(&mut self) -> String {
         let (first, payload) = self.frame().expect("a message");
         assert_eq!(first, 0x81);
         String::from_utf8(payload).expect("text")
     }
 
     /// The next frame; none when the connection has ended.
-    fn frame(&mut self) -> Option<(u8, Vec<u8>)> {
+    pub fn frame(&mut self) -> Option<(u8, Vec<u8>)> {
         loop {
             let short = self.held.get(1).map_or(0, |byte| usize::from(*byte));
             let (from, length) = match short {
@@ -113,7 +117,7 @@ impl<S: Read + Write> Peer<S> {
     }
 
     /// The code of the frame that closes the connection, after which the connection ends.
-    fn close_code(&mut self) -> Option<u16> {
+    pub fn close_code(&mut self) -> Option<u16> {
         loop {
             let (first, payload) = self.frame()?;
             if first == 0x88 {

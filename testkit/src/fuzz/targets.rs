@@ -14,6 +14,7 @@ mod door;
 mod http;
 mod memcached;
 mod rdb;
+mod terminal;
 mod values;
 mod web_socket;
 
@@ -47,6 +48,12 @@ pub const TARGETS: &[Target] = &[
         name: "web-socket",
         seeds: web_socket::seeds,
         try_input: web_socket::frames_are_read_alike_however_they_are_cut,
+        smoke: true,
+    },
+    Target {
+        name: "terminal",
+        seeds: terminal::seeds,
+        try_input: terminal::any_keys_leave_a_screen_that_shows_the_line,
         smoke: true,
     },
     Target {

@@ -8,6 +8,7 @@
 //! | json | as JSON; text that is not UTF-8 passes as it is | `[1,"b"]` |
 //! | quoted json | as JSON of quoted strings: plain ASCII | `[1,"b"]` |
 use super::Value;
+use crate::terminal::harmless;
 
 /// The form of the output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +39,7 @@ impl Format {
             return out;
         }
         match self.form {
-            Form::Standard => indented(value, "", &mut out),
+            Form::Standard => indented(value, "", Paint::Plain, &mut out),
             Form::Raw => {
                 self.raw(value, &mut out);
                 out.extend_from_slice(&self.after);
@@ -106,6 +107,42 @@ pub fn standard(value: &Value, report: bool) -> Vec<u8> {
     format.text(value, report)
 }
 
+/// The same in ANSI colours. Controls are spelt out, so that no reply can do more to a terminal than be read.
+pub fn coloured(value: &Value, report: bool) -> Vec<u8> {
+    let mut out = Vec::new();
+    if report && !matches!(value, Value::Error(_)) {
+        harmless(&standard(value, true), &mut out);
+    } else {
+        indented(value, "", Paint::Colours, &mut out);
+    }
+    out
+}
+
+/// How scalars are shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Paint {
+    Plain,
+    Colours,
+}
+
+const RED: &[u8] = b"\x1b[31m";
+const GREEN: &[u8] = b"\x1b[32m";
+const YELLOW: &[u8] = b"\x1b[33m";
+const CYAN: &[u8] = b"\x1b[36m";
+const GREY: &[u8] = b"\x1b[90m";
+const NO_COLOUR: &[u8] = b"\x1b[0m";
+
+/// The colour of a scalar's type.
+fn colour(value: &Value) -> &'static [u8] {
+    match value {
+        Value::Error(_) => RED,
+        Value::Status(_) => GREEN,
+        Value::Integer(_) | Value::Double(_) | Value::BigNumber(_) | Value::Boolean(_) => YELLOW,
+        Value::Null => GREY,
+        _ => CYAN,
+    }
+}
+
 /// Whether a command replies with a text made for people.
 pub fn is_report(args: &[Vec<u8>]) -> bool {
     let word = |at: usize| args.get(at).map(|word| word.to_ascii_lowercase()).unwrap_or_default();
@@ -122,13 +159,13 @@ pub fn is_report(args: &[Vec<u8>]) -> bool {
 }
 
 /// For people. Every reply ends in a newline; lines after the first begin with `prefix`.
-fn indented(value: &Value, prefix: &str, out: &mut Vec<u8>) {
+fn indented(value: &Value, prefix: &str, paint: Paint, out: &mut Vec<u8>) {
     match value {
         Value::Array(items) => {
-            numbered(items.iter().map(|item| (item, None)), b')', "(empty array)", prefix, out)
+            numbered(items.iter().map(|item| (item, None)), b')', "(empty array)", prefix, paint, out)
         }
         Value::Push(items) => {
-            numbered(items.iter().map(|item| (item, None)), b')', "(empty push)", prefix, out)
+            numbered(items.iter().map(|item| (item, None)), b')', "(empty push)", prefix, paint, out)
         }
         Value::Attributed { attributes, value } => {
             numbered(
@@ -136,22 +173,40 @@ fn indented(value: &Value, prefix: &str, out: &mut Vec<u8>) {
                 b'|',
                 "(empty attributes)",
                 prefix,
+                paint,
                 out,
             );
             out.extend_from_slice(prefix.as_bytes());
-            indented(value, prefix, out);
+            indented(value, prefix, paint, out);
         }
         Value::Set(items) => {
-            numbered(items.iter().map(|item| (item, None)), b'~', "(empty set)", prefix, out)
+            numbered(items.iter().map(|item| (item, None)), b'~', "(empty set)", prefix, paint, out)
         }
-        Value::Map(pairs) => {
-            numbered(pairs.iter().map(|(key, value)| (key, Some(value))), b'#', "(empty hash)", prefix, out)
-        }
+        Value::Map(pairs) => numbered(
+            pairs.iter().map(|(key, value)| (key, Some(value))),
+            b'#',
+            "(empty hash)",
+            prefix,
+            paint,
+            out,
+        ),
         scalar => {
-            line(scalar, out);
+            painted(scalar, paint, out);
             out.push(b'\n');
         }
     }
+}
+
+/// A scalar with its type, in its colour.
+fn painted(value: &Value, paint: Paint, out: &mut Vec<u8>) {
+    if paint == Paint::Plain {
+        return line(value, out);
+    }
+    let mut text = Vec::new();
+    line(value, &mut text);
+    out.extend_from_slice(colour(value));
+    harmless(&text, out);
+    out.extend_from_slice(NO_COLOUR);
 }
 
 /// A scalar with its type.
@@ -174,6 +229,7 @@ fn numbered<'v>(
     mark: u8,
     empty: &str,
     prefix: &str,
+    paint: Paint,
     out: &mut Vec<u8>,
 ) {
     if elements.len() == 0 {
@@ -187,12 +243,12 @@ fn numbered<'v>(
         // The caller has already put the first line's prefix there.
         let indent = if at == 0 { "" } else { prefix };
         out.extend_from_slice(format!("{indent}{:>width$}{} ", at + 1, char::from(mark)).as_bytes());
-        indented(first, &deeper, out);
+        indented(first, &deeper, paint, out);
         let Some(second) = second else { continue };
         out.pop();
         out.extend_from_slice(b" => ");
         let mut text = Vec::new();
-        indented(second, &deeper, &mut text);
+        indented(second, &deeper, paint, &mut text);
         // A container of several lines begins on one of its own, so that its numbers stand below each other.
         if is_container(second) && text.iter().filter(|byte| **byte == b'\n').count() > 1 {
             out.extend_from_slice(format!("\n{deeper}").as_bytes());

@@ -25,6 +25,7 @@ const FILES: &[(&[u8], &str, &str)] = &[
     (b"/view.js", MODULE, include_str!("../../../console/view.js")),
     (b"/live.js", MODULE, include_str!("../../../console/live.js")),
     (b"/keys.js", MODULE, include_str!("../../../console/keys.js")),
+    (b"/analysis.js", MODULE, include_str!("../../../console/analysis.js")),
     (b"/terminal.js", MODULE, include_str!("../../../console/terminal.js")),
     (b"/watch.js", MODULE, include_str!("../../../console/watch.js")),
 ];

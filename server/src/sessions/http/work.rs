@@ -24,7 +24,7 @@ use super::note::{Note, Verb};
 use super::route::{self, Resource};
 use super::sink::Sink;
 use crate::limits::ServerLimits;
-use crate::sessions::{Change, WebSocket};
+use crate::sessions::{Change, Input, WebSocket};
 use crate::web_rules::{Verdict, WebRules};
 
 /// A request under way.
@@ -89,7 +89,7 @@ enum Task {
     Body(Bodies),
     Commands(Commands),
     /// The connection becomes a WebSocket.
-    Upgrade(Handshake),
+    Upgrade(Handshake, Input),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -191,15 +191,7 @@ impl Work {
             }
             Resource::Console(path) => Ok(Task::Answer(console::file(path))),
             Resource::Subscribe => self.plan_stream(head, query.unwrap_or_default()),
-            Resource::WebSocket => {
-                self.parameters(query.unwrap_or_default(), |_, _| None)?;
-                Handshake::read(head, &WebSocket::PROTOCOLS).map(Task::Upgrade).map_err(
-                    |Refused { status, text }| {
-                        let answer = Answer::error(status, text);
-                        if status == 426 { answer.with(VERSION) } else { answer }
-                    },
-                )
-            }
+            Resource::WebSocket => self.plan_web_socket(head, query.unwrap_or_default()),
             Resource::Reserved => {
                 Err(Answer::error(404, "there is nothing here; a key with this name is at /k/NAME"))
             }
@@ -277,6 +269,27 @@ impl Work {
             options: Vec::new(),
             absent: Some(console::welcome(head.fields.accept)),
         })
+    }
+
+    /// Plans the handshake of a WebSocket.
+    fn plan_web_socket(&mut self, head: &Head<'_>, query: &[u8]) -> Result<Task, Answer> {
+        let mut columns = None;
+        self.parameters(query, |name, value| (name == b"columns").then(|| columns = Some(number(value))))?;
+        let input = match columns {
+            None => Input::Undecided { greets: head.fields.origin.is_some() },
+            Some(Some(0)) => Input::Lines,
+            Some(Some(columns)) => Input::Keys { columns: columns.into() },
+            Some(None) => return Err(Answer::error(400, COLUMNS)),
+        };
+        let handshake =
+            Handshake::read(head, &WebSocket::PROTOCOLS).map_err(|Refused { status, text }| {
+                let answer = Answer::error(status, text);
+                if status == 426 { answer.with(VERSION) } else { answer }
+            })?;
+        match columns {
+            Some(_) if handshake.protocol != "term" => Err(Answer::error(400, COLUMNS)),
+            _ => Ok(Task::Upgrade(handshake, input)),
+        }
     }
 
     /// Messages of the channels and patterns that the query names.
@@ -405,7 +418,7 @@ impl Work {
                 }
                 result
             }
-            Task::Answer(_) | Task::Body(_) | Task::Upgrade(_) => run(&mut Output::new(RespVersion::Resp3)),
+            Task::Answer(_) | Task::Body(_) | Task::Upgrade(..) => run(&mut Output::new(RespVersion::Resp3)),
         }
     }
 
@@ -446,9 +459,10 @@ impl Work {
             (self.stage, self.change) = (Stage::Over, Some(Change::Stream("sse")));
             return Progress::Answered;
         }
-        if let (Stage::Calls, Task::Upgrade(handshake)) = (self.stage, &self.task) {
+        if let (Stage::Calls, Task::Upgrade(handshake, input)) = (self.stage, &self.task) {
             output.raw(handshake.response().as_bytes());
-            self.change = Some(Change::WebSocket(WebSocket::new(handshake.protocol, handshake.deflates)));
+            self.change =
+                Some(Change::WebSocket(WebSocket::new(handshake.protocol, handshake.deflates, *input)));
             self.stage = Stage::Over;
             return Progress::Answered;
         }
@@ -510,7 +524,7 @@ impl Work {
 
     /// Whether it opens a WebSocket.
     pub fn is_upgrade(&self) -> bool {
-        matches!(self.task, Task::Upgrade(_))
+        matches!(self.task, Task::Upgrade(..))
     }
 
     /// Refuses a WebSocket whose client has not waited for the response (RFC 6455, section 4.1).
@@ -528,6 +542,7 @@ impl Work {
 
 const ALLOW: &str = "Allow: GET, HEAD, PUT, POST, DELETE, OPTIONS\r\n";
 const VERSION: &str = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
+const COLUMNS: &str = "columns is the width of a terminal, for the sub-protocol term: /ws?columns=120, or 0 for whole lines only";
 const NOT_ESCAPED: &str = "% in a URL stands before two hexadecimal digits";
 
 /// Tells whether a request only reads.

@@ -1,6 +1,6 @@
 //! Stock clients, unmodified, against a `polder serve`: redis-cli, redis-benchmark and redis-py; pymemcache, pylibmc and
 //! python-binary-memcached at its memcached ports, and generated traffic there and against memcached itself, and libmemcached's
-//! tools; curl and websockets at its HTTP port and the package ws of Node.js, and the console there in Chromium.
+//! tools; curl and websockets at its HTTP port and the package ws of Node.js, and xterm.js and the console there in Chromium.
 mod tools;
 
 use std::path::Path;
@@ -49,8 +49,8 @@ fn main() -> ExitCode {
     let python = redis_py(&port);
     let memcached = memcached_clients(&["--unix", &path, "--udp", &udp_port, &memcached_port]);
     let web_socket = web_socket_client(&http_port) && node_client(&http_port);
-    // The last: it sets passwords.
-    let console = console(&http_port, &port);
+    // The console is the last: it sets passwords. Screenshots are left below target/console.
+    let console = xterm(&http_port, &port) && in_browser("console", &[&http_port, &port]);
     if failed == 0 && python && memcached && web_socket && console {
         ExitCode::SUCCESS
     } else {
@@ -139,22 +139,29 @@ fn node_client(port: &str) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// The same for the console in a browser. Its screenshots are left below target/console.
-fn console(http_port: &str, port: &str) -> bool {
+/// The same for xterm.js in a browser. Its screenshot is left below target/console.
+fn xterm(http_port: &str, port: &str) -> bool {
+    let packages = target_folder().join("node/node_modules");
+    if !packages.join("@xterm/addon-attach").exists() {
+        println!("xterm: not installed, left out");
+        return true;
+    }
+    in_browser("xterm", &[http_port, port, &packages.to_string_lossy()])
+}
+
+/// Runs a Python script that drives a browser, `tests/clients/NAME.py`; left out where there is no browser.
+fn in_browser(name: &str, words: &[&str]) -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let python = root.join(".venv/bin/python");
     if !python.exists()
         || said("chromedriver", &["--version"]).is_err()
         || !Path::new("/usr/bin/chromium-headless-shell").exists()
     {
-        println!("console: no chromedriver or chromium-headless-shell, left out");
+        println!("{name}: no chromedriver or chromium-headless-shell, left out");
         return true;
     }
     let mut command = Command::new(python);
-    command
-        .arg(root.join("tests/clients/console.py"))
-        .args([http_port, port])
-        .arg(root.join("target/console"));
+    command.arg(root.join(format!("tests/clients/{name}.py"))).args(words).arg(root.join("target/console"));
     command.status().is_ok_and(|status| status.success())
 }
 
