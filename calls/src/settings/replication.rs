@@ -1,10 +1,10 @@
-//! Replication in Redis's form, which this version does not offer.
+//! Replication in Redis's form: stock servers as replicas of a memory. A memory is no replica.
 use super::{Setting, Shape, choice, integer, memory, special, switch, text};
 
 const INT_MAX: i64 = i32::MAX as i64;
 
-/// Why everything that would need a replica or a primary is refused.
-pub const NO_REPLICATION: &str = "this version of polder has no replication";
+/// Why everything that would make this memory a replica is refused.
+pub const NO_REPLICATION: &str = "this version of polder cannot be a replica";
 
 pub(super) const SETTINGS: &[Setting] = &[
     special("replicaof", Shape::Primary, "").alias("slaveof").at_start().refuses(NO_REPLICATION),
@@ -12,7 +12,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     text("masteruser", "").alias("primaryuser").secret().inert(),
     integer("min-replicas-to-write", 0, INT_MAX, 0)
         .alias("min-slaves-to-write")
-        .about("Refuses writes by clients of this server unless it has at least this many replicas; there are no replicas yet."),
+        .about("Refuses writes by clients of this server unless it has at least this many replicas; replicas are not counted yet."),
     integer("min-replicas-max-lag", 0, INT_MAX, 10).alias("min-slaves-max-lag").about("0 turns `min-replicas-to-write` off."),
     text("replica-announce-ip", "").alias("slave-announce-ip").inert(),
     integer("replica-announce-port", 0, 65535, 0).alias("slave-announce-port").inert(),
