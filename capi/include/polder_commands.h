@@ -3811,8 +3811,8 @@ static inline polder_status polder_config_set(polder_caller caller, size_t more_
 
 /* ---- server ---- */
 
-/* METRICS [OPENMETRICS]
- * Returns the figures of this server and its segment in the text format of Prometheus, or in that of OpenMetrics. */
+/* METRICS [OPENMETRICS|HISTORY]
+ * Returns the figures of this server and its segment in the text format of Prometheus, or in that of OpenMetrics; or a sample of each ten seconds of the last hour. */
 static inline polder_status polder_metrics(polder_caller caller, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
     polder_text args[1];

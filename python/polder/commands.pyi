@@ -816,7 +816,7 @@ class Commands:
     # ---- server ----
 
     def metrics(self, *more: Word) -> Any:
-        """METRICS [OPENMETRICS]: Returns the figures of this server and its segment in the text format of Prometheus, or in that of OpenMetrics."""
+        """METRICS [OPENMETRICS|HISTORY]: Returns the figures of this server and its segment in the text format of Prometheus, or in that of OpenMetrics; or a sample of each ten seconds of the last hour."""
     def info(self, *more: Word) -> Any:
         """INFO [section ...]: Returns information and statistics about the server."""
 

@@ -160,7 +160,7 @@ super::methods! {
     /// `MEMORY USAGE key [SAMPLES count]`: Estimates the memory usage of a key.
     memory_usage("MEMORY" "USAGE", key: impl Args, more: impl Args);
 
-    /// `METRICS [OPENMETRICS]`: Returns the figures of this server and its segment in the text format of Prometheus, or in that of OpenMetrics.
+    /// `METRICS [OPENMETRICS|HISTORY]`: Returns the figures of this server and its segment in the text format of Prometheus, or in that of OpenMetrics; or a sample of each ten seconds of the last hour.
     metrics("METRICS", more: impl Args);
 
     /// `MODULE HELP`: Returns helpful text about the different subcommands.
