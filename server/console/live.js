@@ -88,7 +88,7 @@ export function live(link) {
 
 function begin(link) {
   const all = charts()
-  const facts = make("dl", { class: "facts card" })
+  const facts = make("dl", { class: "facts card wide" })
   const databases = make("section", { class: "card" })
   const commands = make("section", { class: "card" })
   const error = make("p", { class: "error", role: "alert" })

@@ -93,10 +93,9 @@ export class Chart {
     this.show(spanMs)
   }
 
-  // Shows another span of time.
+  // Shows another span of time, or as much of it as there are points.
   show(spanMs) {
     this.spanMs = spanMs
-    this.start.textContent = spanMs >= 600000 ? `${spanMs / 60000} min ago` : `${spanMs / 1000} s ago`
     this.#draw(this.points.at(-1)?.at ?? 0)
   }
 
@@ -114,7 +113,10 @@ export class Chart {
   }
 
   #draw(now) {
-    const from = now - this.spanMs
+    const known = now - (this.points[0]?.at ?? now)
+    const span = Math.min(this.spanMs, Math.max(known, RECENT_MS))
+    this.start.textContent = span > RECENT_MS ? `${Math.round(span / 60000)} min ago` : `${span / 1000} s ago`
+    const from = now - span
     const seen = this.points.filter(point => point.at >= from)
     const [text, unit] = this.write(seen.findLast(point => point.value !== null)?.value ?? 0)
     if (this.points.length) [this.value.textContent, this.unit.textContent] = [text, unit]
@@ -125,7 +127,7 @@ export class Chart {
     let last = null
     for (const { at, value } of seen) {
       if (value === null || last !== null && at - last > 2.5 * STEP_MS) runs.push([])
-      if (value !== null) runs.at(-1).push([(at - from) * 100 / this.spanMs, 46 - value * 42 / (most || 1)].map(place => place.toFixed(2)))
+      if (value !== null) runs.at(-1).push([(at - from) * 100 / span, 46 - value * 42 / (most || 1)].map(place => place.toFixed(2)))
       last = at
     }
     const parts = [["line", { class: "grid", x1: 0, x2: 100, y1: 46, y2: 46 }], ["line", { class: "grid", x1: 0, x2: 100, y1: 4, y2: 4 }]]

@@ -306,16 +306,18 @@ def analyses_keys(browser, root, keys):
 
 
 def shows_the_last_hour(browser, root, keys):
-    wait(lambda: len(keys.execute_command("METRICS", "HISTORY")) > 2, "two samples of the server")
+    wait(lambda: len(keys.execute_command("METRICS", "HISTORY")) > 3, "three samples of the server")
     browser.go(root + "/console#live")
     browser.ask("/refresh", {})
     browser.type("[name=user]", "admin")
     browser.type("[name=password]", "secret" + ENTER)
     browser.shows("connected", "#status")
-    browser.shows("60 min ago")
     # The first point is older than the page.
-    age = """const line = document.querySelector("[aria-label='Memory used'] .line")
-        return line ? (100 - line.getAttribute("points").split(",")[0]) * 36 > performance.now() / 1000 + 5 : false"""
+    age = """const chart = document.querySelector("[aria-label='Memory used']"), line = chart?.querySelector(".line")
+        if (!line) return false
+        const [count, unit] = chart.parentElement.querySelector(".axis span").innerText.split(" ")
+        const seconds = count * (unit === "min" ? 60 : 1) * (100 - line.getAttribute("points").split(",")[0]) / 100
+        return seconds > performance.now() / 1000 + 5"""
     wait(lambda: browser.run(age), "a point that the server has kept")
     browser.click(".spans button:last-child")
     browser.shows("120 s ago")

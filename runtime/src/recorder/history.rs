@@ -4,7 +4,7 @@
 //!   point: time | calls, bytes, hits, misses, evicted: totals | memory, keys, clients: as they were | processor, time of calls
 //! ```
 //!
-//! A point has totals, so that whoever reads two of them has the rate between them. CONFIG RESETSTAT makes totals fall.
+//! A point has totals: the difference of two points is what happened between them. CONFIG RESETSTAT makes totals fall.
 use std::collections::VecDeque;
 
 /// The time between two points, and how many are kept: an hour.

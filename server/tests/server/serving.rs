@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use crate::door::{Client, Door};
-use polder_testbase::until_quick;
+use polder_testbase::{until, until_quick};
 use polder_wire::resp::{Value, command};
 
 #[test]
@@ -222,6 +222,31 @@ fn hello_changes_the_protocol_from_its_own_reply_on() {
     assert!(hello.starts_with("%[$server=$redis $version=$7.4.0 $proto=:3"), "{hello}");
     assert_eq!(client.ask("CLIENT GETNAME"), "$me");
     assert!(client.ask("HELLO 2").starts_with("*[$server"));
+}
+
+#[test]
+fn a_server_keeps_samples_of_its_last_hour() {
+    let door = Door::open("");
+    let mut client = door.client();
+    let mut points = Vec::new();
+    until("a sample", || {
+        client.write(b"METRICS HISTORY\r\n");
+        let Some(Value::Array(rows)) = client.value() else { panic!("an array") };
+        points = rows;
+        points.len() > 1
+    });
+    let rows: Vec<&Vec<Value>> = points
+        .iter()
+        .map(|row| if let Value::Array(row) = row { row } else { panic!("no row: {row:?}") })
+        .collect();
+    let at = |name: &str| rows[0].iter().position(|found| *found == Value::Bulk(name.into()));
+    let figure = |name: &str| match rows[1][at(name).expect("a figure of this name")] {
+        Value::Integer(figure) => figure,
+        ref other => panic!("{name}: {other:?}"),
+    };
+    assert!(figure("time_ms") > 0 && figure("used_memory") > 0);
+    assert_eq!((figure("keys"), figure("timed_calls")), (0, 0), "METRICS is not counted");
+    assert!(client.ask("METRICS NOTHING").starts_with("-ERR syntax error"));
 }
 
 #[test]
