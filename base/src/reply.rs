@@ -33,6 +33,8 @@ pub struct Item<'a> {
     /// The value may be used, but a newer one is wanted.
     pub stale: bool,
     pub recache: Recache,
+    /// The call has made it.
+    pub is_new: bool,
     /// The content type; empty for none.
     pub content_type: &'a [u8],
 }
@@ -169,6 +171,9 @@ pub trait Reply {
 
     /// Notes that the key which a call has given a value is a new one.
     fn new_key(&mut self) {}
+
+    /// Notes the length of the value that a call leaves, in bytes, where it has written behind or in front of another.
+    fn grown(&mut self, _bytes: u64) {}
 
     /// What became of an item.
     fn written(&mut self, written: Written) {

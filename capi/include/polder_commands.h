@@ -1346,7 +1346,7 @@ static inline polder_status polder_substr(polder_caller caller, polder_text key,
 
 /* ---- string ---- */
 
-/* ITEM.CAT key value <APPEND|PREPEND> [CAS cas] [NEWCAS new-cas] [CREATE] [FLAGS flags] [EX seconds]
+/* ITEM.CAT key value <APPEND|PREPEND> [CAS cas] [NEWCAS new-cas] [CREATE] [FLAGS flags] [EX seconds|EXAT unix-time-seconds]
  * Writes bytes behind the value of an item, or in front of it. CREATE makes the item where there is none, with these flags and this expiry. */
 static inline polder_status polder_item_cat(polder_caller caller, polder_text key, polder_text value, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
@@ -1377,8 +1377,8 @@ static inline polder_status polder_item_exp(polder_caller caller, polder_text ke
     return polder_run_more(caller, 2, args, more_count, more, reply);
 }
 
-/* ITEM.GAT key [PEEK] [HEAD] [EX seconds|EXAT unix-time-seconds|PERSIST] [VIVIFY seconds] [RECACHE seconds] [NEWCAS new-cas]
- * Returns an item and says which client is to renew it. VIVIFY makes an empty item where there is none; RECACHE asks one client to renew an item that expires sooner; where EX, EXAT or PERSIST stand in front of it, it looks at the expiry that they give. */
+/* ITEM.GAT key [PEEK] [HEAD] [NOWIN] [EX seconds|EXAT unix-time-seconds|PERSIST] [VIVIFY seconds] [RECACHE seconds] [NEWCAS new-cas]
+ * Returns an item and says which client is to renew it. VIVIFY makes an empty item where there is none; RECACHE asks one client to renew an item that expires sooner; where EX, EXAT or PERSIST stand in front of it, it looks at the expiry that they give. NOWIN leaves it to another client to renew the item. NEWCAS is for an item that VIVIFY makes. */
 static inline polder_status polder_item_gat(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
     polder_text args[2];

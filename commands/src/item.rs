@@ -30,7 +30,7 @@ const EDITED: &str = "`PEXPIREAT key ms` or `PERSIST key`; `ECHO polder:item ...
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
-    write("ITEM.CAT", "key value <APPEND|PREPEND> [CAS cas] [NEWCAS new-cas] [CREATE] [FLAGS flags] [EX seconds]", cat)
+    write("ITEM.CAT", "key value <APPEND|PREPEND> [CAS cas] [NEWCAS new-cas] [CREATE] [FLAGS flags] [EX seconds|EXAT unix-time-seconds]", cat)
         .tells(Own(SET_AGAIN))
         .with(GROWS)
         .about("Writes bytes behind the value of an item, or in front of it. CREATE makes the item where there is none, with these flags and this expiry."),
@@ -45,7 +45,7 @@ pub const COMMANDS: &[Command] = &[
         .about("Sets the expiry of an item, or removes it."),
     write(
         "ITEM.GAT",
-        "key [PEEK] [HEAD] [EX seconds|EXAT unix-time-seconds|PERSIST] [VIVIFY seconds] [RECACHE seconds] [NEWCAS new-cas]",
+        "key [PEEK] [HEAD] [NOWIN] [EX seconds|EXAT unix-time-seconds|PERSIST] [VIVIFY seconds] [RECACHE seconds] [NEWCAS new-cas]",
         gat,
     )
     .tells(Own(EDITED))
@@ -54,7 +54,8 @@ pub const COMMANDS: &[Command] = &[
     .reads_where(gat_reads)
     .about(
         "Returns an item and says which client is to renew it. VIVIFY makes an empty item where there is none; RECACHE asks one \
-         client to renew an item that expires sooner; where EX, EXAT or PERSIST stand in front of it, it looks at the expiry that they give.",
+         client to renew an item that expires sooner; where EX, EXAT or PERSIST stand in front of it, it looks at the expiry that they give. \
+         NOWIN leaves it to another client to renew the item. NEWCAS is for an item that VIVIFY makes.",
     ),
     read("ITEM.GET", "key [PEEK] [HEAD]", get)
         .quick(quick_get)
@@ -144,6 +145,7 @@ struct Options<'a> {
     initial: Option<u64>,
     peek: bool,
     head: bool,
+    no_win: bool,
     stale: bool,
     won: bool,
     empty: bool,
@@ -184,6 +186,7 @@ impl<'a> Options<'a> {
             "PERSIST" => self.expiry = Expiry::Never,
             "PEEK" => self.peek = true,
             "HEAD" => self.head = true,
+            "NOWIN" => self.no_win = true,
             "STALE" => self.stale = true,
             "EMPTY" => self.empty = true,
             "WON" => self.won = true,
@@ -368,6 +371,7 @@ fn item_of<'a>(key: &'a [u8], found: &Found<'a>, now_ms: u64) -> Item<'a> {
         bytes: string::len(&found.value),
         stale: extras.stale,
         recache: Recache::None,
+        is_new: false,
         content_type: extras.content_type,
     }
 }
@@ -385,6 +389,10 @@ fn reply_item(
         return Ok(());
     };
     let item = Item { recache, ..item_of(key, &found, call.txn.now_ms()) };
+    reply_found(call, item, &found, has_value)
+}
+
+fn reply_found(call: &mut Call<'_>, item: Item<'_>, found: &Found<'_>, has_value: bool) -> Outcome {
     call.reply.item(&item, has_value);
     if has_value {
         super::string::reply_range(call.reply, call.txn, found.value, 0, item.bytes)?;
@@ -399,8 +407,11 @@ fn gat_reads(args: &[&[u8]]) -> bool {
 
 fn gat(call: &mut Call<'_>) -> Outcome {
     let values = &["EX", "EXAT", "VIVIFY", "RECACHE", "NEWCAS"];
-    let options =
-        Options::parse(call, &call.args[2..], Allowed { words: &["PEEK", "HEAD", "PERSIST"], values })?;
+    let options = Options::parse(
+        call,
+        &call.args[2..],
+        Allowed { words: &["PEEK", "HEAD", "NOWIN", "PERSIST"], values },
+    )?;
     let key = call.args[1];
     let Some(found) = look(call, key, &options)? else { return vivify(call, key, &options) };
     let extras = ItemExtras::decode(found.extras);
@@ -409,13 +420,13 @@ fn gat(call: &mut Call<'_>) -> Outcome {
             .after(found.expiry_ms)
             .is_some_and(|expiry_ms| expiry_ms.saturating_sub(call.txn.now_ms()) < recache_ms)
     });
-    let wins = (extras.stale || is_late) && !extras.won;
+    let wins = (extras.stale || is_late) && !extras.won && !options.no_win;
     let recache = match (wins, extras.won) {
         (true, _) => Recache::Won,
         (false, true) => Recache::Taken,
         (false, false) => Recache::None,
     };
-    if !wins && options.expiry == Expiry::Unsaid && options.cas.is_none() {
+    if !wins && options.expiry == Expiry::Unsaid {
         return reply_item(call, key, Some(found), recache, !options.head);
     }
     if gat_reads(call.args) {
@@ -425,12 +436,7 @@ fn gat(call: &mut Call<'_>) -> Outcome {
             return Err(Stop::Retry);
         }
     }
-    let mut extras = ItemExtras { won: extras.won || wins, ..extras }.keeping_cas(found.version);
-    if options.cas.is_some() {
-        (extras.cas, extras.is_drawn) = (options.cas, false);
-    }
-    let extras = extras.encode();
-    // The reply tells the CAS that the item has afterwards.
+    let extras = ItemExtras { won: extras.won || wins, ..extras }.keeping_cas(found.version).encode();
     reply_item(call, key, Some(Found { extras: &extras, ..found }), recache, !options.head)?;
     if options.expiry.is_past(call) {
         return remove(call, key);
@@ -447,13 +453,31 @@ fn vivify(call: &mut Call<'_>, key: &[u8], options: &Options<'_>) -> Outcome {
         return reply_item(call, key, None, Recache::None, false);
     }
     let extras = ItemExtras { won: true, cas: options.cas, ..ItemExtras::default() }.encode();
-    let new =
-        New { expiry_ms: expiry.after(None), extras: &extras, ..New::of(Kind::String, Value::Packed(b"")) };
-    if !expiry.is_past(call) {
-        put(call, key, &new)?;
+    let new = New { extras: &extras, ..New::of(Kind::String, Value::Packed(b"")) };
+    make(call, key, expiry, &new, Recache::Won, !options.head)
+}
+
+/// Makes an item that lives as long as `expiry` says, and replies with it. One that expires at once is seen by this client alone.
+fn make(
+    call: &mut Call<'_>,
+    key: &[u8],
+    expiry: Expiry,
+    new: &New<'_>,
+    recache: Recache,
+    has_value: bool,
+) -> Outcome {
+    let is_past = expiry.is_past(call);
+    let expiry_ms = expiry.after(None).filter(|_| !is_past);
+    put(call, key, &New { expiry_ms, ..*new })?;
+    if let Some(found) = call.txn.peek(call.db(), key)? {
+        reply_found(
+            call,
+            Item { recache, is_new: true, ..item_of(key, &found, call.txn.now_ms()) },
+            &found,
+            has_value,
+        )?;
     }
-    let found = call.txn.peek(call.db(), key)?;
-    reply_item(call, key, found, Recache::Won, !options.head)
+    if is_past { remove(call, key) } else { Ok(()) }
 }
 
 /// Gives a key a new item.
@@ -495,41 +519,43 @@ fn set(call: &mut Call<'_>) -> Outcome {
     let is_blind = options.condition == Condition::None && !hears_of_new;
     let found = if is_blind { None } else { call.peek(key)? };
     let is_new = hears_of_new && found.is_none();
-    let (mut extras, mut expiry_ms) = (options.extras(), options.expiry.after(None));
+    let (mut extras, mut expiry) = (options.extras(), options.expiry);
     if let Some(refused) = refusal(options.condition, &found)? {
         let (Some(old), Condition::Cas(cas)) = (found, options.condition) else {
-            return refuse(call, refused);
+            return say(call, refused);
         };
         if !(options.stale && is_older(call, cas, &old)) {
-            return refuse(call, refused);
+            return say(call, refused);
         }
-        // An older value is better than none, and stays marked.
+        // An older value is better than none, and keeps the expiry and stays marked.
         let won = ItemExtras::decode(old.extras).won;
         extras = ItemExtras { stale: true, won, ..options.item_extras() }.encode();
-        expiry_ms = old.expiry_ms;
+        expiry = old.expiry_ms.map_or(Expiry::Never, Expiry::At);
     }
-    if options.expiry.is_past(call) {
+    if expiry.is_past(call) && !call.reply.shows_cas() {
         remove(call, key)?;
-        call.reply.written(Written::Done(0));
-        return Ok(());
+        return say(call, Written::Done(0));
     }
-    let value = string::make(call.txn, bytes)?;
-    put(
-        call,
-        key,
-        &New { flags: options.flags, expiry_ms, extras: &extras, ..New::of(Kind::String, value) },
-    )?;
     if is_new {
         call.reply.new_key();
     }
-    reply_written(call, key)
+    let value = string::make(call.txn, bytes)?;
+    store(call, key, expiry, &New { flags: options.flags, extras: &extras, ..New::of(Kind::String, value) })
+}
+
+/// Gives a key a new item that lives as long as `expiry` says, and replies with its CAS. One that expires at once is gone then.
+fn store(call: &mut Call<'_>, key: &[u8], expiry: Expiry, new: &New<'_>) -> Outcome {
+    let is_past = expiry.is_past(call);
+    put(call, key, &New { expiry_ms: expiry.after(None).filter(|_| !is_past), ..*new })?;
+    reply_written(call, key)?;
+    if is_past { remove(call, key) } else { Ok(()) }
 }
 
 fn mark(call: &mut Call<'_>) -> Outcome {
     let values = &["FLAGS", "NEWCAS", "TYPE"];
     let options = Options::parse(call, &call.args[2..], Allowed { words: &["STALE", "WON"], values })?;
     let key = call.args[1];
-    let Some(found) = call.find_kind(key, Kind::String)? else { return refuse(call, Written::NotFound) };
+    let Some(found) = call.find_kind(key, Kind::String)? else { return say(call, Written::NotFound) };
     let Options { stale, won, cas, content_type, .. } = options;
     let extras = ItemExtras { stale, won, cas, content_type, is_drawn: false }.encode();
     if (found.flags, found.extras) != (options.flags, &extras[..]) {
@@ -540,8 +566,11 @@ fn mark(call: &mut Call<'_>) -> Outcome {
     reply_written(call, key)
 }
 
-/// Whether a CAS is one that the item may have had earlier.
+/// Whether a CAS is one that the item may have had earlier; 0 is none.
 fn is_older(call: &Call<'_>, cas: u64, found: &Found<'_>) -> bool {
+    if cas == 0 {
+        return false;
+    }
     let found_extras = ItemExtras::decode(found.extras);
     match found_extras.cas {
         Some(chosen) if !found_extras.is_drawn => cas < chosen,
@@ -549,8 +578,8 @@ fn is_older(call: &Call<'_>, cas: u64, found: &Found<'_>) -> bool {
     }
 }
 
-fn refuse(call: &mut Call<'_>, refused: Written) -> Outcome {
-    call.reply.written(refused);
+fn say(call: &mut Call<'_>, written: Written) -> Outcome {
+    call.reply.written(written);
     Ok(())
 }
 
@@ -562,8 +591,10 @@ fn reply_written(call: &mut Call<'_>, key: &[u8]) -> Outcome {
 }
 
 fn cat(call: &mut Call<'_>) -> Outcome {
-    let allowed =
-        Allowed { words: &["APPEND", "PREPEND", "CREATE"], values: &["CAS", "NEWCAS", "FLAGS", "EX"] };
+    let allowed = Allowed {
+        words: &["APPEND", "PREPEND", "CREATE"],
+        values: &["CAS", "NEWCAS", "FLAGS", "EX", "EXAT"],
+    };
     let options = Options::parse(call, &call.args[3..], allowed)?;
     if options.append == options.prepend {
         return Err(SYNTAX.into());
@@ -572,31 +603,14 @@ fn cat(call: &mut Call<'_>) -> Outcome {
     let found = call.find_kind(key, Kind::String)?;
     let Some(old) = found else {
         if !options.create {
-            return refuse(
-                call,
-                if matches!(options.condition, Condition::Cas(_)) {
-                    Written::NotFound
-                } else {
-                    Written::NotStored
-                },
-            );
+            return say(call, Written::NotStored);
         }
-        let value = string::make(call.txn, bytes)?;
-        let expiry_ms = options.expiry.after(None);
-        put(
-            call,
-            key,
-            &New {
-                flags: options.flags,
-                expiry_ms,
-                extras: &options.extras(),
-                ..New::of(Kind::String, value)
-            },
-        )?;
-        return reply_written(call, key);
+        let (value, extras) = (string::make(call.txn, bytes)?, options.extras());
+        let new = New { flags: options.flags, extras: &extras, ..New::of(Kind::String, value) };
+        return store(call, key, options.expiry, &new);
     };
     if let Some(refused) = refusal(options.condition, &found)? {
-        return refuse(call, refused);
+        return say(call, refused);
     }
     let len = string::len(&old.value);
     if len + bytes.len() as u64 > super::string::len_max(call) {
@@ -615,6 +629,7 @@ fn cat(call: &mut Call<'_>) -> Outcome {
         let value = string::make(call.txn, &whole)?;
         call.put(key, &New { value, raw: true, text: false, extras: &kept, ..New::from(old) })?;
     }
+    call.reply.grown(len + bytes.len() as u64);
     tell_item(call, key)?;
     call.notify('$', "append", key);
     reply_written(call, key)
@@ -627,22 +642,18 @@ fn inc(call: &mut Call<'_>) -> Outcome {
     let found = call.find_kind(key, Kind::String)?;
     let mut digits = itoa::Buffer::new();
     let Some(old) = found else {
-        let Some(initial) = options.initial else { return refuse(call, Written::NotFound) };
+        let Some(initial) = options.initial else { return say(call, Written::NotFound) };
         let expiry = options.vivify.unwrap_or_default();
-        if expiry.is_past(call) {
-            call.reply.null();
-            return Ok(());
-        }
         let value = Value::Packed(digits.format(initial).as_bytes());
-        put(
-            call,
-            key,
-            &New { expiry_ms: expiry.after(None), extras: &options.extras(), ..New::of(Kind::String, value) },
-        )?;
-        return reply_number(call, key);
+        let extras = options.extras();
+        let new = New { extras: &extras, ..New::of(Kind::String, value) };
+        return make(call, key, expiry, &new, Recache::None, true);
     };
+    if matches!(old.value, Value::Packed(b"")) {
+        return Err(NOT_A_NUMBER.into());
+    }
     if let Some(refused) = refusal(options.condition, &found)? {
-        return refuse(call, refused);
+        return say(call, refused);
     }
     let Value::Packed(text) = old.value else { return Err(NOT_A_NUMBER.into()) };
     let number = leading_number(text).ok_or(NOT_A_NUMBER)?;
@@ -671,7 +682,7 @@ fn exp(call: &mut Call<'_>) -> Outcome {
     let options =
         Options::parse(call, &call.args[2..], Allowed { words: &["PERSIST"], values: &["EX", "EXAT"] })?;
     let key = call.args[1];
-    let Some(found) = call.find(key)? else { return refuse(call, Written::NotFound) };
+    let Some(found) = call.find(key)? else { return say(call, Written::NotFound) };
     if options.expiry.is_past(call) {
         remove(call, key)?;
         call.reply.written(Written::Done(0));
@@ -695,9 +706,9 @@ fn del(call: &mut Call<'_>) -> Outcome {
     let key = call.args[1];
     let found = call.peek(key)?;
     if let Some(refused) = refusal(options.condition, &found)? {
-        return refuse(call, refused);
+        return say(call, refused);
     }
-    let Some(old) = found else { return refuse(call, Written::NotFound) };
+    let Some(old) = found else { return say(call, Written::NotFound) };
     let kept = options.stale || options.empty;
     if !kept || old.kind != Kind::String || options.expiry.is_past(call) {
         remove(call, key)?;

@@ -308,13 +308,13 @@ class Commands:
     # ---- string ----
 
     def item_cat(self, key: Word, value: Word, /, *more: Word) -> Any:
-        """ITEM.CAT key value <APPEND|PREPEND> [CAS cas] [NEWCAS new-cas] [CREATE] [FLAGS flags] [EX seconds]: Writes bytes behind the value of an item, or in front of it. CREATE makes the item where there is none, with these flags and this expiry."""
+        """ITEM.CAT key value <APPEND|PREPEND> [CAS cas] [NEWCAS new-cas] [CREATE] [FLAGS flags] [EX seconds|EXAT unix-time-seconds]: Writes bytes behind the value of an item, or in front of it. CREATE makes the item where there is none, with these flags and this expiry."""
     def item_del(self, key: Word, /, *more: Word) -> Any:
         """ITEM.DEL key [CAS cas] [NEWCAS new-cas] [STALE] [EMPTY] [EX seconds|EXAT unix-time-seconds|PERSIST]: Deletes an item. STALE keeps it and marks it as stale, with a new expiry if one is given; EMPTY keeps it without its value and flags."""
     def item_exp(self, key: Word, /, *more: Word) -> Any:
         """ITEM.EXP key <EX seconds|EXAT unix-time-seconds|PERSIST>: Sets the expiry of an item, or removes it."""
     def item_gat(self, key: Word, /, *more: Word) -> Any:
-        """ITEM.GAT key [PEEK] [HEAD] [EX seconds|EXAT unix-time-seconds|PERSIST] [VIVIFY seconds] [RECACHE seconds] [NEWCAS new-cas]: Returns an item and says which client is to renew it. VIVIFY makes an empty item where there is none; RECACHE asks one client to renew an item that expires sooner; where EX, EXAT or PERSIST stand in front of it, it looks at the expiry that they give."""
+        """ITEM.GAT key [PEEK] [HEAD] [NOWIN] [EX seconds|EXAT unix-time-seconds|PERSIST] [VIVIFY seconds] [RECACHE seconds] [NEWCAS new-cas]: Returns an item and says which client is to renew it. VIVIFY makes an empty item where there is none; RECACHE asks one client to renew an item that expires sooner; where EX, EXAT or PERSIST stand in front of it, it looks at the expiry that they give. NOWIN leaves it to another client to renew the item. NEWCAS is for an item that VIVIFY makes."""
     def item_get(self, key: Word, /, *more: Word) -> Any:
         """ITEM.GET key [PEEK] [HEAD]: Returns a string with its flags, CAS and time to live. PEEK does not count as an access, HEAD leaves the value out."""
     def item_inc(self, key: Word, delta: Word, /, *more: Word) -> Any:

@@ -8,6 +8,7 @@
 //! What differs on purpose stands with its reason in testkit/src/peers/differences.md, which is read here: there is no other list.
 pub mod differences;
 pub mod generate;
+pub mod memcached;
 pub mod payloads;
 
 use polder_base::Protocol;

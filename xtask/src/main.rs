@@ -30,6 +30,9 @@ cargo x english [--write]     where comments and documents break the rules of pl
 cargo x peers [--seed N] [--seconds N] [--sequences N] [--only NAME]
                               the same commands for Polder and the real servers
                               (after `xtask/needs.sh newer` against Redis 8.0 and Valkey 8.1, too)
+cargo x memcached_peers [--seed N] [--sequences N] [--only N]
+                              the same for a real memcached: sequences with CAS values, marks and expiries
+                              (POLDER_PEERS names a folder with a newer one, such as memcached-1.6.45)
 cargo x peers --transcripts   the transcripts against redis-server
 cargo x payloads [--seed N] [--seconds N] [--only NAME]
                               damaged payloads for RESTORE of Polder and the real servers
@@ -83,7 +86,7 @@ fn main() -> ExitCode {
         ["crash", rest @ ..] if rest.contains(&"--seconds") && !rest.contains(&"--histories") => {
             torture(&mut tally, rest)
         }
-        [name @ ("peers" | "payloads" | "crash" | "fuzz"), rest @ ..] => {
+        [name @ ("peers" | "memcached_peers" | "payloads" | "crash" | "fuzz"), rest @ ..] => {
             testkit(&mut tally, name, name, rest)
         }
         ["english"] => tally.rule("plain English", || english::list(&root())),
@@ -103,6 +106,7 @@ fn main() -> ExitCode {
 struct Length {
     fuzz: [&'static str; 2],
     peers: [&'static str; 4],
+    memcached: [&'static str; 2],
     payloads: [&'static str; 2],
     torture: [&'static str; 4],
     histories: [&'static str; 2],
@@ -114,6 +118,7 @@ struct Length {
 const SHORT: Length = Length {
     fuzz: ["--seconds", "2"],
     peers: ["--seconds", "20", "--sequences", "4000"],
+    memcached: ["--sequences", "10000"],
     payloads: ["--seconds", "20"],
     torture: ["--seconds", "15", "--processes", "10"],
     histories: ["--seconds", "8"],
@@ -124,6 +129,7 @@ const SHORT: Length = Length {
 const LONG: Length = Length {
     fuzz: ["--seconds", "60"],
     peers: ["--seconds", "300", "--sequences", "100000"],
+    memcached: ["--sequences", "100000"],
     payloads: ["--seconds", "300"],
     torture: ["--seconds", "300", "--processes", "10"],
     histories: ["--seconds", "180"],
@@ -178,6 +184,10 @@ fn test(tally: &mut Tally, length: &Length, flaky: &Flaky) {
     }
     tally.run("fuzz", program("fuzz", &[&["smoke", "--seed", SEED], &length.fuzz[..]].concat()));
     tally.run("peers", program("peers", &[&["--seed", SEED], &length.peers[..]].concat()));
+    tally.run(
+        "memcached peers",
+        program("memcached_peers", &[&["--seed", SEED], &length.memcached[..]].concat()),
+    );
     tally.run("damaged payloads", program("payloads", &[&["--seed", SEED], &length.payloads[..]].concat()));
     tally.tests(
         "transcripts over a socket",

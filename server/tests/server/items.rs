@@ -84,6 +84,110 @@ fn the_cas_that_a_reply_tells_is_the_one_that_a_store_needs() {
 }
 
 #[test]
+fn replies_to_meta_commands_are_those_of_memcached() {
+    let (_door, mut line) = open(&Place::new());
+    for (request, reply) in [
+        // Behind a value that is not there, whatever the CAS.
+        ("ms none 1 MA C5 c k s\r\nx\r\n", "NS c0 knone s1\r\n"),
+        ("ms none 1 MP C0\r\nx\r\n", "NS\r\n"),
+        ("ms none 1 MR C5\r\nx\r\n", "NF\r\n"),
+        ("ms none 1 MA N-1\r\nx\r\n", "HD\r\n"),
+        ("mg none v\r\n", "EN\r\n"),
+        // The size is that of the whole value.
+        ("ms a 2 s F5\r\nab\r\n", "HD s2\r\n"),
+        ("ms a 3 MA s\r\ncde\r\n", "HD s5\r\n"),
+        ("ms a 1 ME s c O7\r\nx\r\n", "NS s1 c0 O7\r\n"),
+        // 0 is a CAS that nothing has, but for counting and writing behind a value.
+        ("ms a 1 C0 I\r\nx\r\n", "EX\r\n"),
+        ("md a C0 k\r\n", "EX ka\r\n"),
+        ("ms a 1 MA C0 s\r\nf\r\n", "HD s6\r\n"),
+        // Flags of other commands.
+        ("md a v c t f\r\n", "HD\r\n"),
+        ("ms n 1 t f v h\r\n7\r\n", "HD\r\n"),
+        ("ma n s f C0 c0 N0 J3 v\r\n", "VA 1 c"),
+        ("md n I\r\n", "HD\r\n"),
+        // A stale item is told by mg alone, and touch and gat leave it to another client to renew it.
+        ("ma n v\r\n", "VA 1\r\n9\r\n"),
+        ("touch n 0\r\n", "TOUCHED\r\n"),
+        ("gat 0 n\r\n", "VALUE n 0 1\r\n9\r\nEND\r\n"),
+        ("mg n\r\n", "HD X W\r\n"),
+        ("mg n\r\n", "HD Z X\r\n"),
+        // Flags have an effect one after the other.
+        ("mg new1 t N100\r\n", "HD t-1 W\r\n"),
+        ("mg new2 N100 t T900\r\n", "HD t100 W\r\n"),
+        ("mg new2 T0 t\r\n", "HD t-1 Z\r\n"),
+        ("mg new3 N-1\r\n", "HD W\r\n"),
+        ("mg new3\r\n", "EN\r\n"),
+        // An empty item is no number, also with another CAS; another item is not looked at.
+        ("ms e 0\r\n\r\n", "HD\r\n"),
+        ("ma e C5\r\n", "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"),
+        ("ms e 1\r\nx\r\n", "HD\r\n"),
+        ("ma e C5\r\n", "EX\r\n"),
+    ] {
+        let said = line.ask(&format!("{request}mn\r\n"), "MN\r\n");
+        assert!(said.starts_with(reply), "{request}: {said}");
+    }
+    // A stale store keeps the expiry of the item, and one that expires at once is told a CAS.
+    let old = cas_in(&line.ask("ms s 1 c T100\r\n1\r\n", "\r\n"), " c");
+    line.ask("ms s 1 T100\r\n2\r\n", "\r\n");
+    assert_eq!(line.ask(&format!("ms s 1 I C{old} T-1\r\n3\r\n"), "\r\n"), "HD\r\n");
+    assert_eq!(line.ask("mg s v\r\n", "3\r\n"), "VA 1 X W\r\n3\r\n");
+    assert_ne!(cas_in(&line.ask("ms s 1 c T-1\r\n4\r\n", "\r\n"), " c"), "0");
+    assert_eq!(line.ask("mg s v\r\n", "\r\n"), "EN\r\n");
+}
+
+/// A request of the binary protocol.
+fn packet(opcode: u8, key: &str, (extras, value): (&[u8], &[u8]), cas: u64) -> Vec<u8> {
+    let mut header = [0; 24];
+    (header[0], header[1], header[3], header[4]) = (0x80, opcode, key.len() as u8, extras.len() as u8);
+    header[8..12].copy_from_slice(&((extras.len() + key.len() + value.len()) as u32).to_be_bytes());
+    header[16..].copy_from_slice(&cas.to_be_bytes());
+    [&header, extras, key.as_bytes(), value].concat()
+}
+
+/// The status and the CAS of the reply to a binary request.
+fn ask_binary(stream: &mut TcpStream, request: &[u8]) -> (u16, u64) {
+    stream.write_all(request).expect("the server takes bytes");
+    let mut header = [0; 24];
+    stream.read_exact(&mut header).expect("a reply");
+    let mut body = vec![0; u32::from_be_bytes([header[8], header[9], header[10], header[11]]) as usize];
+    stream.read_exact(&mut body).expect("its body");
+    let cas = header.last_chunk().map_or(0, |cas| u64::from_be_bytes(*cas));
+    (u16::from_be_bytes([header[6], header[7]]), cas)
+}
+
+#[test]
+fn binary_replies_tell_the_status_and_the_cas_that_memcached_tells() {
+    const NOT_FOUND: u16 = 1;
+    const EXISTS: u16 = 2;
+    const NOT_STORED: u16 = 5;
+    let (_door, line) = open(&Place::new());
+    let mut binary = socket(line.0.peer_addr().expect("an address").port());
+    let nothing = (&[][..], &[][..]);
+    let value = (&[0; 8][..], &b"v"[..]);
+    for (request, status) in [
+        (packet(0x0e, "none", (&[], b"x"), 5), NOT_STORED),
+        (packet(0x02, "none", value, 5), NOT_FOUND),
+        (packet(0x10, "detail", nothing, 0), NOT_FOUND),
+        (packet(0x10, "detail of", nothing, 0), NOT_FOUND),
+        (packet(0x02, "k", value, 0), 0),
+        (packet(0x02, "k", value, 5), EXISTS),
+    ] {
+        assert_eq!(ask_binary(&mut binary, &request).0, status, "{request:?}");
+    }
+    // What touch and gat tell is the CAS that a store needs next, of a short value and of a long one.
+    for value in [&b"v"[..], &[b'v'; 5000]] {
+        ask_binary(&mut binary, &packet(0x01, "k", (&[0; 8], value), 0));
+        let (_, first) = ask_binary(&mut binary, &packet(0x00, "k", nothing, 0));
+        let (_, touched) = ask_binary(&mut binary, &packet(0x1c, "k", (&100u32.to_be_bytes(), &[]), 0));
+        let (_, gotten) = ask_binary(&mut binary, &packet(0x1d, "k", (&90u32.to_be_bytes(), &[]), 0));
+        assert_eq!((touched, gotten), (first, first));
+        assert_eq!(ask_binary(&mut binary, &packet(0x01, "k", (&[0; 8], value), first)).0, 0);
+        assert_eq!(ask_binary(&mut binary, &packet(0x01, "k", (&[0; 8], value), first)).0, EXISTS);
+    }
+}
+
+#[test]
 fn a_database_is_emptied_at_the_moment_that_was_named() {
     let place = Place::new();
     let (door, mut line) = open(&place);
@@ -370,7 +474,7 @@ fn replies_to_meta_and_tuning_commands_are_those_of_memcached() {
         ("me", "CLIENT_ERROR bad command line format"),
         ("ms q 1 C5 c k Oab\r\n5", "NF c0 kq Oab"),
         ("ms q 1\r\n5", "HD"),
-        ("ms q 1 C5 c k Oab s\r\n5", "EX c0 kq Oab"),
+        ("ms q 1 C5 c k Oab s\r\n5", "EX c0 kq Oab s1"),
         ("ms q 1 ME c0\r\n5", "NS c0"),
         ("md q C5 k Oab", "EX kq Oab"),
         ("slabs automove x", "CLIENT_ERROR bad command line format"),

@@ -12,6 +12,8 @@ use super::text::{BAD_FORMAT, ERROR, Number, Words, short_unsigned, signed, unsi
 const BAD_TOKEN: &str = "CLIENT_ERROR bad token in command line format";
 const BAD_KEY: &str = "CLIENT_ERROR error decoding key";
 const LONG_OPAQUE: &str = "CLIENT_ERROR opaque token too long";
+const BAD_DELTA: &str = "CLIENT_ERROR invalid numeric delta value";
+const BAD_INITIAL: &str = "CLIENT_ERROR invalid numeric initial value";
 const DUPLICATE: &str = "CLIENT_ERROR duplicate flag";
 const INVALID: &str = "CLIENT_ERROR invalid flag";
 const WRONG_FLAG: &str = "CLIENT_ERROR invalid or duplicate flag";
@@ -36,6 +38,8 @@ pub struct Meta<'b> {
     pub ttl: Option<Number<'b, i64>>,
     pub vivify: Option<Number<'b, i64>>,
     pub recache: Option<Number<'b, i64>>,
+    /// T stands behind N, and so is the expiry of an item that is made, too.
+    pub renews_made: bool,
     /// T stands in front of R, which then looks at the new expiry.
     pub renews_first: bool,
     pub cas: Option<u64>,
@@ -64,16 +68,8 @@ impl From<&'static str> for Wrong {
     }
 }
 
-/// The flags that a command knows.
-fn known(letter: u8) -> &'static [u8] {
-    match letter {
-        b'g' => b"bcfhklOqstuvENRT",
-        b's' => b"bcCEFIkMNOqsST",
-        b'd' => b"bCEIkOqTx",
-        b'a' => b"bcCDEJkMNOqtTv",
-        _ => b"b",
-    }
-}
+/// The flags that there are. Each command knows all of them, and those of the others mean nothing to it; P and L are for proxies.
+const FLAGS: &[u8] = b"bcfhklqstuvxCDEFIJLMNOPRT";
 
 impl<'b> Meta<'b> {
     /// Takes the words behind a meta command apart; `letter` is the second one of its name.
@@ -96,65 +92,67 @@ impl<'b> Meta<'b> {
             meta.bytes = bytes.filter(|bytes| *bytes <= i32::MAX as usize - 2).ok_or(BAD_FORMAT)?;
             flags = &flags[1..];
         }
-        let behind = |reply| Wrong { reply, skips: (letter == b's').then_some(meta.bytes) };
+        if letter == b'e' {
+            // It looks for this flag alone.
+            flags = if flags.first() == Some(&&b"b"[..]) { &flags[..1] } else { &[] };
+        }
+        let skips = (letter == b's').then_some(meta.bytes);
         meta.words = flags.into();
-        let mut seen = 0u128;
-        for word in flags {
-            let flag = word[0];
-            let (bit, is_known) = (1u128 << (flag & 127), known(letter).contains(&flag));
-            if seen & bit != 0 || !is_known {
-                let is_old = matches!(letter, b'a' | b'd' | b'e');
-                return Err(behind(if is_old {
-                    WRONG_FLAG
-                } else if is_known {
-                    DUPLICATE
-                } else {
-                    INVALID
-                }));
-            }
-            seen |= bit;
-        }
-        let bytes = meta.bytes;
-        for word in flags {
-            meta.take(letter, word)
-                .map_err(|reply| Wrong { reply, skips: (letter == b's').then_some(bytes) })?;
-        }
+        meta.take_all(flags).map_err(|reply| match letter {
+            b'a' | b'd' if reply != LONG_OPAQUE => WRONG_FLAG.into(),
+            b'e' => BAD_FORMAT.into(),
+            _ => Wrong { reply, skips },
+        })?;
+        meta.mode = mode(letter, meta.mode).map_err(|reply| Wrong { reply, skips })?;
         Ok(meta)
     }
 
-    fn take(&mut self, letter: u8, word: &'b [u8]) -> Result<(), &'static str> {
-        let is_old = matches!(letter, b'a' | b'd');
-        let bad = if is_old { WRONG_FLAG } else { BAD_TOKEN };
+    fn take_all(&mut self, flags: &[&'b [u8]]) -> Result<(), &'static str> {
+        let mut seen = 0u128;
+        for flag in flags.iter().map(|word| word[0]) {
+            let bit = 1u128 << (flag & 127);
+            if seen & bit != 0 {
+                return Err(DUPLICATE);
+            }
+            if !FLAGS.contains(&flag) {
+                return Err(INVALID);
+            }
+            seen |= bit;
+        }
+        flags.iter().try_for_each(|word| self.take(word))
+    }
+
+    fn take(&mut self, word: &'b [u8]) -> Result<(), &'static str> {
         let token = &word[1..];
         match word[0] {
             b'b' => {
                 let key = decode(self.key).filter(|key| !key.is_empty() && key.len() <= KEY_BYTES_MAX);
                 self.decoded = Some(key.ok_or(BAD_KEY)?);
             }
-            b'O' if word.len() > OPAQUE_BYTES_MAX => {
-                return Err(if is_old { WRONG_FLAG } else { LONG_OPAQUE });
-            }
+            b'O' if word.len() > OPAQUE_BYTES_MAX => return Err(LONG_OPAQUE),
             b'q' => self.quiet = true,
             b'v' => self.value = true,
             b'u' => self.peek = true,
             b'I' => self.invalidate = true,
             b'x' => self.empty = true,
             b'T' => {
-                self.ttl = Some(signed(token).ok_or(bad)?);
-                // Of N and T the later one is the expiry of an item that is made.
-                self.vivify = self.vivify.and(self.ttl);
+                self.ttl = Some(signed(token).ok_or(BAD_TOKEN)?);
+                self.renews_made = self.vivify.is_some();
             }
-            b'N' => self.vivify = Some(signed(token).ok_or(bad)?),
+            b'N' => self.vivify = Some(signed(token).ok_or(BAD_TOKEN)?),
             b'R' => {
-                self.recache = Some(signed(token).ok_or(bad)?);
+                self.recache = Some(signed(token).ok_or(BAD_TOKEN)?);
                 self.renews_first = self.ttl.is_some();
             }
-            b'C' => self.cas = Some(unsigned(token).ok_or(bad)?.value),
-            b'E' => self.new_cas = Some(unsigned(token).ok_or(bad)?.value),
-            b'D' => self.delta = Some(unsigned(token).ok_or(bad)?.value),
-            b'J' => self.initial = Some(unsigned(token).ok_or(bad)?.value),
-            b'F' => self.flags = short_unsigned(token).ok_or(bad)?.value,
-            b'M' => self.mode = mode(letter, token)?,
+            b'C' => self.cas = Some(unsigned(token).ok_or(BAD_TOKEN)?.value),
+            b'E' => self.new_cas = Some(unsigned(token).ok_or(BAD_TOKEN)?.value),
+            b'D' => self.delta = Some(unsigned(token).ok_or(BAD_DELTA)?.value),
+            b'J' => self.initial = Some(unsigned(token).ok_or(BAD_INITIAL)?.value),
+            b'F' => self.flags = short_unsigned(token).ok_or(BAD_FORMAT)?.value,
+            b'M' => {
+                let &[mode] = token else { return Err(LONG_MODE) };
+                self.mode = mode;
+            }
             _ => {}
         }
         Ok(())
@@ -166,14 +164,15 @@ impl<'b> Meta<'b> {
     }
 }
 
-fn mode(letter: u8, token: &[u8]) -> Result<u8, &'static str> {
-    let &[mode] = token else { return Err(LONG_MODE) };
-    match (letter, mode.to_ascii_uppercase()) {
-        (b's', mode @ (b'S' | b'A' | b'P' | b'E' | b'R')) => Ok(mode),
+/// The mode that a command takes for this token of M; other commands have none.
+fn mode(letter: u8, token: u8) -> Result<u8, &'static str> {
+    match (letter, token) {
+        (b's', 0 | b'S' | b'A' | b'P' | b'E' | b'R') | (b'a', 0 | b'I' | b'D') => Ok(token),
         (b's', _) => Err("CLIENT_ERROR invalid mode for ms M token"),
-        (_, b'I' | b'+') => Ok(b'I'),
-        (_, b'D' | b'-') => Ok(b'D'),
-        _ => Err("CLIENT_ERROR invalid mode for ma M token"),
+        (b'a', b'+') => Ok(b'I'),
+        (b'a', b'-') => Ok(b'D'),
+        (b'a', _) => Err("CLIENT_ERROR invalid mode for ma M token"),
+        _ => Ok(0),
     }
 }
 
@@ -242,9 +241,24 @@ mod tests {
             ("mg k O12345678901234567890123456789012", LONG_OPAQUE, None),
             ("ma k Dx", WRONG_FLAG, None),
             ("ma k Mx", "CLIENT_ERROR invalid mode for ma M token", None),
-            ("md k v", WRONG_FLAG, None),
+            ("md k z", WRONG_FLAG, None),
+            ("md k b", WRONG_FLAG, None),
+            ("me k b", BAD_FORMAT, None),
+            ("mg k Dx", BAD_DELTA, None),
+            ("mg k Jx", BAD_INITIAL, None),
+            ("ms k 2 Fx", BAD_FORMAT, Some(2)),
+            ("ms k 2 Ma", "CLIENT_ERROR invalid mode for ms M token", Some(2)),
+            ("mg k MSET", LONG_MODE, None),
+            ("md k O12345678901234567890123456789012", LONG_OPAQUE, None),
         ] {
             assert_eq!(read(line), Err(Wrong { reply, skips }), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_flag_of_another_command_means_nothing() {
+        for line in ["md k v t F5 J1 MX", "ms k 2 v u D5 N3", "ma k s F1 I", "mg k C1 I MX P1 L2", "me k z"] {
+            assert!(read(line).is_ok(), "{line}");
         }
     }
 

@@ -11,6 +11,8 @@ use crate::foreign::is_http;
 pub const ERROR: &str = "ERROR";
 /// The words are right, and a number or the length of a key is not.
 pub const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
+/// The end of a list without items.
+const NO_ITEMS: &str = "END";
 const BAD_DELTA: &str = "CLIENT_ERROR invalid numeric delta argument";
 const BAD_EXPTIME: &str = "CLIENT_ERROR invalid exptime argument";
 const BAD_DELETE: &str = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]";
@@ -194,8 +196,11 @@ pub fn getter(line: &[u8]) -> (bool, Option<Number<'_, i64>>) {
 }
 
 fn get_and_touch<'b>(line: &'b [u8], verb: &[u8], rest: &[&'b [u8]]) -> Line<'b> {
-    let [time, _, ..] = rest else { return wrong(ERROR) };
+    let [time, keys @ ..] = rest else { return wrong(ERROR) };
     let Some(exptime) = signed(time) else { return wrong(BAD_EXPTIME) };
+    if keys.is_empty() {
+        return wrong(NO_ITEMS);
+    }
     let keys = behind(behind(line, verb), time);
     match get(keys, verb.len() == 4) {
         Line::Get { keys, cas, .. } => Line::Get { keys, cas, touch: Some(exptime) },
@@ -397,7 +402,8 @@ mod tests {
             ("", ERROR),
             ("get", ERROR),
             ("get  ", ERROR),
-            ("gat 1", ERROR),
+            ("gat 1", NO_ITEMS),
+            ("gat", ERROR),
             ("gat x k", BAD_EXPTIME),
             ("set k 0 0", ERROR),
             ("set k 0 0 1 noreply more", ERROR),

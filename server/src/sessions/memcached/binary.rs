@@ -241,7 +241,7 @@ fn expire(args: &mut Words<'_>, seconds: u32, always: bool) {
 }
 
 fn touch<'b>(opcode: u8, key: &'b [u8], extras: &[u8]) -> Words<'b> {
-    let mut args: Words<'b> = [word(b"ITEM.GAT"), Cow::Borrowed(key)].into_iter().collect();
+    let mut args: Words<'b> = [word(b"ITEM.GAT"), Cow::Borrowed(key), word(b"NOWIN")].into_iter().collect();
     args.extend((opcode == op::TOUCH).then_some(word(b"HEAD")));
     expire(&mut args, number_at(extras, 0), true);
     args
@@ -251,7 +251,7 @@ fn store<'b>(opcode: u8, cas: u64, (key, extras, value): (&'b [u8], &[u8], &'b [
     let mut args: Words<'b> =
         [word(b"ITEM.SET"), Cow::Borrowed(key), Cow::Borrowed(value)].into_iter().collect();
     match opcode {
-        op::ADD => args.push(word(b"ADD")),
+        op::ADD if cas == 0 => args.push(word(b"ADD")),
         op::REPLACE if cas == 0 => args.push(word(b"REPLACE")),
         _ => args = with_cas(args, cas),
     }
@@ -308,11 +308,13 @@ pub fn answer(
 
 fn stat(asked: &Asked, name: &[u8], session: &mut Session, host: (&dyn Host, &Memory), output: &mut Output) {
     let words: Vec<&[u8]> = name.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).collect();
-    if let [b"detail", action] = words[..]
-        && matches!(action, b"on" | b"off" | b"dump")
-    {
-        let dump: &[(&str, &str)] = if action == b"dump" { &[("detailed", "END\r\n")] } else { &[] };
-        return write_rows(asked, dump.iter().copied(), output);
+    if let [b"detail", action @ ..] = &words[..] {
+        let rows: &[(&str, &str)] = match action {
+            [b"dump"] => &[("detailed", "END\r\n")],
+            [b"on" | b"off"] => &[],
+            _ => return write_reply(output, asked, Status::NotFound, 0, Status::NotFound.text().as_bytes()),
+        };
+        return write_rows(asked, rows.iter().copied(), output);
     }
     let Own::Stats(report) = stats::request(&words) else {
         return write_reply(output, asked, Status::NotFound, 0, Status::NotFound.text().as_bytes());

@@ -121,7 +121,8 @@ fn get<'b>(meta: &Meta<'b>, key: Cow<'b, [u8]>) -> Words<'b> {
 }
 
 fn push_vivify<'b>(args: &mut Words<'b>, meta: &Meta<'b>) {
-    if let Some(vivify) = meta.vivify {
+    let made = if meta.renews_made { meta.ttl } else { meta.vivify };
+    if let Some(vivify) = made {
         args.extend([word(b"VIVIFY"), number(vivify.text, vivify.value)]);
     }
 }
@@ -139,16 +140,17 @@ fn set<'b>(meta: &Meta<'b>, key: Cow<'b, [u8]>, value: &'b [u8]) -> Words<'b> {
     let adds = matches!(meta.mode, b'A' | b'P');
     let mut args: Words<'b> =
         [word(if adds { b"ITEM.CAT" } else { b"ITEM.SET" }), key, Cow::Borrowed(value)].into_iter().collect();
+    // Where the CAS is looked at, the item must be there. Behind and in front of a value, 0 stands for none.
+    let cas = meta.cas.filter(|cas| meta.mode != b'E' && !(adds && *cas == 0));
     match meta.mode {
         b'A' => args.push(word(b"APPEND")),
         b'P' => args.push(word(b"PREPEND")),
         b'E' => args.push(word(b"ADD")),
-        b'R' => args.push(word(b"REPLACE")),
+        b'R' if cas.is_none() => args.push(word(b"REPLACE")),
         _ => {}
     }
-    let has_cas = matches!(meta.mode, 0 | b'S') || adds;
-    push_cas(&mut args, meta.cas.filter(|_| has_cas), meta.new_cas);
-    args.extend((meta.invalidate && !adds && meta.cas.is_some()).then_some(word(b"STALE")));
+    push_cas(&mut args, cas, meta.new_cas);
+    args.extend((meta.invalidate && !adds && cas.is_some()).then_some(word(b"STALE")));
     if meta.flags != 0 {
         args.extend([word(b"FLAGS"), digits(meta.flags.into())]);
     }
@@ -177,7 +179,7 @@ fn delete<'b>(meta: &Meta<'b>, key: Cow<'b, [u8]>) -> Words<'b> {
 fn count<'b>(meta: &Meta<'b>, key: Cow<'b, [u8]>) -> Words<'b> {
     let mut args: Words<'b> = [word(b"ITEM.INC"), key, digits(meta.delta.unwrap_or(1))].into_iter().collect();
     args.extend((meta.mode == b'D').then_some(word(b"DOWN")));
-    push_cas(&mut args, meta.cas, meta.new_cas);
+    push_cas(&mut args, meta.cas.filter(|cas| *cas != 0), meta.new_cas);
     if meta.vivify.is_some() {
         args.extend([word(b"CREATE"), digits(meta.initial.unwrap_or(0))]);
         push_vivify(&mut args, meta);

@@ -2,7 +2,7 @@
 use polder_base::{Item, Protocol as RespVersion, Reply, Written};
 use polder_wire::Output;
 
-use super::flags::{Shown, write_flags};
+use super::flags::write_flags;
 use super::{Kind, Note};
 
 /// Writes the reply to one frame.
@@ -11,7 +11,7 @@ pub struct TextSink<'o> {
     note: Note,
     /// The words of a meta command, and the length of the value that it stores.
     request: &'o [u8],
-    bytes: usize,
+    bytes: u64,
     /// An earlier key of the same request had an error as its reply: there is no more to say.
     muted: bool,
     /// The value that follows is not wanted.
@@ -29,7 +29,16 @@ impl<'o> TextSink<'o> {
         (request, bytes): (&'o [u8], usize),
         failed: bool,
     ) -> TextSink<'o> {
-        TextSink { output, note, request, bytes, muted: failed, drops: false, replied: false, failed }
+        TextSink {
+            output,
+            note,
+            request,
+            bytes: bytes as u64,
+            muted: failed,
+            drops: false,
+            replied: false,
+            failed,
+        }
     }
 
     fn line(&mut self, text: &[u8]) {
@@ -48,10 +57,16 @@ impl<'o> TextSink<'o> {
     }
 
     /// A line of a meta command: a code, and the flags of the request.
-    fn meta_line(&mut self, code: &[u8], shown: Shown<'_>) {
+    fn meta_line(&mut self, code: &[u8], shown: Option<&Item<'_>>) {
         self.replied = true;
         self.output.raw(code);
-        write_flags(self.output, self.request, shown);
+        let shows: &[u8] = match self.note.kind() {
+            Kind::MetaSet => b"kOcs",
+            Kind::MetaDelete => b"kO",
+            Kind::MetaCount => b"kOct",
+            _ => b"kOcfhlstXWZ",
+        };
+        write_flags(self.output, (self.request, shows), shown);
         self.output.raw(b"\r\n");
     }
 
@@ -62,12 +77,12 @@ impl<'o> TextSink<'o> {
         if is_count && self.note.has(Note::QUIET) {
             self.replied = true;
         } else if self.drops {
-            self.meta_line(b"HD", Shown::Item(item));
+            self.meta_line(b"HD", Some(item));
         } else {
             let mut digits = itoa::Buffer::new();
             self.output.raw(b"VA ");
             self.output.raw(digits.format(item.bytes).as_bytes());
-            self.meta_line(b"", Shown::Item(item));
+            self.meta_line(b"", Some(item));
         }
     }
 
@@ -97,13 +112,14 @@ impl<'o> TextSink<'o> {
     }
 
     fn meta_written(&mut self, written: Written) {
-        let refused = if self.note.kind() == Kind::MetaSet { Shown::NotStored } else { Shown::Nothing };
+        let bytes = self.bytes;
+        let item = |cas| Item { cas, bytes, ..Item::default() };
+        // A store that is refused shows no CAS, and the length of what it sent.
+        let refused = item(0);
+        let refused = (self.note.kind() == Kind::MetaSet).then_some(&refused);
         match written {
             Written::Done(_) if self.note.has(Note::QUIET) => self.replied = true,
-            Written::Done(cas) => {
-                let item = Item { cas, bytes: self.bytes as u64, ..Item::default() };
-                self.meta_line(b"HD", Shown::Item(&item));
-            }
+            Written::Done(cas) => self.meta_line(b"HD", Some(&item(cas))),
             Written::NotStored => self.meta_line(b"NS", refused),
             Written::Exists => self.meta_line(b"EX", refused),
             Written::NotFound => self.meta_line(b"NF", refused),
@@ -153,6 +169,10 @@ impl Reply for TextSink<'_> {
         self.is_meta()
     }
 
+    fn grown(&mut self, bytes: u64) {
+        self.bytes = bytes;
+    }
+
     fn written(&mut self, written: Written) {
         if self.is_meta() {
             return self.meta_written(written);
@@ -191,9 +211,9 @@ impl Reply for TextSink<'_> {
         self.replied = true;
         match self.note.kind() {
             Kind::MetaGet if self.note.has(Note::QUIET) => {}
-            Kind::MetaGet => self.meta_line(b"EN", Shown::Nothing),
+            Kind::MetaGet => self.meta_line(b"EN", None),
             Kind::MetaDebug => self.line(b"EN"),
-            Kind::MetaCount => self.meta_line(b"NF", Shown::Nothing),
+            Kind::MetaCount => self.meta_line(b"NF", None),
             _ => {}
         }
     }

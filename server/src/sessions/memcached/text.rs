@@ -177,7 +177,8 @@ impl<'b> Reader<'_, 'b> {
             match touch {
                 None => self.push(note, &[b"ITEM.GET", key], end),
                 Some(exptime) => {
-                    let mut args: Words<'b> = [b"ITEM.GAT", key].map(Cow::Borrowed).into_iter().collect();
+                    let mut args: Words<'b> =
+                        [b"ITEM.GAT", key, b"NOWIN"].map(Cow::Borrowed).into_iter().collect();
                     push_expiry(&mut args, exptime, true);
                     self.push_words(note, args, end);
                 }
