@@ -231,7 +231,7 @@ fn make(address: SocketAddr, asker: &mut Conn, holds: Holds, is_spared: bool, by
 
 /// Lowers the limit in steps on a server with clients of every kind, and returns which clients each step has
 /// closed: the largest, but never the one that is spared.
-fn walk(address: SocketAddr, seed: u64) -> Vec<Vec<String>> {
+fn walk(address: SocketAddr, seed: u64, is_redis: bool) -> Vec<Vec<String>> {
     let mut random = Random::new(seed);
     let mut asker = connect(address);
     let mut clients = Vec::new();
@@ -279,6 +279,14 @@ fn walk(address: SocketAddr, seed: u64) -> Vec<Vec<String>> {
         let gone: Vec<&String> = before.keys().filter(|name| !after.contains_key(*name)).collect();
         let mut expected: Vec<&String> = heaviest.iter().map(|(name, _)| *name).collect();
         expected.sort();
+        // Redis knows sizes by their power of two only.
+        let power = |name: &&String| before[*name].ilog2();
+        let left =
+            before.keys().filter(|name| after.contains_key(*name) && *name != "asker" && **name != spared);
+        if is_redis && gone != expected && left.map(|name| power(&name)).max() >= gone.iter().map(power).min()
+        {
+            return steps;
+        }
         assert_eq!(gone, expected, "seed {seed}: {order:?}, {before:?}, limit {limit}");
         steps.push(gone.into_iter().cloned().collect());
     }
@@ -290,19 +298,21 @@ fn clients_of_every_kind_are_closed_as_by_redis() {
     if redis.is_none() {
         println!("not compared: there is no redis-server on the PATH");
     }
+    let mut compared = 0;
     for seed in 1..=8 {
         let door = Door::open("--threads 3");
-        let own = walk(door.address, seed);
+        let own = walk(door.address, seed, false);
         assert!(own.len() >= 2, "seed {seed}: {own:?}");
         if let Some(redis) = &redis {
-            let theirs = walk(SocketAddr::from(([127, 0, 0, 1], redis.port())), seed);
+            let theirs = walk(SocketAddr::from(([127, 0, 0, 1], redis.port())), seed, true);
             // The last clients are about as small as the limit may be.
             let both = own.len().min(theirs.len());
-            assert!(both > 0, "seed {seed}: {own:?}, {theirs:?}");
+            compared += both;
             // A monitor hears more from a server that is asked more often, so its place in the order differs.
             let has_monitor = own.iter().chain(&theirs).flatten().any(|name| name == "Monitor");
             assert!(has_monitor || own[..both] == theirs[..both], "seed {seed}: {own:?}, {theirs:?}");
             connect(SocketAddr::from(([127, 0, 0, 1], redis.port()))).ask("CONFIG SET maxmemory-clients 0");
         }
     }
+    assert!(redis.is_none() || compared >= 8, "{compared} steps were compared");
 }
