@@ -81,6 +81,9 @@ fn get(call: &mut TxnCall<'_>) -> Outcome {
     Ok(())
 }
 
+/// What decides how much memory all clients together may take.
+const CLIENT_LIMITS: [Id; 2] = [id("maxmemory-clients"), id("maxmemory")];
+
 const IMMUTABLE: &str = "can't set immutable config";
 
 /// The values of settings that are secrets.
@@ -106,6 +109,9 @@ fn set(call: &mut TxnCall<'_>) -> Outcome {
     // What follows does not end with the transaction. Should the call be run again it does the same once more.
     settle(call.host, &own)?;
     settings.refresh(call.table, call.txn)?;
+    if shared.iter().chain(&own).any(|(id, _)| CLIENT_LIMITS.contains(id)) {
+        call.host.hold_limits(call.session);
+    }
     call.reply.ok();
     Ok(())
 }

@@ -434,6 +434,10 @@ pub trait Host: Send + Sync {
     /// Notes that a call of this client, which a pause may have held back, is running and will not block.
     fn end_postponement(&self, _caller: &Session) {}
 
+    /// Makes the limits hold that settings of this process have just changed: clients that take too much are closed. If `caller` is one of
+    /// them, it is closed after its reply.
+    fn hold_limits(&self, _caller: &mut Session) {}
+
     /// Wakes the threads that serve clients, since something that concerns them has changed in the segment.
     fn rouse(&self) {}
 

@@ -101,6 +101,8 @@ pub struct Clients {
     list: Mutex<BTreeMap<u64, Arc<Record>>>,
     /// The sum of their weights.
     weight: AtomicUsize,
+    /// How many were closed because all together took too much. A thread that closes some holds the lock.
+    evicted: Mutex<u64>,
 }
 
 /// The memory of a key that a call waits for, beside its name, in bytes. The key stands in the call, twice in the session,
@@ -164,14 +166,51 @@ impl Clients {
         self.dismiss(record.door);
     }
 
-    /// Notes how much memory a client takes now.
+    /// Notes how much memory a client takes now. A client that is to be closed counts no more.
     pub fn weigh(&self, record: &Record, bytes: usize) {
-        let before = record.weight.swap(bytes, Ordering::Relaxed);
+        self.set_weight(record, bytes);
+        // SYNC: doomed-weight. Another thread may have marked the client since the caller looked.
+        if bytes > 0 && record.is_doomed() {
+            self.set_weight(record, 0);
+        }
+    }
+
+    fn set_weight(&self, record: &Record, bytes: usize) {
+        let before = record.weight.swap(bytes, Ordering::AcqRel);
         if bytes >= before {
             self.weight.fetch_add(bytes - before, Ordering::Relaxed);
         } else {
             self.weight.fetch_sub(before - bytes, Ordering::Relaxed);
         }
+    }
+
+    /// Marks clients until the others together take less than this, those that take the most first, and calls `close` for
+    /// each.
+    pub fn evict(&self, bytes_max: usize, mut close: impl FnMut(&Record)) {
+        // Two threads that evict at the same time would both look for the same bytes.
+        let mut evicted = self.evicted.lock().unwrap_or_else(PoisonError::into_inner);
+        for record in self.heaviest() {
+            if self.weight() < bytes_max {
+                break;
+            }
+            let bytes = record.weight();
+            if record.doom() {
+                tracing::warn!(
+                    client = record.id,
+                    bytes,
+                    "closed: all clients together reached maxmemory-clients, and it took the most"
+                );
+                // SYNC: doomed-weight
+                self.set_weight(&record, 0);
+                *evicted += 1;
+                close(&record);
+            }
+        }
+    }
+
+    /// How many clients [`Clients::evict`] has marked.
+    pub fn evicted(&self) -> u64 {
+        *self.evicted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The memory that all clients take together, in bytes.
@@ -180,9 +219,10 @@ impl Clients {
     }
 
     /// The clients that may be closed when all together take too much; those that take the most come first.
-    pub fn heaviest(&self) -> Vec<Arc<Record>> {
+    fn heaviest(&self) -> Vec<Arc<Record>> {
         let mut all = self.all();
         all.retain(|record| record.weight() > 0 && !record.is_spared.load(Ordering::Relaxed));
+        // Other threads may change the weights meanwhile.
         all.sort_by_cached_key(|record| std::cmp::Reverse(record.weight()));
         all
     }
@@ -198,9 +238,9 @@ impl Clients {
         self.list().get(&id).cloned()
     }
 
-    /// All clients, in the order in which they came.
+    /// All clients, in the order in which they came; without those that are to be closed.
     pub fn all(&self) -> Vec<Arc<Record>> {
-        self.list().values().cloned().collect()
+        self.list().values().filter(|record| !record.is_doomed()).cloned().collect()
     }
 
     fn list(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Record>>> {
@@ -232,7 +272,7 @@ impl Record {
 
     /// Asks the owner to close the connection; returns whether this is the first request to do so.
     pub fn doom(&self) -> bool {
-        !self.doomed.swap(true, Ordering::Relaxed)
+        !self.doomed.swap(true, Ordering::AcqRel)
     }
 
     /// The address and port of the client, or the path of the socket.

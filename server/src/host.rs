@@ -20,6 +20,7 @@ use polder_runtime::{Host, Session};
 
 use crate::clients::Clients;
 use crate::feeds::Feeds;
+use crate::limits::clients_bytes_max;
 use crate::listener::{Admission, After, Arrival, Unmoved};
 use crate::listener_set::{ListenerSet, Move};
 use crate::storage::Storage;
@@ -210,26 +211,18 @@ impl Process {
         self.memory.table().segment().geometry().ceiling
     }
 
-    /// Has clients closed, those that take the most first, until the others together take no more than this; returns how many.
-    pub fn evict_clients(&self, bytes_max: usize) -> u64 {
-        let mut evicted = 0;
-        for record in self.clients.heaviest() {
-            if self.clients.weight() <= bytes_max {
-                break;
-            }
-            let bytes = record.weight();
-            if record.doom() {
-                tracing::warn!(
-                    client = record.id,
-                    bytes,
-                    "closed: all clients together reached maxmemory-clients, and it took the most"
-                );
-                self.clients.weigh(&record, 0);
-                self.mailboxes[record.thread].post(ThreadMessage::Close(record.id));
-                evicted += 1;
-            }
+    /// Has clients closed until the others together take less than `maxmemory-clients`, those that take the most first.
+    /// `caller`, whose call is running, gets no message; returns whether it is among them.
+    pub fn evict_clients(&self, caller: Option<u64>) -> bool {
+        let bytes_max = clients_bytes_max(&self.settings, self.ceiling());
+        let mut with_caller = false;
+        if bytes_max != 0 {
+            self.clients.evict(bytes_max, |record| match caller == Some(record.id) {
+                true => with_caller = true,
+                false => self.mailboxes[record.thread].post(ThreadMessage::Close(record.id)),
+            });
         }
-        evicted
+        with_caller
     }
 
     /// The pause that holds at `now_ms`. A process that ends does not wait for its end.
@@ -432,7 +425,7 @@ impl Host for Process {
             writes: total(|stats| &stats.writes),
             query_limit_closed: total(|stats| &stats.query_limit_closed),
             reply_limit_closed: total(|stats| &stats.reply_limit_closed),
-            clients_evicted: total(|stats| &stats.clients_evicted),
+            clients_evicted: self.clients.evicted(),
             turns: total(|stats| &stats.turns),
             turn_us: total(|stats| &stats.turn_us),
             chores_us: total(|stats| &stats.chores_us),
@@ -474,18 +467,10 @@ impl Host for Process {
     }
 
     fn clients(&self, caller: &Session) -> Vec<Client> {
-        let now_ms = now_ms();
+        let (now_ms, own) = (now_ms(), caller.identity.id);
         let all = self.clients.all();
         all.iter()
-            .map(
-                |record| {
-                    if record.id == caller.identity.id {
-                        record.caller(caller)
-                    } else {
-                        record.client(now_ms)
-                    }
-                },
-            )
+            .map(|record| if record.id == own { record.caller(caller) } else { record.client(now_ms) })
             .collect()
     }
 
@@ -505,12 +490,25 @@ impl Host for Process {
         first
     }
 
+    fn hold_limits(&self, caller: &mut Session) {
+        if clients_bytes_max(&self.settings, self.ceiling()) != 0 {
+            let own = caller.identity.id;
+            for record in self.clients.all() {
+                let bytes = if record.id == own { record.caller(caller).memory } else { record.memory() };
+                self.clients.weigh(&record, bytes);
+            }
+            caller.closing |= self.evict_clients(Some(own));
+        }
+        self.wake_all();
+    }
+
     fn rouse(&self) {
         self.wake_all();
     }
 
     fn home(&self, id: u64) -> Option<Thread> {
-        self.clients.find(id).and_then(|record| self.mailboxes[record.thread].thread.get().copied())
+        let record = self.clients.find(id).filter(|record| !record.is_doomed())?;
+        self.mailboxes[record.thread].thread.get().copied()
     }
 
     fn threads(&self) -> Vec<Thread> {
@@ -526,7 +524,8 @@ impl Host for Process {
     }
 
     fn unblock(&self, id: u64, with_error: bool) -> Option<bool> {
-        let Some(record) = self.clients.find(id) else { return Some(false) };
+        let found = self.clients.find(id).filter(|record| !record.is_doomed());
+        let Some(record) = found else { return Some(false) };
         let unblocked = record.unblock(|| self.pause_at(now_ms()).is_some());
         if unblocked == Some(true) {
             self.mailboxes[record.thread].post(ThreadMessage::Unblock(id, with_error));

@@ -31,6 +31,23 @@ const HOLD: Id = id("hold-publishers");
 const APPENDFSYNC: Id = id("appendfsync");
 const COVERS_READS: Id = id("always-covers-reads");
 
+/// The least that all clients together may take if there is a limit, as in Redis: a client can still lift the limit.
+const CLIENTS_BYTES_LEAST: usize = 128 << 10;
+
+/// The memory that all clients together may take (`maxmemory-clients`), in bytes; 0 for no limit.
+pub fn clients_bytes_max(settings: &Settings, ceiling: u64) -> usize {
+    // A percentage is kept as a negative number.
+    let bytes = match (settings.number(CLIENTS), settings.number(MEMORY)) {
+        (0, _) => return 0,
+        (bytes @ 1.., _) => bytes as usize,
+        (percent, memory) => {
+            let memory = if memory == 0 { ceiling as f64 } else { memory as f64 };
+            (memory * percent.unsigned_abs() as f64 / 100.0) as usize
+        }
+    };
+    bytes.max(CLIENTS_BYTES_LEAST)
+}
+
 /// What clients may do and for how long.
 #[derive(Clone, Debug)]
 pub struct ServerLimits {
@@ -110,12 +127,6 @@ impl ServerLimits {
     /// The limits of now; `ceiling` is the length to which the segment may grow.
     pub fn of(settings: &Settings, ceiling: u64) -> ServerLimits {
         let size = |id: Id| usize::try_from(settings.number(id)).unwrap_or(0);
-        let memory = if size(MEMORY) == 0 { ceiling as usize } else { size(MEMORY) };
-        // A percentage is kept as a negative number.
-        let clients_bytes_max = match settings.number(CLIENTS) {
-            bytes @ 0.. => bytes as usize,
-            percent => (memory as f64 * percent.unsigned_abs() as f64 / 100.0) as usize,
-        };
         let output = output_limits(&settings.text(OUTPUT));
         let guests = GuestRules {
             reply_bytes_max: size(GUEST_REPLY),
@@ -131,7 +142,7 @@ impl ServerLimits {
             keepalive_seconds: size(KEEPALIVE) as u64,
             bulk_bytes_max: size(BULK),
             request_bytes_max: std::array::from_fn(|door| size(DOORS[door].request_bytes_max)),
-            clients_bytes_max,
+            clients_bytes_max: clients_bytes_max(settings, ceiling),
             tracked_keys_max: size(TRACKED),
             holds_publishers: settings.number(HOLD) != 0,
             guests,

@@ -47,8 +47,6 @@ pub struct ThreadStats {
     /// Clients closed because their requests, or their unread replies, took too much.
     pub query_limit_closed: Count,
     pub reply_limit_closed: Count,
-    /// Clients closed because all clients together took too much.
-    pub clients_evicted: Count,
     /// What the tracking clients of the thread have read, and the prefixes that they watch, now.
     pub tracked_keys: Count,
     pub tracked_items: Count,

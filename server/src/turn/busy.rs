@@ -86,6 +86,9 @@ impl Host for ScriptHost<'_> {
     fn end_postponement(&self, caller: &Session) {
         self.process.end_postponement(caller);
     }
+    fn hold_limits(&self, caller: &mut Session) {
+        self.process.hold_limits(caller);
+    }
     fn rouse(&self) {
         self.process.rouse();
     }

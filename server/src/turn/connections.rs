@@ -330,25 +330,17 @@ impl Connections {
         }
         let Some(connection) = &mut self.slots[slot] else { return };
         if connection.record.is_doomed() {
-            return self.close(slot);
+            return self.close_doomed(slot);
         }
         // A client that has read the reply may ask at once, so the reply is shown as sent before it is. A client that only
         // listens has done nothing since.
         if !connection.output.is_shared() {
             connection.beat(0);
         }
-        let stats = &self.process.mailboxes[self.number].stats;
-        while connection.has_output() && !connection.ready.blocked {
-            stats.writes.add(1);
-            match connection.send() {
-                Flow::Gone => return self.close(slot),
-                Flow::Some(count) => self.traffic.bytes_out += count as u64,
-                Flow::Last(count) => {
-                    self.traffic.bytes_out += count as u64;
-                    connection.ready.blocked = true;
-                }
-            }
+        if !self.write_out(slot) {
+            return self.close(slot);
         }
+        let Some(connection) = &mut self.slots[slot] else { return };
         // A subscriber whose socket had been full is shown once more when all has gone.
         if !connection.output.is_empty()
             || connection.session.listens() && connection.record.activity().reply_bytes != 0
@@ -375,12 +367,44 @@ impl Connections {
         }
     }
 
+    /// Writes what waits to be sent, as far as the socket takes it; returns whether the client is still there.
+    #[inline(always)]
+    fn write_out(&mut self, slot: usize) -> bool {
+        let Some(connection) = &mut self.slots[slot] else { return false };
+        let stats = &self.process.mailboxes[self.number].stats;
+        while connection.has_output() && !connection.ready.blocked {
+            stats.writes.add(1);
+            match connection.send() {
+                Flow::Gone => return false,
+                Flow::Some(count) => self.traffic.bytes_out += count as u64,
+                Flow::Last(count) => {
+                    self.traffic.bytes_out += count as u64;
+                    connection.ready.blocked = true;
+                }
+            }
+        }
+        true
+    }
+
+    /// Closes a connection that is marked. If a call of its own has done that, the replies leave before, as far as the socket
+    /// takes them.
+    #[cold]
+    fn close_doomed(&mut self, slot: usize) {
+        let ends_itself = self.slots[slot].as_ref().is_some_and(|connection| connection.session.closing);
+        if ends_itself
+            && self.write_out(slot)
+            && let Some(connection) = &mut self.slots[slot]
+        {
+            connection.finish(false);
+        }
+        self.close(slot);
+    }
+
     /// Notes the memory of a connection after something was sent to it.
     #[inline]
     pub fn weigh(&mut self, slot: usize) {
         if self.weighs
-            && let Some(connection) =
-                self.slots[slot].as_ref().filter(|connection| !connection.record.is_doomed())
+            && let Some(connection) = &self.slots[slot]
         {
             self.process.clients.weigh(&connection.record, connection.record.memory());
         }

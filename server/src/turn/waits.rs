@@ -122,8 +122,8 @@ impl Connections {
         {
             return self.waiters.postpone(client);
         }
-        // A client that was unblocked has been promised that it gets nothing.
-        if !connection.record.claim_wait() {
+        // A client that was unblocked has been promised that it gets nothing, and one that is to be closed could not take it.
+        if connection.record.is_doomed() || !connection.record.claim_wait() {
             return;
         }
         // What wakes the client may follow a change of its rights that came since the turn began.

@@ -3,7 +3,8 @@
 //!
 //! Each thread notes the memory of a connection after it has sent to it, and in the middle of a turn when much waits to be
 //! sent. The sum is the process's. The thread that finds it too large marks the clients that take the most, whichever
-//! threads serve them. Without a limit nothing is counted.
+//! threads serve them. Without a limit nothing is counted, so CONFIG SET of a limit counts all clients itself
+//! (`Host::hold_limits`).
 use super::connections::Connections;
 
 /// From this size on, waiting replies are noted in the middle of a turn.
@@ -21,9 +22,8 @@ impl Connections {
                 self.process.clients.weigh(&connection.record, bytes);
             }
         }
-        if limit != 0 && self.process.clients.weight() > limit {
-            let evicted = self.process.evict_clients(limit);
-            self.process.mailboxes[self.number].stats.clients_evicted.add(evicted);
+        if limit != 0 && self.process.clients.weight() >= limit {
+            self.process.evict_clients(None);
         }
     }
 

@@ -9,7 +9,7 @@ use crate::door::{Client, Door, Place};
 use polder_testbase::{free_port, until};
 use polder_wire::resp::command;
 
-fn figure(door: &Door, name: &str) -> u64 {
+pub fn figure(door: &Door, name: &str) -> u64 {
     let info = door.client().ask("INFO everything");
     let line = info.split("\r\n").find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.unwrap_or_else(|| panic!("no {name}")).parse().expect("a number")
@@ -25,7 +25,7 @@ fn of_client(door: &Door, name: &str, field: &str) -> Option<u64> {
 }
 
 /// Bytes of a request.
-fn request(words: &[impl AsRef<[u8]>]) -> Vec<u8> {
+pub fn request(words: &[impl AsRef<[u8]>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     command(words, &mut bytes);
     bytes

@@ -1,6 +1,7 @@
 //! The server on real sockets: serving, starting and stopping.
 mod acl;
 mod barred;
+mod client_memory;
 mod datagrams;
 mod door;
 mod events;
