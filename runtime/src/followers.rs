@@ -126,7 +126,7 @@ pub fn keep(table: &Table, place: &Place) -> Result<(), Stop> {
 }
 
 /// Whether the log can be read from a place on.
-fn check(table: &Table, place: &Place) -> Result<(), Stop> {
+pub(crate) fn check(table: &Table, place: &Place) -> Result<(), Stop> {
     let (log, (first, end)) = (table.log(), table.log().range());
     let why = match () {
         () if !log.is_on() => "off".into(),

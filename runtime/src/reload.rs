@@ -28,7 +28,10 @@ fn remove_all(call: &SessionCall<'_>) -> Result<(), Stop> {
     retry(&txn, || txn.flush(None).map(|()| txn.tell_flush()))?;
     drop(txn);
     let txn = begin(call.table, call.session, Mode::Write)?;
-    retry(&txn, || clear_codes(&txn))
+    retry(&txn, || {
+        txn.tell(0, &[b"FUNCTION", b"FLUSH"]);
+        clear_codes(&txn)
+    })
 }
 
 /// DEBUG RELOAD: saves, empties all databases, loads.

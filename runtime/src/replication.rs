@@ -12,11 +12,12 @@ use polder_base::number;
 pub mod feed;
 pub mod records;
 
-use crate::row::{Row, SessionCall, session};
+use crate::row::{Row, SessionCall, TxnCall, neutral, session};
 use polder_calls::call::{Outcome, SYNTAX, is};
 use polder_calls::command::{
     ADMIN, ALLOW_BUSY, DANGEROUS, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE,
 };
+use polder_table::Mode;
 
 /// Why this memory does not become a replica.
 const NO_REPLICATION: &str = "ERR this version of polder cannot be a replica";
@@ -97,13 +98,13 @@ pub const COMMANDS: &[Row] = &[
 ];
 
 /// A row by itself: Redis has it in the category `@admin`, though it is not flagged so.
-pub const ROLE: &[Row] = &[session("ROLE", "", role)
+pub const ROLE: &[Row] = &[neutral("ROLE", "", Mode::Read, role)
     .with(NOSCRIPT | LOADING | STALE | FAST | DANGEROUS)
     .since("2.8.12")
     .about("Returns the replication role.")];
 
-fn role(call: &mut SessionCall<'_>) -> Outcome {
-    let replicas = records::all(call.table)?;
+fn role(call: &mut TxnCall<'_>) -> Outcome {
+    let replicas = records::within(call.table, call.txn)?;
     call.reply.array(3);
     call.reply.bulk(b"master");
     call.reply.integer(call.table.log().range().1 as i64);
@@ -148,9 +149,10 @@ fn hear(replica: &mut Replica, option: &[u8], value: &[u8]) -> Result<(), polder
         }
         () if is(option, "ip-address") => {
             let address = std::str::from_utf8(value).ok().filter(|text| text.len() <= ADDRESS_BYTES_MAX);
-            let text = address.filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()));
-            let text =
-                text.ok_or("ERR REPLCONF ip-address: a name of at most 255 printable letters is wanted")?;
+            let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b".:-_%[]".contains(&byte);
+            let text = address.filter(|text| text.bytes().all(is_of_name));
+            let text = text
+                .ok_or("ERR REPLCONF ip-address: a host name or address of at most 255 letters is wanted")?;
             replica.address = Some(text.to_owned());
         }
         () if is(option, "capa") && is(value, "psync2") => replica.knows_identities = true,

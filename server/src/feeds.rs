@@ -4,22 +4,28 @@ use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use polder_calls::settings::id;
-use polder_engine::Memory;
+use polder_engine::{Memory, Table};
 use polder_runtime::configuration::Configuration;
 use polder_runtime::replication::feed::{Feed, Link};
-use polder_runtime::replication::{Replica, SyncCounts};
+use polder_runtime::replication::{Replica, SyncCounts, records};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use socket2::Socket;
+
+/// Feeds of a process, at most: the change log has as many slots for followers.
+const FEEDS_MAX: usize = 63;
+/// How long a process that ends waits for its feeds, and between two looks.
+const END_PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// The feeds of a process.
 #[derive(Default)]
 pub struct Feeds {
     pub counts: Arc<SyncCounts>,
     stops: Arc<AtomicBool>,
-    threads: Mutex<Vec<(Socket, JoinHandle<()>)>>,
+    running: Mutex<Vec<Running>>,
 }
 
 /// A connection with what its client has asked for.
@@ -28,80 +34,100 @@ pub struct Handover {
     pub replica: Box<Replica>,
     pub client: u64,
     pub peer: String,
+    /// Its user, and what it has sent behind its request.
+    pub user: Vec<u8>,
+    pub rest: Vec<u8>,
 }
 
-/// The socket of a replica, which does not wait by itself, and how long it is waited for where it takes nothing.
-struct ReplicaSocket {
-    socket: Socket,
-    patience: Timespec,
-}
-
-impl Write for ReplicaSocket {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        loop {
-            match (&self.socket).write(bytes) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                other => return other,
-            }
-            let mut awaited = [PollFd::new(&self.socket, PollFlags::OUT)];
-            if poll(&mut awaited, Some(&self.patience))? == 0 {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-        }
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+/// The socket of a replica, which does not wait by itself.
+struct ReplicaSocket(Socket);
 
 impl Link for ReplicaSocket {
-    fn receive(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        (&self.socket).read(bytes)
+    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (&self.0).write(bytes)
     }
+
+    fn receive(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        (&self.0).read(bytes)
+    }
+
+    fn wait(&mut self) -> io::Result<()> {
+        let mut awaited = [PollFd::new(&self.0, PollFlags::IN | PollFlags::OUT)];
+        match poll(&mut awaited, Some(&Timespec { tv_sec: 1, tv_nsec: 0 })) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+/// A feed that has begun: another handle of its socket, and its thread.
+struct Running {
+    client: u64,
+    socket: Socket,
+    thread: JoinHandle<()>,
 }
 
 impl Feeds {
     /// Begins to feed a replica.
     pub fn begin(&self, memory: &Arc<Memory>, settings: &Arc<Configuration>, handover: Handover) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.retain(|feed| !feed.thread.is_finished());
+        let client = handover.client;
+        if running.len() >= FEEDS_MAX {
+            // It is told why, if its socket takes that at once.
+            let _ = (&handover.socket).write(
+                b"-ERR this server feeds too many replicas: let some of them follow another replica\r\n",
+            );
+            return tracing::warn!(client, most = FEEDS_MAX, "closed: this server feeds too many replicas");
+        }
         let (memory, settings) = (memory.clone(), settings.clone());
         let (counts, stops) = (self.counts.clone(), self.stops.clone());
-        let client = handover.client;
-        let begun = handover.socket.try_clone().and_then(|other| {
+        let begun = handover.socket.try_clone().and_then(|socket| {
             let work = move || run(&memory, &settings, &counts, &stops, handover);
-            Ok((other, std::thread::Builder::new().name("polder-feed".into()).spawn(work)?))
+            let thread = std::thread::Builder::new().name("polder-feed".into()).spawn(work)?;
+            Ok(Running { client, socket, thread })
         });
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        threads.retain(|(_, thread)| !thread.is_finished());
         match begun {
-            Ok(begun) => threads.push(begun),
+            Ok(begun) => running.push(begun),
             Err(error) => {
                 tracing::error!(%error, client, "closed: no thread can be had that feeds the replica")
             }
         }
     }
 
-    /// Ends all feeds, when they have sent what was committed before, or after a moment.
+    /// Closes the connection of a replica; returns whether there is one with this number.
+    pub fn kill(&self, client: u64) -> bool {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let feed = running.iter().find(|feed| feed.client == client && !feed.thread.is_finished());
+        feed.is_some_and(|feed| feed.socket.shutdown(Shutdown::Both).is_ok())
+    }
+
+    /// Gives up what feeds that have ended have left: handles here, and records that hold the log.
+    pub fn attend(&self, table: &Table) {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).retain(|feed| !feed.thread.is_finished());
+        if let Err(stop) = records::clear(table, None) {
+            tracing::warn!(%stop, "replicas that are gone cannot be forgotten now; it is tried again");
+        }
+    }
+
+    /// Ends all feeds, when they have sent what was committed before, or after [`END_PATIENCE`].
     pub fn end(&self) {
         self.stops.store(true, Ordering::Release);
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        for (socket, thread) in threads {
-            // A feed looks at least each second; one that waits for its replica to take something does not.
-            if !settles(&thread) {
-                let _ = socket.shutdown(Shutdown::Both);
-            }
-            if thread.join().is_err() {
+        let running = std::mem::take(&mut *self.running.lock().unwrap_or_else(PoisonError::into_inner));
+        let end = Instant::now() + END_PATIENCE;
+        while Instant::now() < end && !running.iter().all(|feed| feed.thread.is_finished()) {
+            std::thread::sleep(PAUSE);
+        }
+        for feed in &running {
+            // One that is gone already needs none.
+            let _ = feed.socket.shutdown(Shutdown::Both);
+        }
+        for feed in running {
+            if feed.thread.join().is_err() {
                 tracing::error!("a thread that fed a replica has panicked");
             }
         }
     }
-}
-
-/// Waits a moment for a thread's end.
-fn settles(thread: &JoinHandle<()>) -> bool {
-    (0..200).any(|_| {
-        std::thread::sleep(Duration::from_millis(10));
-        thread.is_finished()
-    })
 }
 
 fn run(
@@ -111,14 +137,13 @@ fn run(
     stops: &AtomicBool,
     handover: Handover,
 ) {
-    let Handover { socket, replica, client, peer } = handover;
+    let Handover { socket, replica, client, peer, user, rest } = handover;
     tracing::info!(client, peer, port = replica.port, "a replica asks for the data");
-    let feed = Feed { table: memory.table(), settings, counts, stops, client, peer };
-    let seconds = settings.number(const { id("repl-timeout") }).max(1);
-    let mut link = ReplicaSocket { socket, patience: Timespec { tv_sec: seconds, tv_nsec: 0 } };
+    let feed = Feed { table: memory.table(), settings, counts, stops, client, peer, user, rest };
+    let mut link = ReplicaSocket(socket);
     match feed.run(&replica, &mut link) {
         Ok(()) => tracing::info!(client, "the feed of a replica ends with the server"),
         Err(why) => tracing::warn!(client, why, "the feed of a replica has ended"),
     }
-    let _ = link.socket.shutdown(Shutdown::Both);
+    let _ = link.0.shutdown(Shutdown::Both);
 }

@@ -482,7 +482,7 @@ impl Host for Process {
     }
 
     fn kill(&self, id: u64) -> bool {
-        let Some(record) = self.clients.find(id) else { return false };
+        let Some(record) = self.clients.find(id) else { return self.feeds.kill(id) };
         let first = record.doom();
         if first {
             self.mailboxes[record.thread].post(ThreadMessage::Close(id));

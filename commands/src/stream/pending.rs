@@ -360,7 +360,8 @@ pub(super) fn xclaim(call: &mut Call<'_>) -> Outcome {
                 claim.take(call, &mut draft, &pending)?;
                 claimed.push(id);
             }
-            None if is_there && options.force => {
+            // A log tells what was pending also where the entry has gone since.
+            None if options.force && (is_there || call.table.imports()) => {
                 let fresh =
                     Pending { id, consumer: claim.consumer.number, delivered_ms: now_ms, deliveries: 1 };
                 claim.take(call, &mut draft, &fresh)?;

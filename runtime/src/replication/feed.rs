@@ -7,7 +7,7 @@
 //! - **F3** A replica that takes nothing, or acknowledges nothing, for `repl-timeout` is given up, and so is one for which the log is
 //!   no longer kept.
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,8 +22,8 @@ use polder_wire::resp::{Limits, Request, Requests};
 use super::records::{self, Record, State};
 use super::{Order, Replica, SyncCounts};
 use crate::configuration::Configuration;
-use crate::followers;
 use crate::saves::save::{Plan, Progress, StreamPlace};
+use crate::{acl, followers, lookup};
 
 /// Bytes that are sent at once.
 const SEND_BYTES: usize = 256 << 10;
@@ -34,16 +34,30 @@ const PAUSE: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 /// How long a server that ends goes on sending what was committed before.
 const END_PATIENCE: Duration = Duration::from_secs(1);
+/// The share of a segment that the backlog may take at most.
+const BACKLOG_SHARE: u64 = 8;
 /// Bytes of requests that are kept: acknowledgements are short.
 const REQUEST_BYTES_MAX: usize = 64 << 10;
 
 /// A connection that only one thread uses.
-pub trait Link: Write {
+pub trait Link {
+    /// Sends what the peer takes at once; returns how many bytes these are.
+    ///
+    /// # Errors
+    /// `WouldBlock` if it takes nothing; what the system says.
+    fn send(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
     /// Takes what has come, without waiting; 0 is the peer's end.
     ///
     /// # Errors
     /// `WouldBlock` if nothing has come; what the system says.
     fn receive(&mut self, bytes: &mut [u8]) -> io::Result<usize>;
+
+    /// Waits until the peer takes or sends something, for a second at most.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn wait(&mut self) -> io::Result<()>;
 }
 
 /// What a feed works with.
@@ -55,6 +69,9 @@ pub struct Feed<'f> {
     /// The client's number, and the address from which it came.
     pub client: u64,
     pub peer: String,
+    /// The user by whose rights it gets the data, and what it has sent behind its request.
+    pub user: Vec<u8>,
+    pub rest: Vec<u8>,
 }
 
 /// The state of one feed.
@@ -72,6 +89,7 @@ struct Feeding<'f, 'l> {
     requests: Requests,
     /// The version of RDB files that the replica is known to read.
     version: Option<u32>,
+    timeout: Duration,
 }
 
 impl Feed<'_> {
@@ -82,12 +100,12 @@ impl Feed<'_> {
     pub fn run(&self, replica: &Replica, link: &mut dyn Link) -> Result<(), String> {
         let Some(order) = &replica.order else { return Ok(()) };
         let seat = self.table.seat().map_err(|fault| fault.to_string())?;
-        records::clear(self.table).map_err(|stop| stop.to_string())?;
         let log = self.table.log();
         if !log.is_on() {
             log.turn_on().map_err(|fault| format!("the change log cannot be turned on: {fault}"))?;
         }
-        log.keep(self.settings.number(const { id("repl-backlog-size") }).max(0) as u64, 0);
+        let share = self.table.segment().geometry().ceiling / BACKLOG_SHARE;
+        log.keep((self.settings.number(const { id("repl-backlog-size") }).max(0) as u64).min(share), 0);
         let now = Instant::now();
         let mut feeding = Feeding {
             record: Record {
@@ -107,20 +125,29 @@ impl Feed<'_> {
             noted: now,
             heard: now,
             moved: now,
-            input: Vec::new(),
+            input: self.rest.clone(),
             requests: Requests::default(),
             version: replica.rdb_version,
+            timeout: Duration::from_secs(self.settings.number(const { id("repl-timeout") }).max(1) as u64),
         };
         let fed = feeding.begin(order, replica.knows_identities).and_then(|()| feeding.stream());
-        let forgotten = followers::forget(self.table, feeding.record.name.as_bytes());
-        fed.and(forgotten.map(drop).map_err(|stop| stop.to_string()))
+        if feeding.record.acknowledged_ms == 0 {
+            // One that has never followed does not come back for more.
+            let forgotten = followers::forget(self.table, feeding.record.name.as_bytes());
+            return fed.and(forgotten.map(drop).map_err(|stop| stop.to_string()));
+        }
+        // Its record holds the log for a while (`records::clear`).
+        fed
     }
-}
 
-fn told(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "it takes nothing (repl-timeout)".into(),
-        _ => error.to_string(),
+    /// Returns true if the replica's user may still get the data.
+    fn is_permitted(&self) -> bool {
+        let users = self.settings.users();
+        users.refresh(self.table);
+        let command = lookup::find(b"PSYNC").expect("it is a row");
+        users.now().find(&self.user).is_some_and(|user| {
+            user.on && acl::check::check_user(user, command, &[b"PSYNC", b"?", b"-1"]).is_ok()
+        })
     }
 }
 
@@ -131,6 +158,7 @@ impl Feeding<'_, '_> {
         if let Some(place) = self.continued(order) {
             self.place = place;
             if self.note().is_ok() {
+                records::clear(self.feed.table, Some(&self.record)).map_err(|stop| stop.to_string())?;
                 let line = match knows_identities {
                     true => format!("+CONTINUE {}\r\n", self.identity),
                     false => "+CONTINUE\r\n".into(),
@@ -146,6 +174,7 @@ impl Feeding<'_, '_> {
         self.place = self.feed.table.log().range().1;
         // F1.
         self.note()?;
+        records::clear(self.feed.table, Some(&self.record)).map_err(|stop| stop.to_string())?;
         self.send_copy(order.is_sync)
     }
 
@@ -199,6 +228,8 @@ impl Feeding<'_, '_> {
             }
             self.send(&bytes[..count])?;
             at += count as u64;
+            // A copy that cannot be followed by the log is of no use.
+            self.check()?;
         }
         tracing::info!(
             replica = self.record.address,
@@ -247,8 +278,6 @@ impl Feeding<'_, '_> {
         self.record.state = State::Online;
         self.note()?;
         let log = self.feed.table.log();
-        let timeout =
-            Duration::from_secs(self.feed.settings.number(const { id("repl-timeout") }).max(1) as u64);
         let ping = Duration::from_secs(
             self.feed.settings.number(const { id("repl-ping-replica-period") }).max(1) as u64,
         );
@@ -265,7 +294,7 @@ impl Feeding<'_, '_> {
                 self.send(&bytes)?;
                 (self.place, self.moved, pause) = (next, Instant::now(), PAUSE);
             } else if self.is_over()
-                && (!log.has_more()
+                && (self.has_all()
                     || *ends.get_or_insert_with(|| Instant::now() + END_PATIENCE) <= Instant::now())
             {
                 return Ok(());
@@ -274,16 +303,40 @@ impl Feeding<'_, '_> {
                 pause = (pause * 2).min(PAUSE_MAX);
             }
             self.listen()?;
-            if self.heard.elapsed() > timeout {
-                return Err("it acknowledges nothing (repl-timeout)".into());
-            }
+            self.check_patience()?;
             if self.noted.elapsed() >= NOTE_PERIOD {
-                self.note()?;
+                if !self.feed.is_permitted() {
+                    return Err("its user may not use PSYNC any more".into());
+                }
+                // Without memory for the record the log is kept as it was.
+                self.note().or_else(|_| self.check())?;
             }
             if self.moved.elapsed() >= ping {
                 self.moved = Instant::now();
-                records::ping(self.feed.table).map_err(|stop| stop.to_string())?;
+                // Where there is no memory for it, the next one is tried as late.
+                let _ = records::ping(self.feed.table);
             }
+        }
+    }
+
+    /// Returns true if all that was committed has been sent.
+    fn has_all(&self) -> bool {
+        let log = self.feed.table.log();
+        !log.has_more() && log.range().1 == self.place
+    }
+
+    /// Returns an error if the log is not kept from the place on.
+    fn check(&self) -> Result<(), String> {
+        let place = self.record.place(&self.identity, self.place);
+        followers::check(self.feed.table, &place).map_err(|stop| stop.to_string())
+    }
+
+    /// F3.
+    fn check_patience(&self) -> Result<(), String> {
+        if self.heard.elapsed() <= self.timeout {
+            Ok(())
+        } else {
+            Err("it takes and acknowledges nothing (repl-timeout)".into())
         }
     }
 
@@ -291,8 +344,24 @@ impl Feeding<'_, '_> {
         self.feed.stops.load(Ordering::Acquire) || self.feed.table.segment().removed()
     }
 
-    fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
-        self.link.write_all(bytes).map_err(|error| told(&error))
+    /// Sends all bytes. Meanwhile it hears the line feeds of a replica that loads its copy and takes nothing.
+    fn send(&mut self, mut bytes: &[u8]) -> Result<(), String> {
+        while !bytes.is_empty() {
+            match self.link.send(bytes) {
+                Ok(count) => {
+                    bytes = &bytes[count..];
+                    self.heard = Instant::now();
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.link.wait().map_err(|error| error.to_string())?;
+                    self.listen()?;
+                    self.check_patience()?;
+                }
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Ok(())
     }
 
     /// Writes the record, which holds the log from the place on.
@@ -307,7 +376,11 @@ impl Feeding<'_, '_> {
         let mut bytes = [0; 4096];
         match self.link.receive(&mut bytes) {
             Ok(0) => return Err("it has closed the connection".into()),
-            Ok(count) => self.input.extend_from_slice(&bytes[..count]),
+            Ok(count) => {
+                // A replica that loads its copy sends line feeds.
+                self.heard = Instant::now();
+                self.input.extend_from_slice(&bytes[..count]);
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             Err(error) => return Err(error.to_string()),
@@ -337,7 +410,6 @@ impl Feeding<'_, '_> {
             if let Some(offset) = polder_base::number::unsigned(pair[1])
                 && pair[0].eq_ignore_ascii_case(b"ACK")
             {
-                self.heard = Instant::now();
                 (self.record.acknowledged, self.record.acknowledged_ms) = (offset, now_ms());
             }
         }

@@ -1,12 +1,17 @@
 //! The replicas of a memory: followers of the change log whose record says who feeds them, and how far they are.
 //!
-//! Any server of the memory reads the records. The feed writes its own each second. The records of a process that has died hold the
-//! log until the next feed, or the next server, [clears](clear) them away.
+//! Any server of the memory reads the records. The feed writes its own each second. The record of a feed that has died holds the log
+//! until its replica is back, or for [`RETURN_MS`]: then maintenance [clears](clear) it away.
+use polder_base::time::now_ms;
 use polder_base::words::{quote, split};
+use polder_shm::layout::log::HOLD_SLOTS;
 use polder_table::{Mode, Stop, Table, Txn};
 
 use crate::followers::{self, Place};
 use crate::retry::retry;
+
+/// How long the log is held for a replica whose feed has died, in milliseconds since it last acknowledged something.
+const RETURN_MS: u64 = 60_000;
 
 /// How the rest of a replica's record begins, by which it is told from other followers.
 const MARK: &[u8] = b"replica";
@@ -79,32 +84,29 @@ impl Record {
 ///
 /// # Errors
 /// What the memory says.
-pub fn all(table: &Table) -> Result<Vec<Record>, Stop> {
-    let txn = table.begin(Mode::Read)?;
-    let mut found = Vec::new();
-    retry(&txn, || {
-        found = within(table, &txn)?;
-        Ok(())
-    })?;
-    Ok(found)
-}
-
-/// The same, as a part of a transaction.
-///
-/// # Errors
-/// What the memory says.
 pub fn within(table: &Table, txn: &Txn<'_>) -> Result<Vec<Record>, Stop> {
     let lives = |record: &Record| table.segment().lives(record.seat, record.life);
     Ok(followers::within(txn)?.iter().filter_map(Record::read).filter(lives).collect())
 }
 
-/// Forgets the replicas whose feeds have died.
+/// Forgets replicas whose feeds have died: those that have not acknowledged anything for [`RETURN_MS`], and earlier records of `returned`,
+/// which has another one by now.
 ///
 /// # Errors
 /// What the memory says.
-pub fn clear(table: &Table) -> Result<(), Stop> {
+pub fn clear(table: &Table, returned: Option<&Record>) -> Result<(), Stop> {
+    let is_held = (1..HOLD_SLOTS).any(|slot| table.log().held(slot).is_some());
+    if !is_held {
+        return Ok(());
+    }
+    let now_ms = now_ms();
     for record in followers::all(table)?.iter().filter_map(Record::read) {
-        if !table.segment().lives(record.seat, record.life) {
+        let is_dead = !table.segment().lives(record.seat, record.life);
+        let is_late = now_ms.saturating_sub(record.acknowledged_ms) > RETURN_MS;
+        let is_back = returned.is_some_and(|other| {
+            (&record.address, record.port) == (&other.address, other.port) && record.name != other.name
+        });
+        if is_dead && (is_late || is_back) {
             followers::forget(table, record.name.as_bytes())?;
         }
     }

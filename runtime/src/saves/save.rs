@@ -103,9 +103,9 @@ impl Plan {
     }
 
     /// The base of an append-only log at this path.
-    pub fn of_base(settings: &Settings, path: PathBuf) -> Plan {
+    pub fn of_base(settings: &Settings, path: PathBuf, is_rdb: bool) -> Plan {
         let plan = Plan::of(settings, path);
-        match settings.is_on(const { id("aof-use-rdb-preamble") }) {
+        match is_rdb {
             true => plan,
             false => Plan { target: Target::commands(settings), ..plan },
         }

@@ -46,7 +46,7 @@ impl Base {
         entry: Entry,
         path: PathBuf,
     ) -> Result<Base, String> {
-        let plan = Plan::of_base(settings, path);
+        let plan = Plan::of_base(settings, path, entry.is_named_rdb());
         let progress = Arc::new(Progress::default());
         let (segment, own, (send, cut)) = (table.segment().clone(), progress.clone(), channel());
         let write = move || {

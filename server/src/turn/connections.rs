@@ -452,12 +452,16 @@ impl Connections {
             return self.send(slot);
         }
         connection.session.replica.get_or_insert_default().order = Some(order);
-        self.leaving.push(slot);
+        if !self.leaving.contains(&slot) {
+            self.leaving.push(slot);
+        }
     }
 
     /// Hands the connections of replicas over to threads of their own.
     pub fn hand_replicas_over(&mut self, registry: &Registry) {
         for slot in std::mem::take(&mut self.leaving) {
+            let rest =
+                self.slots[slot].as_ref().map(|connection| connection.input[connection.taken..].to_vec());
             let Some(mut connection) = self.remove(slot) else { continue };
             let Some(replica) = connection.session.replica.take() else { continue };
             // The feed has the socket from here on, so closing a descriptor would not end the watching.
@@ -468,6 +472,8 @@ impl Connections {
             let handover = Handover {
                 peer: host_of(connection.record.address()),
                 client: connection.session.identity.id,
+                user: connection.session.identity.user.to_vec(),
+                rest: rest.unwrap_or_default(),
                 socket: connection.socket,
                 replica,
             };
@@ -478,6 +484,8 @@ impl Connections {
     /// Removes a connection from all lists (C1).
     fn remove(&mut self, slot: usize) -> Option<Box<Connection>> {
         let mut connection = self.slots[slot].take()?;
+        // Another client may get the slot in this very turn.
+        self.leaving.retain(|leaving| *leaving != slot);
         connection.taken = connection.input.len();
         connection.settle(&mut self.pool);
         self.slots_by_client.remove(&connection.session.identity.id);
