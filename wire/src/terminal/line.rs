@@ -70,6 +70,8 @@ impl Line {
         let room = LINE_BYTES_MAX.saturating_sub(self.text.len()).min(text.len());
         let fits = (0..=room).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         let fitting = &text[..fits];
+        // The text behind the cursor moves, and what is shown may have begun there.
+        self.from = self.from.min(self.cursor);
         self.text.insert_str(self.cursor, fitting);
         self.cursor += fitting.len();
         fitting.len() == text.len()

@@ -143,6 +143,15 @@ fn a_line_longer_than_the_screen_is_scrolled() {
 }
 
 #[test]
+fn a_line_that_is_scrolled_may_get_text_at_its_beginning() {
+    let mut stage = Stage::new(20);
+    stage.press(b"0123456789abcdefghijklmnop");
+    // In one piece: nothing is drawn in between.
+    stage.press("\x01until no\u{e9}\u{e9}\u{e9}".as_bytes());
+    assert_eq!(stage.screen.text(), "> until no\u{e9}\u{e9}\u{e9}|012345");
+}
+
+#[test]
 fn the_terminal_says_how_wide_it_is() {
     let mut stage = Stage::new(200);
     stage.editor.set_columns(COLUMNS);
