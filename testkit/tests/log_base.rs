@@ -108,13 +108,20 @@ fn a_base_of_commands_holds_the_data_here_and_in_redis() {
     let (_server, mut connection) = world.serve(&flags);
     same(&whole(&mut connection), &expected);
     // What only Polder and later servers know, and back to an RDB file.
-    for line in
-        ["HSET h a 1 b 2", "HPEXPIREAT h 9999999999999 FIELDS 1 a", "ITEM.SET i v FLAGS 5 NEWCAS 7 TYPE a/b"]
-    {
+    for line in [
+        "XADD gone 1-1 a b",
+        "XGROUP CREATE gone g 0",
+        "XREADGROUP GROUP g c STREAMS gone >",
+        "XDEL gone 1-1",
+        "HSET h a 1 b 2",
+        "HPEXPIREAT h 9999999999999 FIELDS 1 a",
+        "ITEM.SET i v FLAGS 5 NEWCAS 7 TYPE a/b",
+    ] {
         assert!(!ask(&mut connection, line).starts_with("(error)"), "{line}");
     }
     let shown = |connection: &mut Connection| {
-        ["HPEXPIRETIME h FIELDS 2 a b", "HGETALL h", "ITEM.GET i"].map(|line| ask(connection, line))
+        ["XPENDING gone g", "HPEXPIRETIME h FIELDS 2 a b", "HGETALL h", "ITEM.GET i"]
+            .map(|line| ask(connection, line))
     };
     let expected = shown(&mut connection);
     for (preamble, ending) in [("no", ".base.aof"), ("yes", ".base.rdb")] {
@@ -134,6 +141,11 @@ fn the_log_is_read_back_on_demand() {
     let expected = whole(&mut connection);
     for _ in 0..2 {
         assert_eq!(ask(&mut connection, "DEBUG LOADAOF"), "OK");
+        same(&whole(&mut connection), &expected);
+    }
+    // A file's functions are told to the log as well.
+    for line in ["DEBUG RELOAD", "DEBUG LOADAOF"] {
+        assert_eq!(ask(&mut connection, line), "OK");
         same(&whole(&mut connection), &expected);
     }
     // What it has written is in the log, too.

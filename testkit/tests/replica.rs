@@ -7,12 +7,12 @@ use polder_testkit::process::{Server, on_path, polder, stock_servers};
 use polder_testkit::random::Random;
 use polder_testkit::resp::Connection;
 
-/// A stock server that follows a port.
-fn follow(program: &Path, port: u16) -> (Server, Connection) {
+/// A stock server that follows a port, with more flags.
+fn follow(program: &Path, port: u16, more: &[&str]) -> (Server, Connection) {
     let flags = ["--port", "{port}", "--bind", "127.0.0.1", "--save", "", "--enable-debug-command", "yes"];
     let primary = port.to_string();
-    let flags: Vec<&str> =
-        flags.into_iter().chain(["--replicaof", "127.0.0.1", &primary, "--appendonly", "no"]).collect();
+    let follows = ["--replicaof", "127.0.0.1", &primary, "--appendonly", "no"];
+    let flags: Vec<&str> = flags.into_iter().chain(follows).chain(more.iter().copied()).collect();
     let server = Server::start(program, &flags).expect("a server");
     let connection = Connection::open(&server.address()).expect("a connection");
     (server, connection)
@@ -59,7 +59,7 @@ fn a_stock_server_gets_the_data_and_follows_all_writers() {
         ] {
             assert!(!ask(&mut first, line).starts_with("(error)"), "{line}");
         }
-        let (_replica, mut replica) = follow(&program, server.port());
+        let (_replica, mut replica) = follow(&program, server.port(), &[]);
         // Another server and a program without a server write while the copy is made and after it.
         let memory = world.attach().expect("the memory");
         let stops = std::sync::atomic::AtomicBool::new(false);
@@ -107,7 +107,7 @@ fn a_replica_goes_on_after_every_server_of_the_memory_was_killed() {
     let world = World::new("replica-killed");
     let (mut server, mut primary) = world.serve(&[]);
     work(&mut primary, &mut Random::new(8), 300);
-    let (_replica, mut replica) = follow(&program, server.port());
+    let (_replica, mut replica) = follow(&program, server.port(), &[]);
     catch_up(&mut replica, &mut primary);
     for round in 0..5 {
         let port = server.port();
@@ -150,4 +150,40 @@ fn a_peer_that_asks_and_goes_leaves_nothing_behind() {
     let table = memory.table();
     assert!((1..64).all(|slot| table.log().held(slot).is_none()), "the log is held for nobody");
     assert!(table.verify().expect("readable").findings.is_empty());
+}
+
+#[test]
+fn a_replica_that_loads_for_longer_than_the_timeout_is_waited_for() {
+    let Some(program) = on_path("redis-server") else { return println!("no redis-server: left out") };
+    let world = World::new("replica-slow");
+    let (server, mut primary) = world.serve(&["--repl-timeout", "1"]);
+    ask(&mut primary, "DEBUG POPULATE 6000 key 2000");
+    // It takes 3 s to load, and sends line feeds meanwhile.
+    let slow = ["--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024"];
+    let (_replica, mut replica) = follow(&program, server.port(), &slow);
+    catch_up(&mut replica, &mut primary);
+    assert_eq!(ask(&mut replica, "DBSIZE"), ask(&mut primary, "DBSIZE"));
+    assert_eq!(figure(&mut primary, "stats", "sync_full"), "1");
+    assert_eq!(figure(&mut primary, "stats", "sync_partial_ok"), "0");
+}
+
+#[test]
+fn a_replica_whose_user_loses_its_rights_gets_no_more() {
+    let world = World::new("replica-user");
+    let (server, mut primary) = world.serve(&[]);
+    assert_eq!(ask(&mut primary, "ACL SETUSER replica on >secret +psync +replconf +ping"), "OK");
+    let login = |peer: &mut Connection| {
+        assert_eq!(ask(peer, "AUTH replica secret"), "OK");
+        assert_eq!(ask(peer, "REPLCONF listening-port 1 capa psync2"), "OK");
+    };
+    let mut peer = Connection::open(&server.address()).expect("a connection");
+    login(&mut peer);
+    assert!(ask(&mut peer, "GET k").starts_with("(error) NOPERM"));
+    peer.send(&["PSYNC", "?", "-1"]).expect("sent");
+    until("it is fed", || figure(&mut primary, "replication", "connected_slaves") == "1");
+    assert_eq!(ask(&mut primary, "ACL SETUSER replica -psync"), "OK");
+    until("it is fed no more", || figure(&mut primary, "replication", "connected_slaves") == "0");
+    let mut again = Connection::open(&server.address()).expect("a connection");
+    login(&mut again);
+    assert!(ask(&mut again, "PSYNC ? -1").starts_with("(error) NOPERM"));
 }

@@ -486,6 +486,7 @@ pub(crate) fn add_codes(txn: &Txn<'_>, fresh: &[Vec<u8>], present: Present) -> R
             Present::Kept if known || place.is_some() => continue,
             _ => {}
         }
+        txn.tell(0, &[b"FUNCTION", b"LOAD", b"REPLACE", code]);
         if let Some(at) = place {
             codes[at].clone_from(code);
             continue;
