@@ -20,17 +20,15 @@ use std::time::Duration;
 
 use polder_calls::settings::{Id, id};
 use polder_storage::{Folder, Lock, Manifest};
-use polder_table::{Mode, Table};
+use polder_table::Table;
 
 use crate::configuration::Configuration;
 use crate::opened::{self, Claim, Source};
 use crate::persistence;
 use crate::replay::{self, Files, Replayed, TornEnd};
-use crate::retry::retry;
 use crate::saves::load::{Loaded, Present};
 use crate::saves::save;
 use crate::scripting::Scripting;
-use crate::scripts::clear_codes;
 use crate::storage_process;
 
 const LOAD: Id = id("load-rdb");
@@ -153,14 +151,11 @@ pub fn empty(table: &Table) -> Result<(), String> {
     if table.log().is_on() {
         table.log().turn_off().map_err(|fault| fault.to_string())?;
     }
-    let flush = || {
-        let txn = table.begin(Mode::Write)?;
-        retry(&txn, || txn.flush(None).map(|()| txn.tell_flush()))?;
-        drop(txn);
-        let txn = table.begin(Mode::Write)?;
-        retry(&txn, || clear_codes(&txn))
-    };
-    if replay::is_empty(table) { Ok(()) } else { flush().map_err(|stop| stop.to_string()) }
+    if replay::is_empty(table) {
+        Ok(())
+    } else {
+        persistence::remove_all(table).map_err(|stop| stop.to_string())
+    }
 }
 
 impl LogReading {

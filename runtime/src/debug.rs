@@ -106,7 +106,7 @@ static SUBCOMMANDS: &[Subcommand] = &[
         name: "LOADAOF",
         grammar: "",
         count: 0..=0,
-        run: crate::reload::load_log,
+        run: load_log,
         about: "Wait until all changes are in the append-only log, empty the databases, and make the changes again.",
     },
     Subcommand {
@@ -162,7 +162,7 @@ static SUBCOMMANDS: &[Subcommand] = &[
         name: "RELOAD",
         grammar: "[option ...]",
         count: 0..=3,
-        run: crate::reload::reload,
+        run: crate::persistence::reload,
         about: "Save the RDB on disk and reload it back to memory. Options: MERGE, NOFLUSH, NOSAVE.",
     },
     Subcommand {
@@ -201,6 +201,12 @@ static SUBCOMMANDS: &[Subcommand] = &[
         about: "Answer 1 when the glob-style pattern matches the string, else 0.",
     },
 ];
+
+fn load_log(call: &mut SessionCall<'_>) -> Outcome {
+    call.host.load_log(call.table).map_err(|why| format!("ERR Error trying to load the AOF files: {why}"))?;
+    call.reply.ok();
+    Ok(())
+}
 
 fn debug(call: &mut SessionCall<'_>) -> Outcome {
     const GUARD: polder_calls::settings::Id = id("enable-debug-command");

@@ -46,7 +46,7 @@ pub mod peer_replies;
 pub mod persistence;
 pub mod pubsub;
 pub mod recorder;
-mod reload;
+pub mod reload;
 pub mod replay;
 pub mod replication;
 mod retry;

@@ -5,10 +5,12 @@
 //! all other calls go on.
 use std::fs::File;
 
-use polder_table::Table;
+use polder_table::{Mode, Stop, Table};
 
+use crate::retry::retry;
 use crate::row::{Row, SessionCall, session};
 use crate::saves::load::{Loaded, Present, load as read_file};
+use crate::scripts::clear_codes;
 use crate::storage_figures::LogReport;
 use polder_calls::call::{Outcome, SYNTAX, is};
 use polder_calls::command::{ADMIN, DANGEROUS, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE};
@@ -118,4 +120,48 @@ pub fn load_file(table: &Table, settings: &Settings, present: Present) -> Result
     read_file(table, settings, &mut file, present, &mut |_| ())
         .map(Some)
         .map_err(|cut| format!("{}: {cut}", path.display()))
+}
+
+/// Removes all keys and functions, and tells the log so.
+///
+/// # Errors
+/// What the memory says.
+pub fn remove_all(table: &Table) -> Result<(), Stop> {
+    let txn = table.begin(Mode::Write)?;
+    retry(&txn, || txn.flush(None).map(|()| txn.tell_flush()))?;
+    drop(txn);
+    let txn = table.begin(Mode::Write)?;
+    retry(&txn, || {
+        txn.tell(0, &[b"FUNCTION", b"FLUSH"]);
+        clear_codes(&txn)
+    })
+}
+
+/// DEBUG RELOAD: saves, empties all databases, loads.
+pub(crate) fn reload(call: &mut SessionCall<'_>) -> Outcome {
+    let (mut saves, mut flushes, mut present) = (true, true, Present::Refused);
+    for word in &call.args[2..] {
+        match () {
+            () if is(word, "NOSAVE") => saves = false,
+            () if is(word, "NOFLUSH") => flushes = false,
+            () if is(word, "MERGE") => present = Present::Replaced,
+            () => return Err("ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.".into()),
+        }
+    }
+    let settings = call.host.settings();
+    if saves {
+        call.host
+            .saves()
+            .save(call.table, settings)
+            .map_err(|why| format!("ERR the RDB file was not written: {why}"))?;
+    }
+    if flushes {
+        remove_all(call.table)?;
+    }
+    match load_file(call.table, settings, present) {
+        Ok(Some(_)) => call.reply.ok(),
+        Ok(None) => return Err("ERR Error trying to load the RDB dump: there is no such file".into()),
+        Err(why) => return Err(format!("ERR Error trying to load the RDB dump: {why}").into()),
+    }
+    Ok(())
 }

@@ -13,6 +13,7 @@ pub mod feed;
 pub mod records;
 
 use crate::row::{Row, SessionCall, TxnCall, neutral, session};
+use crate::session::{Replica, SyncRequest};
 use polder_calls::call::{Outcome, SYNTAX, is};
 use polder_calls::command::{
     ADMIN, ALLOW_BUSY, DANGEROUS, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE,
@@ -22,19 +23,6 @@ use polder_table::Mode;
 /// Why this memory does not become a replica.
 const NO_REPLICATION: &str = "ERR this version of polder cannot be a replica";
 
-/// What a replica has told of itself by REPLCONF, and what it has asked for.
-#[derive(Clone, Debug, Default)]
-pub struct Replica {
-    /// Where it says that it listens; no port: it has not said so.
-    pub port: u16,
-    pub address: Option<String>,
-    /// It understands a new identity behind `+CONTINUE`.
-    pub knows_identities: bool,
-    /// The version of RDB files that it is known to read; `None`: it has not said what it is.
-    pub rdb_version: Option<u32>,
-    pub order: Option<Order>,
-}
-
 /// How often replicas were synchronised.
 #[derive(Default)]
 pub struct SyncCounts {
@@ -42,15 +30,6 @@ pub struct SyncCounts {
     pub partial: AtomicU64,
     /// In full, although they had asked to go on.
     pub refused: AtomicU64,
-}
-
-/// What PSYNC asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Order {
-    /// The stream and the first byte of it that the replica wants; `None`: all of the data.
-    pub from: Option<(String, u64)>,
-    /// By SYNC: no line is replied before the data.
-    pub is_sync: bool,
 }
 
 /// Options that change nothing here: which form of RDB file it prefers, what it has acknowledged.
@@ -176,11 +155,11 @@ fn hear(replica: &mut Replica, option: &[u8], value: &[u8]) -> Result<(), polder
 /// PSYNC and SYNC: the connection becomes that of a replica. Nothing is replied here: the feed replies.
 fn synchronize(call: &mut SessionCall<'_>) -> Outcome {
     let order = match call.args[1..] {
-        [] => Order { from: None, is_sync: true },
+        [] => SyncRequest { from: None, is_sync: true },
         [identity, offset] => {
             let offset = number::integer(offset).ok_or(polder_calls::call::NOT_AN_INTEGER)?;
             let from = std::str::from_utf8(identity).ok().map(str::to_owned).zip(u64::try_from(offset).ok());
-            Order { from, is_sync: false }
+            SyncRequest { from, is_sync: false }
         }
         _ => return Err("ERR PSYNC with FAILOVER is not supported: use REPLICAOF on both sides".into()),
     };

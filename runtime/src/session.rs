@@ -8,11 +8,10 @@ use std::sync::Arc;
 
 use polder_base::Protocol;
 use polder_hub::query::Thread;
-use polder_table::{Db, Watch};
+use polder_table::{Db, Table, Watch};
 
 use crate::configuration::Configuration;
 use crate::recorder::Recorder;
-use crate::replication::Replica;
 use crate::saves::Saves;
 use crate::scripts::{Memo, Running, Scripting};
 use crate::statistics::Statistics;
@@ -27,7 +26,7 @@ pub mod retry_ledger;
 pub mod subscriptions;
 pub mod tracked;
 
-pub use parts::{CallTally, Clock, Identity, Listening};
+pub use parts::{CallTally, Clock, Identity, Listening, Replica, SyncRequest};
 pub use retry_ledger::RetryLedger;
 pub use subscriptions::Subscriptions;
 pub use tracked::{Read, Tracking};
@@ -462,6 +461,14 @@ pub trait Host: Send + Sync {
     /// Whether the process is about to end, so that what takes long should be dropped.
     fn is_ending(&self) -> bool {
         false
+    }
+
+    /// Reads the append-only log back into the memory (DEBUG LOADAOF).
+    ///
+    /// # Errors
+    /// Why that is not possible, in words.
+    fn load_log(&self, _table: &Table) -> Result<(), String> {
+        Err("this program reads no logs: ask a server".into())
     }
 
     /// Whether a client may become a replica, which gets the data and all changes over its connection.

@@ -168,11 +168,9 @@ impl Clients {
 
     /// Notes how much memory a client takes now. A client that is to be closed counts no more.
     pub fn weigh(&self, record: &Record, bytes: usize) {
-        self.set_weight(record, bytes);
-        // SYNC: doomed-weight. Another thread may have marked the client since the caller looked.
-        if bytes > 0 && record.is_doomed() {
-            self.set_weight(record, 0);
-        }
+        // A thread that evicts must not see the weight of a client that it has just marked.
+        let _evicted = self.evicted.lock().unwrap_or_else(PoisonError::into_inner);
+        self.set_weight(record, if record.is_doomed() { 0 } else { bytes });
     }
 
     fn set_weight(&self, record: &Record, bytes: usize) {
@@ -200,7 +198,6 @@ impl Clients {
                     bytes,
                     "closed: all clients together reached maxmemory-clients, and it took the most"
                 );
-                // SYNC: doomed-weight
                 self.set_weight(&record, 0);
                 *evicted += 1;
                 close(&record);

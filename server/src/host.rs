@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use mio::Waker;
 use polder_base::time::now_ms;
 use polder_calls::settings::{Id, id};
-use polder_engine::Memory;
+use polder_engine::{Memory, Table};
 use polder_hub::query::{self, Asker, Thread};
 use polder_runtime::configuration::Configuration;
 use polder_runtime::flushes::run_due;
@@ -16,7 +16,7 @@ use polder_runtime::persistence::{Saves, has_save_points};
 use polder_runtime::scripting::Scripting;
 use polder_runtime::session::{Client, NewSetting, Shutdown};
 use polder_runtime::storage_process::check_folder;
-use polder_runtime::{Host, Session};
+use polder_runtime::{Host, Session, reload};
 
 use crate::clients::Clients;
 use crate::feeds::Feeds;
@@ -513,6 +513,10 @@ impl Host for Process {
 
     fn threads(&self) -> Vec<Thread> {
         self.mailboxes.iter().filter_map(|mailbox| mailbox.thread.get().copied()).collect()
+    }
+
+    fn load_log(&self, table: &Table) -> Result<(), String> {
+        reload::load_log(table, &self.settings, &self.scripting)
     }
 
     fn feeds_replicas(&self) -> bool {

@@ -42,7 +42,7 @@ pub fn random_seed() -> Result<[u8; 16], Fault> {
     }
 }
 
-/// A random distance between versions, of so many bits. A client may keep versions (as a CAS or ETag) from an earlier memory of the
+/// A random distance between versions, of this many bits. A client may keep versions (as a CAS or ETag) from an earlier memory of the
 /// same data. Versions that begin, or go on, at a random place are others.
 pub fn random_distance(bits: u32) -> Result<u64, Fault> {
     let random = random_seed()?;

@@ -19,10 +19,11 @@ use polder_calls::settings::id;
 use polder_table::{Db, Table};
 use polder_wire::resp::{Limits, Request, Requests};
 
+use super::SyncCounts;
 use super::records::{self, Record, State};
-use super::{Order, Replica, SyncCounts};
 use crate::configuration::Configuration;
 use crate::saves::save::{Plan, Progress, StreamPlace};
+use crate::session::{Replica, SyncRequest};
 use crate::{acl, followers, lookup};
 
 /// Bytes that are sent at once.
@@ -153,7 +154,7 @@ impl Feed<'_> {
 
 impl Feeding<'_, '_> {
     /// Goes on where the replica was, if the log is still kept from there on; else sends a copy.
-    fn begin(&mut self, order: &Order, knows_identities: bool) -> Result<(), String> {
+    fn begin(&mut self, order: &SyncRequest, knows_identities: bool) -> Result<(), String> {
         let counts = self.feed.counts;
         if let Some(place) = self.continued(order) {
             self.place = place;
@@ -179,7 +180,7 @@ impl Feeding<'_, '_> {
     }
 
     /// The place from which the replica can go on. It names the first byte that it wants, counted from 1.
-    fn continued(&self, order: &Order) -> Option<u64> {
+    fn continued(&self, order: &SyncRequest) -> Option<u64> {
         let (identity, offset) = order.from.as_ref()?;
         let place = offset.checked_sub(1)?;
         let (first, end) = self.feed.table.log().range();

@@ -97,3 +97,25 @@ pub struct CallTally {
     pub counted: RetryLedger,
     pub counted_queued: usize,
 }
+
+/// What a replica has told of itself by REPLCONF, and what it has asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Replica {
+    /// Where it says that it listens; no port: it has not said so.
+    pub port: u16,
+    pub address: Option<String>,
+    /// It understands a new identity behind `+CONTINUE`.
+    pub knows_identities: bool,
+    /// The version of RDB files that it is known to read; `None`: it has not said what it is.
+    pub rdb_version: Option<u32>,
+    pub order: Option<SyncRequest>,
+}
+
+/// What PSYNC asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyncRequest {
+    /// The stream and the first byte of it that the replica wants; `None`: all of the data.
+    pub from: Option<(String, u64)>,
+    /// By SYNC: no line is replied before the data.
+    pub is_sync: bool,
+}

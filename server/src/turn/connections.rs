@@ -11,7 +11,7 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use polder_engine::Counter;
 use polder_hub::query;
-use polder_runtime::replication::Order;
+use polder_runtime::session::SyncRequest;
 use polder_runtime::{Session, acl, blocking};
 use polder_wire::Output;
 
@@ -443,7 +443,7 @@ impl Connections {
     }
 
     /// Has the connection of a replica leave at the end of the turn (`feeds.rs`).
-    fn leave(&mut self, slot: usize, order: Order) {
+    fn leave(&mut self, slot: usize, order: SyncRequest) {
         let Some(connection) = &mut self.slots[slot] else { return };
         if connection.filter.is_some() || connection.door.protocol != Spoken::Resp {
             connection.output.raw(
