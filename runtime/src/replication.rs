@@ -60,6 +60,7 @@ pub const COMMANDS: &[Row] = &[
     session("REPLCONF", "[option value ...]", configure)
         .with(ADMIN | NOSCRIPT | LOADING | STALE | ALLOW_BUSY)
         .since("3.0.0")
+        .internal()
         .about("An internal command used in replication."),
     session("REPLICAOF", "host port", replicate)
         .with(ADMIN | NOSCRIPT | STALE | NO_ASYNC_LOADING)
