@@ -566,7 +566,7 @@ fn mark(call: &mut Call<'_>) -> Outcome {
     reply_written(call, key)
 }
 
-/// Whether a CAS is one that the item may have had earlier; 0 is none.
+/// Returns true if the item may have had this CAS earlier; 0 is none.
 fn is_older(call: &Call<'_>, cas: u64, found: &Found<'_>) -> bool {
     if cas == 0 {
         return false;

@@ -57,7 +57,7 @@ impl<'l> Typed<'l> {
         found.into_iter().map(|word| if folds { word.to_lowercase() } else { word }).collect()
     }
 
-    /// Whether the word stands where the command takes a key.
+    /// The word stands where the command takes a key.
     pub fn is_key(&self) -> bool {
         let Some((command, count)) = named(&self.before) else { return false };
         let name = [command.name.as_bytes()];
@@ -90,7 +90,7 @@ fn named(words: &[String]) -> Option<(&'static Command, usize)> {
     }
 }
 
-/// What may still be typed after `line`.
+/// Returns the part of the grammar that may follow `line`.
 pub fn hint(line: &str) -> Option<String> {
     let words = words(line);
     let (command, count) = named(&words)?;
@@ -175,7 +175,7 @@ fn described(group: &str, row: &Command) -> String {
     )
 }
 
-/// Whether a line holds a secret, which the history must not keep.
+/// Returns true if a line holds a secret, which the history must not keep.
 pub fn is_secret(words: &[String]) -> bool {
     let word = |at: usize| words.get(at).map(|word| word.to_ascii_lowercase()).unwrap_or_default();
     let anywhere = |wanted: &[&str]| (1..words.len()).any(|at| wanted.contains(&word(at).as_str()));

@@ -81,7 +81,7 @@ fn get(call: &mut TxnCall<'_>) -> Outcome {
     Ok(())
 }
 
-/// What decides how much memory all clients together may take.
+/// The settings that limit the memory of all clients together.
 const CLIENT_LIMITS: [Id; 2] = [id("maxmemory-clients"), id("maxmemory")];
 
 const IMMUTABLE: &str = "can't set immutable config";

@@ -75,7 +75,7 @@ fn with_slots<R>(
 /// All named followers.
 ///
 /// # Errors
-/// What the memory says.
+/// Faults of the memory.
 pub fn all(table: &Table) -> Result<Vec<Place>, Stop> {
     with_slots(table, Mode::Read, |_, slots| {
         Ok(slots.iter().filter_map(|(_, place)| place.clone()).collect())
@@ -85,7 +85,7 @@ pub fn all(table: &Table) -> Result<Vec<Place>, Stop> {
 /// The same, as a part of a transaction.
 ///
 /// # Errors
-/// What the memory says.
+/// Faults of the memory.
 pub fn within(txn: &Txn<'_>) -> Result<Vec<Place>, Stop> {
     SLOTS.filter_map(|slot| read(txn, slot).transpose()).collect()
 }
@@ -93,7 +93,7 @@ pub fn within(txn: &Txn<'_>) -> Result<Vec<Place>, Stop> {
 /// The place of a follower, for which the log is kept from here on; `None`: there is none of this name.
 ///
 /// # Errors
-/// What the memory says.
+/// Faults of the memory.
 pub fn find(table: &Table, name: &[u8]) -> Result<Option<Place>, Stop> {
     let found = with_slots(table, Mode::Read, |_, slots| Ok(of(slots, name)))?;
     if let Some((slot, place)) = &found {
@@ -141,7 +141,7 @@ pub(crate) fn check(table: &Table, place: &Place) -> Result<(), Stop> {
 /// Forgets a follower; returns whether it was known.
 ///
 /// # Errors
-/// What the memory says.
+/// Faults of the memory.
 pub fn forget(table: &Table, name: &[u8]) -> Result<bool, Stop> {
     with_slots(table, Mode::Write, |txn, slots| {
         let Some((slot, _)) = of(slots, name) else { return Ok(false) };
@@ -154,7 +154,7 @@ pub fn forget(table: &Table, name: &[u8]) -> Result<bool, Stop> {
 /// Writes something that no client sees, for a transaction that only tells.
 ///
 /// # Errors
-/// What the memory says.
+/// Faults of the memory.
 pub fn touch(txn: &Txn<'_>) -> Result<(), Stop> {
     let value = string::make(txn, b"1")?;
     txn.write(SYSTEM, b"changes:touched", &New::of(Kind::String, value), Replaces::Whole)

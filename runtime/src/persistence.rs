@@ -125,7 +125,7 @@ pub fn load_file(table: &Table, settings: &Settings, present: Present) -> Result
 /// Removes all keys and functions, and tells the log so.
 ///
 /// # Errors
-/// What the memory says.
+/// Faults of the memory.
 pub fn remove_all(table: &Table) -> Result<(), Stop> {
     let txn = table.begin(Mode::Write)?;
     retry(&txn, || txn.flush(None).map(|()| txn.tell_flush()))?;

@@ -14,7 +14,7 @@ use crate::replay::{self, Files, TornEnd};
 use crate::scripting::Scripting;
 use crate::storage_note::Note;
 
-/// How long it waits for the disk, and between two looks.
+/// The patience with the disk, and the pause between two looks.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// of both.
 ///
 /// # Errors
-/// What went wrong, in words. If a file is damaged, the memory holds what was read before that.
+/// The fault, in words. If a file is damaged, the memory holds what was read before that.
 pub fn load_log(table: &Table, settings: &Configuration, scripting: &Scripting) -> Result<(), String> {
     let folder = settle(table, settings)?;
     let manifest = folder.load().map_err(|error| error.to_string())?;

@@ -23,7 +23,7 @@ use polder_table::Mode;
 /// Why this memory does not become a replica.
 const NO_REPLICATION: &str = "ERR this version of polder cannot be a replica";
 
-/// How often replicas were synchronised.
+/// Counts of the ways in which replicas were synchronised.
 #[derive(Default)]
 pub struct SyncCounts {
     pub full: AtomicU64,

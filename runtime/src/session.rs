@@ -181,7 +181,7 @@ pub struct Session {
     pub migration: Option<Arc<dyn Any + Send + Sync>>,
     /// Of the script that runs, or ran last.
     pub script: Memo,
-    /// What it has told of itself as a replica.
+    /// Its own words as a replica.
     pub replica: Option<Box<Replica>>,
 }
 
@@ -471,7 +471,7 @@ pub trait Host: Send + Sync {
         Err("this program reads no logs: ask a server".into())
     }
 
-    /// Whether a client may become a replica, which gets the data and all changes over its connection.
+    /// Returns true if clients may become replicas, which get the data and all changes over their connections.
     fn feeds_replicas(&self) -> bool {
         false
     }

@@ -101,7 +101,7 @@ pub struct Clients {
     list: Mutex<BTreeMap<u64, Arc<Record>>>,
     /// The sum of their weights.
     weight: AtomicUsize,
-    /// How many were closed because all together took too much. A thread that closes some holds the lock.
+    /// The count of those that were closed because all together took too much. A thread that closes some holds the lock.
     evicted: Mutex<u64>,
 }
 
@@ -205,7 +205,7 @@ impl Clients {
         }
     }
 
-    /// How many clients [`Clients::evict`] has marked.
+    /// Returns the count of clients that [`Clients::evict`] has marked.
     pub fn evicted(&self) -> u64 {
         *self.evicted.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,7 +1,7 @@
 //! The threads that feed replicas: each has a connection that has left its event loop.
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -17,9 +17,11 @@ use socket2::Socket;
 
 /// Feeds of a process, at most: the change log has as many slots for followers.
 const FEEDS_MAX: usize = 63;
-/// How long a process that ends waits for its feeds, and between two looks.
+/// The patience of a process that ends with its feeds, and the pause between two looks.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(5);
+/// The period of looking for replicas that are gone.
+const CLEAR_PERIOD_MS: u64 = 1_000;
 
 /// The feeds of a process.
 #[derive(Default)]
@@ -27,6 +29,8 @@ pub struct Feeds {
     pub counts: Arc<SyncCounts>,
     stops: Arc<AtomicBool>,
     running: Mutex<Vec<Running>>,
+    /// The next moment at which records of replicas that are gone are looked for, in milliseconds since the epoch.
+    clears_ms: AtomicU64,
 }
 
 /// A connection with what its client has asked for.
@@ -103,8 +107,12 @@ impl Feeds {
         feed.is_some_and(|feed| feed.socket.shutdown(Shutdown::Both).is_ok())
     }
 
-    /// Gives up what feeds that have ended have left: handles here, and records that hold the log.
-    pub fn attend(&self, table: &Table) {
+    /// Gives up what feeds that have ended have left: handles here, and records that hold the log. It does so once a second.
+    pub fn attend(&self, table: &Table, now_ms: u64) {
+        if now_ms < self.clears_ms.load(Ordering::Relaxed) {
+            return;
+        }
+        self.clears_ms.store(now_ms + CLEAR_PERIOD_MS, Ordering::Relaxed);
         self.running.lock().unwrap_or_else(PoisonError::into_inner).retain(|feed| !feed.thread.is_finished());
         if let Err(stop) = records::clear(table, None) {
             tracing::warn!(%stop, "replicas that are gone cannot be forgotten now; it is tried again");

@@ -322,7 +322,7 @@ pub struct WebSocket {
     sub_protocol: &'static str,
     /// Whether messages may be compressed.
     pub deflates: bool,
-    /// What comes in `term`.
+    /// The input of `term`.
     input: Input,
 }
 

@@ -133,7 +133,7 @@ impl Folder {
         Ok(removed)
     }
 
-    /// Whether a process that writes this log gives a file this name: `NAME.N.base.rdb`, `NAME.N.base.aof`, `NAME.N.incr.aof`, `temp-N-N.rdb`.
+    /// Returns true for names that a process gives to files of this log: `NAME.N.base.rdb`, `NAME.N.base.aof`, `NAME.N.incr.aof`, `temp-N-N.rdb`.
     fn is_own_name(&self, name: &[u8]) -> bool {
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let Ok(name) = std::str::from_utf8(name) else { return false };

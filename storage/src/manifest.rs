@@ -24,7 +24,7 @@ pub struct Entry {
     pub sequence: u64,
 }
 
-/// How a base holds the data.
+/// The form in which a base holds the data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BaseForm {
     /// An RDB file.

@@ -292,7 +292,7 @@ impl Txn<'_> {
             || held.iter().any(|held| held.db != SYSTEM && held.retires.is_some())
     }
 
-    /// Whether a call has written a key of a client, or emptied or swapped databases. The removal of what has expired is no such write.
+    /// Returns true if a call has written a key of a client, or emptied or swapped databases. The removal of what has expired is no such write.
     fn is_written(&self) -> bool {
         let (map, held) = (&self.buffers.map, self.buffers.held.borrow());
         !map.flushes.borrow().is_empty()

@@ -40,19 +40,6 @@ impl Connection {
         }
     }
 
-    /// As [`Connection::call`], for a reply that may not come yet: `None` if it has not come in this time. The connection is used up
-    /// then.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn try_call(mut self, args: &[impl AsRef<[u8]>], time: Duration) -> io::Result<Option<Answer>> {
-        self.reader.get_ref().set_read_timeout(Some(time))?;
-        match self.call(args) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            other => other.map(Some),
-        }
-    }
-
     /// Sends one command without waiting.
     ///
     /// # Errors

@@ -33,7 +33,7 @@ const CAREFUL: [&str; 24] = [
     "SELECT 0",
 ];
 
-/// What shows the groups of the streams, whose digests have no consumers.
+/// Calls that show the groups of streams, whose digests have no consumers.
 const GROUPS: [&str; 4] =
     ["XINFO GROUPS groups", "XPENDING groups g", "XINFO GROUPS never", "XINFO CONSUMERS never g"];
 

@@ -383,7 +383,8 @@ fn writes_are_refused_while_the_writer_of_the_log_is_stopped_or_dead() {
 fn with_always_a_stopped_writer_keeps_back_only_what_was_written_before() {
     let world = World::new("always-stopped");
     let (server, mut writer) = world.serve(&[]);
-    assert_eq!(ask(&mut writer, "CONFIG SET appendfsync always"), "OK");
+    // Reads that do not wait tell when the server has begun to refuse writes.
+    assert_eq!(ask(&mut writer, "CONFIG SET appendfsync always always-covers-reads no"), "OK");
     let mut storage = world.storage(&[]);
     assert_eq!(ask(&mut writer, "SET k 1"), "OK");
     signal("-STOP", storage.id());
@@ -391,13 +392,11 @@ fn with_always_a_stopped_writer_keeps_back_only_what_was_written_before() {
     // Until writes are refused, every call of a server waits; one in-process does not.
     let memory = world.attach().expect("the memory");
     until("writes are refused", || memory.database(0).set(b"probe", b"1").is_err());
-    // The server looks by itself, so that what it executes before must wait.
-    until("the server refuses writes", || {
-        let other = Connection::open(&server.address()).expect("a connection");
-        let reply = other.try_call(&["SET", "k", "3"], Duration::from_millis(200)).expect("a reply or none");
-        reply.is_some_and(|reply| reply.shown().starts_with("(error) MISCONF"))
-    });
+    // The server looks by itself, and what it executes before waits.
     let mut other = Connection::open(&server.address()).expect("a connection");
+    until("the server refuses writes", || ask(&mut other, "PING").contains("MISCONF"));
+    assert_eq!(ask(&mut other, "CONFIG SET always-covers-reads yes"), "OK");
+    assert!(ask(&mut other, "SET k 3").starts_with("(error) MISCONF"));
     assert_ne!(ask(&mut other, "GET k"), "(nil)", "reads go on");
     assert!(!waiting.is_finished(), "what was written before is not on the disk");
     signal("-CONT", storage.id());

@@ -148,7 +148,7 @@ fn a_peer_that_asks_and_goes_leaves_nothing_behind() {
     assert_eq!(figure(&mut primary, "stats", "sync_partial_err"), "1");
     let memory = world.attach().expect("the memory");
     let table = memory.table();
-    assert!((1..64).all(|slot| table.log().held(slot).is_none()), "the log is held for nobody");
+    assert!((1..64).all(|slot| table.log().held(slot).is_none()), "a slot holds the log still");
     assert!(table.verify().expect("readable").findings.is_empty());
 }
 

@@ -17,7 +17,7 @@ const BYTES_MAX: usize = 64 << 10;
 
 /// Hears of one value after another. Each event but `piece` is whole.
 pub trait ValueWriter {
-    /// What has been written since it was last [taken](ValueWriter::taken).
+    /// The bytes that have been written since they were last [taken](ValueWriter::taken).
     fn bytes(&self) -> &[u8];
     /// Forgets what the owner has taken.
     fn taken(&mut self);

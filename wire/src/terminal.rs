@@ -41,7 +41,7 @@ const ASK_COLUMNS: &[u8] = b"\r\x1b[999C\x1b[6n";
 const CLEAR_SCREEN: &[u8] = b"\x1b[H\x1b[2J";
 const BELL: &[u8] = b"\x07";
 
-/// What a key has led to.
+/// The result of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A whole line. The prompt is gone until [`Editor::prompt`].
@@ -97,12 +97,12 @@ impl Editor {
         self.redraw(screen);
     }
 
-    /// Whether the prompt stands on the screen.
+    /// The prompt stands on the screen.
     pub fn is_shown(&self) -> bool {
         self.is_shown
     }
 
-    /// What has been typed before the cursor.
+    /// Returns the text before the cursor.
     pub fn text(&self) -> &str {
         &self.line.text()[..self.line.cursor()]
     }
@@ -142,7 +142,7 @@ impl Editor {
         event
     }
 
-    /// Whether a text at the end of the line needs no more than to be shown.
+    /// Returns true if a text at the end of the line only has to be shown.
     fn echoes(&self, text: &str) -> bool {
         self.line.is_at_end()
             && self.line.end() + text.len() <= LINE_BYTES_MAX
@@ -189,7 +189,7 @@ impl Editor {
         std::mem::replace(&mut self.columns, column) != column
     }
 
-    /// What a key leads to that is no part of the line.
+    /// Carries out a key that is no part of the line.
     fn event_of(&mut self, key: &Key, is_stale: &mut bool, screen: &mut Vec<u8>) -> Option<Event> {
         match key {
             Key::Enter => {
@@ -287,7 +287,7 @@ impl Editor {
     }
 }
 
-/// What two words begin with.
+/// Returns the common beginning of two words.
 fn shared<'w>(one: &'w str, other: &str) -> &'w str {
     let differs = one.char_indices().zip(other.chars()).find(|((_, one), other)| one != other);
     let length = differs.map_or(one.len().min(other.len()), |((at, _), _)| at);

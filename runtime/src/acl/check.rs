@@ -155,7 +155,7 @@ pub fn may_use_channel(session: &Session, channel: &[u8], pattern: bool) -> bool
     user.is_none_or(|user| user.selectors().iter().any(|selector| allows_channel(selector, channel, pattern)))
 }
 
-/// Whether a session may read a key, by whatever command.
+/// Returns true if the rights of a session let it read a key by any command.
 pub fn may_read_key(session: &Session, key: &[u8]) -> bool {
     let reads = |selector: &Selector| {
         selector.all_keys

@@ -1,4 +1,4 @@
-//! What the history of a process is made of (`recorder/history`).
+//! The figures of which the history of a process is made (`recorder/history`).
 use polder_table::{Counter, Table};
 
 use super::machine;

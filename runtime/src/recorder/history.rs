@@ -42,7 +42,7 @@ impl Default for History {
 }
 
 impl History {
-    /// Whether a point is due.
+    /// Returns true if a point is due.
     pub fn is_due(&self, now_ms: u64) -> bool {
         self.points.back().is_none_or(|last| now_ms >= last[0] + STEP_MS)
     }

@@ -28,12 +28,12 @@ use crate::{acl, followers, lookup};
 
 /// Bytes that are sent at once.
 const SEND_BYTES: usize = 256 << 10;
-/// How often the record is written, and a replica hears a line feed while its copy is made.
+/// The period of writing the record, and of line feeds to a replica while its copy is made.
 const NOTE_PERIOD: Duration = Duration::from_secs(1);
 /// The shortest and the longest pause while there is nothing to send.
 const PAUSE: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(20);
-/// How long a server that ends goes on sending what was committed before.
+/// The time for which a server that ends goes on sending earlier commits.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 /// The share of a segment that the backlog may take at most.
 const BACKLOG_SHARE: u64 = 8;
@@ -57,11 +57,11 @@ pub trait Link {
     /// Waits until the peer takes or sends something, for a second at most.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     fn wait(&mut self) -> io::Result<()>;
 }
 
-/// What a feed works with.
+/// The surroundings of a feed.
 pub struct Feed<'f> {
     pub table: &'f Table,
     pub settings: &'f Configuration,
@@ -84,7 +84,7 @@ struct Feeding<'f, 'l> {
     place: u64,
     noted: Instant,
     heard: Instant,
-    /// When the log last moved.
+    /// The moment at which the log last moved.
     moved: Instant,
     input: Vec<u8>,
     requests: Requests,

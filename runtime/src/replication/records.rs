@@ -10,13 +10,13 @@ use polder_table::{Mode, Stop, Table, Txn};
 use crate::followers::{self, Place};
 use crate::retry::retry;
 
-/// How long the log is held for a replica whose feed has died, in milliseconds since it last acknowledged something.
+/// The time for which the log is held for a replica whose feed has died, in milliseconds since its last acknowledgement.
 const RETURN_MS: u64 = 60_000;
 
-/// How the rest of a replica's record begins, by which it is told from other followers.
+/// The first word of a replica's record; records of other followers have another.
 const MARK: &[u8] = b"replica";
 
-/// How far a replica is.
+/// The stage of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It waits for the copy of the data, or takes it.
@@ -33,7 +33,7 @@ pub struct Record {
     /// The seat of the feed.
     pub seat: u64,
     pub life: u64,
-    /// Where the replica listens.
+    /// The replica's own host and port.
     pub address: String,
     pub port: u16,
     pub state: State,
@@ -83,7 +83,7 @@ impl Record {
 /// The replicas whose feeds live.
 ///
 /// # Errors
-/// What the memory says.
+/// Faults of the memory.
 pub fn within(table: &Table, txn: &Txn<'_>) -> Result<Vec<Record>, Stop> {
     let lives = |record: &Record| table.segment().lives(record.seat, record.life);
     Ok(followers::within(txn)?.iter().filter_map(Record::read).filter(lives).collect())
@@ -93,7 +93,7 @@ pub fn within(table: &Table, txn: &Txn<'_>) -> Result<Vec<Record>, Stop> {
 /// which has another one by now.
 ///
 /// # Errors
-/// What the memory says.
+/// Faults of the memory.
 pub fn clear(table: &Table, returned: Option<&Record>) -> Result<(), Stop> {
     let is_held = (1..HOLD_SLOTS).any(|slot| table.log().held(slot).is_some());
     if !is_held {
@@ -116,7 +116,7 @@ pub fn clear(table: &Table, returned: Option<&Record>) -> Result<(), Stop> {
 /// Appends a PING to the change log, so that replicas hear something while nothing is written.
 ///
 /// # Errors
-/// What the memory says.
+/// Faults of the memory.
 pub fn ping(table: &Table) -> Result<(), Stop> {
     let txn = table.begin(Mode::Write)?;
     retry(&txn, || followers::touch(&txn).map(|()| txn.tell(0, &[b"PING"])))

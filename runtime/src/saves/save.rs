@@ -38,7 +38,7 @@ pub struct Plan {
     syncs: bool,
     key_delay: Duration,
     version: String,
-    /// Where the data stands in the change log, for a replica.
+    /// The place of the data in the change log, for a replica.
     stream: Option<StreamPlace>,
 }
 

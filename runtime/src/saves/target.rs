@@ -8,7 +8,7 @@ use polder_wire::rebuild::{CommandWriter, ValueWriter};
 
 use super::{FLUSHES, ITEM};
 
-/// What takes a save.
+/// The taker of a save.
 pub enum Target {
     Rdb(Box<Writer>),
     Commands(Box<Commands>),
@@ -19,7 +19,7 @@ pub enum Target {
 pub struct Commands {
     writer: CommandWriter,
     tells_time: bool,
-    /// What the current key has beside value and expiry: it is told behind the value.
+    /// The flags and marks of the current key, which are written behind the value.
     aside: Option<Vec<u8>>,
 }
 
@@ -117,7 +117,7 @@ impl Target {
         }
     }
 
-    /// What takes the value of the current key.
+    /// The writer of the current key's value.
     pub fn values(&mut self) -> &mut dyn ValueWriter {
         match self {
             Target::Rdb(writer) => &mut **writer,

@@ -98,10 +98,10 @@ pub struct CallTally {
     pub counted_queued: usize,
 }
 
-/// What a replica has told of itself by REPLCONF, and what it has asked for.
+/// A replica's own words by REPLCONF, and its request.
 #[derive(Clone, Debug, Default)]
 pub struct Replica {
-    /// Where it says that it listens; no port: it has not said so.
+    /// Its own port and host, as it tells them; 0 if it has told none.
     pub port: u16,
     pub address: Option<String>,
     /// It understands a new identity behind `+CONTINUE`.
@@ -111,7 +111,7 @@ pub struct Replica {
     pub order: Option<SyncRequest>,
 }
 
-/// What PSYNC asks for.
+/// The request of PSYNC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyncRequest {
     /// The stream and the first byte of it that the replica wants; `None`: all of the data.

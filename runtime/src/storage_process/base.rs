@@ -30,7 +30,7 @@ pub(super) struct Base {
     cut: Receiver<(u64, Option<Db>)>,
 }
 
-/// How the settings want a base to hold the data.
+/// Returns the form of bases that the settings want.
 pub(super) fn form(settings: &Configuration) -> BaseForm {
     if settings.is_on(const { id("aof-use-rdb-preamble") }) { BaseForm::Rdb } else { BaseForm::Commands }
 }

@@ -50,7 +50,7 @@ impl Messages {
         Messages { style, scanned: 0 }
     }
 
-    /// As [`Protocol::read`](super::Protocol::read). If `stops_at_keys`, it ends in front of a message that [`is_key`].
+    /// Like [`Protocol::read`](super::Protocol::read). If `stops_at_keys`, it ends in front of a message that [`is_key`].
     pub fn read<'b>(
         &mut self,
         session: &Session,
@@ -126,7 +126,7 @@ impl Messages {
     }
 }
 
-/// Whether a message can only be a key of a terminal: one character, or what begins with a control that is no line end.
+/// Returns true if a message can only be a key of a terminal: one character, or a text that begins with a control other than a line end.
 pub fn is_key(input: &[u8]) -> bool {
     let Some(end) = memchr::memchr(END, input) else { return false };
     let Ok(message) = std::str::from_utf8(&input[..end]) else { return false };

@@ -35,9 +35,9 @@ const KEYS: u32 = 2;
 const PROMPT: u32 = 4;
 const LINE: u32 = 8;
 
-/// How many bytes of keys are taken at a time.
+/// Bytes of keys that are taken at a time.
 const KEYS_BYTES_MAX: usize = 16 << 10;
-/// How many keys Tab lists at most, how many SCANs it makes for them, and the COUNT of each.
+/// Keys that Tab lists at most, the SCANs that it makes for them, and the COUNT of each.
 const TAB_KEYS_MAX: usize = 100;
 const TAB_SCANS_MAX: usize = 40;
 const TAB_COUNT: &[u8] = b"500";
@@ -48,7 +48,7 @@ const OWN_WORDS: [&str; 3] = ["clear", "exit", "help"];
 const REPLY: &str =
     "ERR CLIENT REPLY means nothing here: a terminal waits for each reply; use the sub-protocol resp for it";
 
-/// What a WebSocket says of its input when it opens.
+/// The kind of input that a WebSocket announces when it opens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
     /// Whole lines, always.
@@ -66,7 +66,7 @@ pub struct Terminal {
     screen: Option<Box<Screen>>,
 }
 
-/// What there is of a terminal.
+/// The state of a terminal.
 #[derive(Default)]
 struct Screen {
     editor: Editor,
@@ -111,7 +111,7 @@ impl Terminal {
         matches!(self.input, Input::Keys { .. })
     }
 
-    /// As [`Protocol::read`](super::Protocol::read).
+    /// Like [`Protocol::read`](super::Protocol::read).
     pub fn read<'b>(
         &mut self,
         session: &Session,
@@ -153,7 +153,7 @@ impl Terminal {
         Left::Perhaps
     }
 
-    /// As [`Protocol::reply`](super::Protocol::reply).
+    /// Like [`Protocol::reply`](super::Protocol::reply).
     pub fn reply<R>(&mut self, output: &mut Output, note: u32, run: impl FnOnce(&mut dyn Reply) -> R) -> R {
         if note & LINE == 0 {
             return self.lines.reply(output, note, run);
@@ -169,7 +169,7 @@ impl Terminal {
         result
     }
 
-    /// As [`Protocol::own`](super::Protocol::own): keys, or the prompt behind a reply.
+    /// Like [`Protocol::own`](super::Protocol::own): keys, or the prompt behind a reply.
     pub fn own(
         &mut self,
         note: u32,
@@ -276,7 +276,7 @@ impl Screen {
     }
 }
 
-/// Whether a call would keep replies from coming, so that no prompt followed.
+/// Returns true if a call would keep replies from coming, so that no prompt followed.
 fn is_reply_switch(words: &[String]) -> bool {
     matches!(words, [name, second, ..] if name.eq_ignore_ascii_case("client") && second.eq_ignore_ascii_case("reply"))
 }

@@ -87,7 +87,7 @@ fn maintain(process: &Process, now_ms_of_turn: u64) {
     if !process.is_loading() {
         process.saves().attend(table, &process.settings);
         process.storage.attend(&process.memory, &process.settings);
-        process.feeds.attend(table);
+        process.feeds.attend(table, now_ms_of_turn);
         process.saves().watch_log(table, &process.settings);
     }
     process.stop_if_removed();

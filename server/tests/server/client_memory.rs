@@ -50,7 +50,7 @@ fn begin(client: &mut Conn, bytes: usize) {
     client.write(&vec![b'x'; bytes]);
 }
 
-/// As many of them, each of one megabyte, on a server with these flags.
+/// Opens `count` of them, of one megabyte each.
 fn crowd(door: &Door, asker: &mut Conn, count: usize) -> Vec<Conn> {
     let clients = (0..count).map(|number| unfinished(door.address, &format!("c{number}"), 1 << 20)).collect();
     until("their bytes", || {
@@ -60,7 +60,7 @@ fn crowd(door: &Door, asker: &mut Conn, count: usize) -> Vec<Conn> {
     clients
 }
 
-/// How many clients of a crowd are left when a limit of 5 MB holds: the others and the asker take less.
+/// The clients of a crowd that are left when a limit of 5 MB holds: the others and the asker take less.
 const LEFT: std::ops::RangeInclusive<usize> = 2..=4;
 
 #[test]
@@ -160,7 +160,7 @@ fn sum_of(asker: &mut Conn) -> usize {
     line.and_then(|bytes| bytes.trim().parse().ok()).expect("a sum")
 }
 
-/// What makes a client large.
+/// The kind of memory that makes a client large.
 #[derive(Clone, Copy, Debug)]
 enum Holds {
     Query,
@@ -261,9 +261,13 @@ fn walk(address: SocketAddr, seed: u64, is_redis: bool) -> Vec<Vec<String>> {
     };
     let mut steps = Vec::new();
     loop {
-        let before = sizes(&mut asker);
-        // Redis counts a client that is spared once a second.
-        until(&format!("a sum of {before:?}"), || sum_of(&mut asker) >= total(&before));
+        // Redis counts clients anew once a second: until then it closes by what they took before.
+        let mut before = BTreeMap::new();
+        until("a sum that is that of the sizes", || {
+            before = sizes(&mut asker);
+            let (sum, total) = (sum_of(&mut asker), total(&before));
+            (total..total + before["asker"] + (64 << 10)).contains(&sum)
+        });
         let mut heaviest: Vec<(&String, &usize)> =
             before.iter().filter(|(name, _)| *name != "asker" && **name != spared).collect();
         heaviest.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
@@ -284,17 +288,17 @@ fn walk(address: SocketAddr, seed: u64, is_redis: bool) -> Vec<Vec<String>> {
         let power = |name: &&String| before[*name].ilog2();
         let left =
             before.keys().filter(|name| after.contains_key(*name) && *name != "asker" && **name != spared);
-        if is_redis && gone != expected && left.map(|name| power(&name)).max() >= gone.iter().map(power).min()
-        {
-            return steps;
-        }
-        // A buffer that is large for a moment may cost the next one in size its connection. The walk cannot go on from there.
+        let is_tie = || left.map(|name| power(&name)).max() >= gone.iter().map(power).min();
+        // Redis may also close the next in size by what a client took before it sent its replies: it counts that anew later.
         let mut one_more = ranking[..ranking.len().min(expected.len() + 1)].to_vec();
         one_more.sort();
-        if gone != expected && gone == one_more {
+        if is_redis && gone != expected && (gone == one_more || is_tie()) {
             return steps;
         }
-        assert_eq!(gone, expected, "seed {seed}: {order:?}, {before:?}, limit {limit}");
+        assert_eq!(
+            gone, expected,
+            "seed {seed}, redis {is_redis}: {order:?}, {before:?}, {after:?}, limit {limit}"
+        );
         steps.push(gone.into_iter().cloned().collect());
     }
 }
@@ -321,5 +325,5 @@ fn clients_of_every_kind_are_closed_as_by_redis() {
             connect(SocketAddr::from(([127, 0, 0, 1], redis.port()))).ask("CONFIG SET maxmemory-clients 0");
         }
     }
-    assert!(redis.is_none() || compared >= 4, "{compared} steps were compared");
+    assert!(redis.is_none() || compared >= 8, "{compared} steps were compared");
 }

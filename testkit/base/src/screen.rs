@@ -13,7 +13,7 @@ pub struct Screen {
     saved: (usize, usize),
     /// The beginning of a sequence or of a character.
     held: Vec<u8>,
-    /// How often it was asked where the cursor stands.
+    /// The number of questions for the cursor's place.
     pub asked: usize,
 }
 

@@ -12,7 +12,7 @@
 //! Sequences run in groups, in lockstep: a round sends the next step of each sequence. Each sequence has keys of its
 //! own, so the order within a round means nothing.
 //!
-//! What differs on purpose stands with its reason in `memcached/differences.md`, whose names [`rules::Rule`] knows.
+//! Differences on purpose stand with their reasons in `memcached/differences.md`, whose names [`rules::Rule`] knows.
 pub mod compare;
 pub mod connections;
 pub mod generate;
@@ -64,7 +64,7 @@ pub enum Piece {
     Time(i64),
 }
 
-/// What one step sends.
+/// The request of one step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
     Text(Vec<Piece>),
@@ -81,7 +81,7 @@ pub enum Request {
     Flush,
 }
 
-/// What is known of a key after a step, by which replies are compared less strictly.
+/// Facts of a key after a step, by which replies are compared less strictly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Loose {
     /// A number may have become shorter, which memcached pads with blanks.
@@ -101,7 +101,7 @@ pub struct Step {
     pub loose: [Loose; KEYS],
 }
 
-/// What one side has told in one sequence.
+/// The CAS numbers that one side has told in one sequence.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
     /// Each CAS of a key, in the order in which they were seen first.

@@ -107,7 +107,7 @@ pub fn standard(value: &Value, report: bool) -> Vec<u8> {
     format.text(value, report)
 }
 
-/// The same in ANSI colours. Controls are spelt out, so that no reply can do more to a terminal than be read.
+/// Colours it by ANSI sequences. Controls are spelt out, so that no reply can do more to a terminal than be read.
 pub fn coloured(value: &Value, report: bool) -> Vec<u8> {
     let mut out = Vec::new();
     if report && !matches!(value, Value::Error(_)) {
@@ -118,7 +118,7 @@ pub fn coloured(value: &Value, report: bool) -> Vec<u8> {
     out
 }
 
-/// How scalars are shown.
+/// The form of scalars.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Paint {
     Plain,

@@ -12,7 +12,7 @@ pub const BYTES_MAX: usize = 64 << 10;
 pub struct History {
     lines: VecDeque<String>,
     bytes: usize,
-    /// How many lines lie between the shown one and the end; 0 for the line that is being typed.
+    /// The number of lines between the shown one and the end; 0 for the line that is being typed.
     back: usize,
     /// The line that was being typed when an older one was called up.
     draft: String,

@@ -224,7 +224,7 @@ fn of_meta(byte: u8) -> Option<Key> {
     }
 }
 
-/// How many bytes at the end are the beginning of a character.
+/// Returns the number of bytes at the end that begin a character.
 fn unfinished(bytes: &[u8]) -> usize {
     let tail = &bytes[bytes.len().saturating_sub(3)..];
     (0..tail.len())

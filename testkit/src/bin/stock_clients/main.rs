@@ -139,7 +139,7 @@ fn node_client(port: &str) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// The same for xterm.js in a browser. Its screenshot is left below target/console.
+/// Tests xterm.js in a browser. Its screenshot is left below target/console.
 fn xterm(http_port: &str, port: &str) -> bool {
     let packages = target_folder().join("node/node_modules");
     if !packages.join("@xterm/addon-attach").exists() {

@@ -20,7 +20,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     .collect()
 }
 
-/// What is left of some keys: the events, the line before the cursor, and whether the editor goes on.
+/// The result of some keys: the events, the line before the cursor, and whether the editor goes on.
 type Left = (Vec<Event>, String, bool);
 
 fn press(keys: &[u8], ends: impl Iterator<Item = usize>) -> Left {

@@ -1,4 +1,4 @@
-//! Whether two replies to one step say the same.
+//! The comparison of two replies to one step.
 use super::parse::{self, Part};
 use super::rules::{Rule, Rules};
 use super::{BASE64_KEY, CHOSEN, Piece, Request, Step, Told, Way, short};
@@ -14,7 +14,7 @@ pub struct Pair<'r> {
 /// Compares two replies, and notes the CAS that they tell.
 ///
 /// # Errors
-/// What differs.
+/// The difference, in words.
 pub fn compare(
     step: &Step,
     sequence: &str,
@@ -92,14 +92,14 @@ fn is_equal(
     }
 }
 
-/// Whether a step is an `ma` with the flags `q` and `N`.
+/// Returns true if a step is an `ma` with the flags `q` and `N`.
 fn is_quiet_counter(step: &Step) -> bool {
     let Request::Text(pieces) = &step.request else { return false };
     let has = |bytes: &[u8]| pieces.contains(&Piece::Bytes(bytes.to_vec()));
     has(b"ma ") && has(b"q") && has(b"N")
 }
 
-/// Whether a step gives its key an expiry that lies in the past.
+/// Returns true if a step gives its key an expiry that lies in the past.
 fn is_past(step: &Step) -> bool {
     let Request::Text(pieces) = &step.request else { return false };
     pieces

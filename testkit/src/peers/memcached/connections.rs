@@ -1,13 +1,12 @@
 //! The connections of one side: two with the text protocol, one with the binary protocol, and one over UDP.
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
-use std::time::Duration;
+
+use polder_testbase::PATIENCE;
 
 use super::parse::body_bytes;
 use super::{Way, packet};
 
-/// A server that is silent for so long hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// The request and the reply that end a step of the text protocol.
 const MARK: &[u8] = b"mn\r\n";
 const MARKED: &[u8] = b"MN\r\n";
@@ -29,7 +28,7 @@ impl Connections {
     /// Connects to a server on this host.
     ///
     /// # Errors
-    /// When the server does not listen.
+    /// Errors of the sockets.
     pub fn open(port: u16, udp_port: u16) -> std::io::Result<Connections> {
         let tcp = || -> std::io::Result<TcpStream> {
             let stream = TcpStream::connect(("127.0.0.1", port))?;

@@ -15,7 +15,7 @@ const FLUSHING: usize = 4;
 const WAITS: [usize; 2] = [6, 13];
 const FLUSH: usize = 9;
 
-/// What a memcached has beside what 1.6.18 has.
+/// Features that memcached has got since 1.6.18.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Features {
     /// A CAS that the client chooses (E), `x` of `md`, `N` and `s` of `ms`.

@@ -10,7 +10,7 @@ pub enum Part {
     Cas(usize, u64),
     /// A time to live in seconds, of a key; -1 for none.
     Ttl(usize, i64),
-    /// The same as `me` shows it.
+    /// The form in which `me` shows it.
     Expiry(usize, i64),
     /// Seconds since the last access.
     Idle(u64),
@@ -24,7 +24,7 @@ pub enum Part {
     Value(usize, Vec<u8>),
     /// A mark of a key: won (W), stale (X), or another client has won (Z).
     Mark(usize, u8),
-    /// What `me` says of the memory.
+    /// The memory, as `me` shows it.
     Memory(Vec<u8>),
 }
 

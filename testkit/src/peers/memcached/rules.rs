@@ -70,7 +70,7 @@ impl Rules {
         Ok(Rules(rules))
     }
 
-    /// Whether the page lists this difference.
+    /// Returns true if the page lists this difference.
     pub fn tolerate(&self, rule: Rule) -> bool {
         self.0.contains(&rule)
     }

@@ -1,5 +1,7 @@
 //! Runs groups of sequences on both sides, and makes a failed one shorter.
-use std::time::{Duration, Instant};
+use std::time::Instant;
+
+use polder_testbase::until;
 
 use super::compare::{Pair, compare};
 use super::connections::Connections;
@@ -7,13 +9,10 @@ use super::generate::{Features, sequence};
 use super::rules::Rules;
 use super::{Request, Step, Told, Way, render};
 
-/// What was to expire in a second has expired after so long, also by a clock of whole seconds that is late.
-const WAIT: Duration = Duration::from_millis(2_300);
-
 /// One sequence that is run.
 struct Running {
     number: usize,
-    /// What the names of its keys begin with.
+    /// The beginning of its keys' names.
     name: String,
     steps: Vec<Step>,
     told: (Told, Told),
@@ -76,10 +75,7 @@ impl Sides {
         for (at, each) in running.iter().enumerate() {
             let Some(step) = each.steps.get(round).filter(|_| each.failure.is_none()) else { continue };
             match step.request {
-                Request::Wait => {
-                    std::thread::sleep(WAIT);
-                    return Ok(());
-                }
+                Request::Wait => return self.await_expiry(round),
                 Request::Flush => {
                     let flush = [(Way::Text(0), b"flush_all\r\n".to_vec())];
                     let replies = (self.ours.round(&flush)?, self.theirs.round(&flush)?);
@@ -103,6 +99,27 @@ impl Sides {
             }
         }
         Ok(())
+    }
+
+    /// Waits until the items of both sides have expired that had a second to live: one that is stored now expires last.
+    fn await_expiry(&mut self, round: usize) -> Result<(), String> {
+        let name = format!("r{}w{round}", self.runs);
+        let mut ask = |request: String| -> Result<[Vec<Vec<u8>>; 2], String> {
+            let request = [(Way::Text(0), request.into_bytes())];
+            Ok([self.ours.round(&request)?, self.theirs.round(&request)?])
+        };
+        if ask(format!("set {name} 0 1 1\r\nx\r\n"))? != [[b"STORED\r\n"], [b"STORED\r\n"]] {
+            return Err("an item that expires is not stored".into());
+        }
+        let mut failure = None;
+        until("what has a second to live expires", || match ask(format!("get {name}\r\n")) {
+            Ok(replies) => replies == [[b"END\r\n"], [b"END\r\n"]],
+            Err(error) => {
+                failure = Some(error);
+                true
+            }
+        });
+        failure.map_or(Ok(()), Err)
     }
 
     /// Leaves out steps as long as the same step differs.
