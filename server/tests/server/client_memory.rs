@@ -229,14 +229,9 @@ fn make(address: SocketAddr, asker: &mut Conn, holds: Holds, is_spared: bool, by
     client
 }
 
-/// Lowers the limit in steps on a server with clients of every kind, and returns which clients each step has
-/// closed: the largest, but never the one that is spared.
-fn walk(address: SocketAddr, seed: u64, is_redis: bool) -> Vec<Vec<String>> {
-    let mut random = Random::new(seed);
-    let mut asker = connect(address);
-    let mut clients = Vec::new();
+/// Draws a kind for each size from 64 KiB to 2 MiB.
+fn drawn(random: &mut Random) -> Vec<(Holds, usize)> {
     let mut ladder: Vec<usize> = (0..6).map(|step| (64 << 10) << step).collect();
-    let spared = random.below(ladder.len());
     let mut kinds = ALL.to_vec();
     let mut order = Vec::new();
     while !ladder.is_empty() {
@@ -250,6 +245,17 @@ fn walk(address: SocketAddr, seed: u64, is_redis: bool) -> Vec<Vec<String>> {
     }
     // A monitor hears all that the others are made of.
     order.sort_by_key(|(holds, _)| matches!(holds, Holds::Monitor));
+    order
+}
+
+/// Lowers the limit in steps on a server with clients of every kind, and returns which clients each step has
+/// closed: the largest, but never the one that is spared.
+fn walk(address: SocketAddr, seed: u64, is_redis: bool) -> Vec<Vec<String>> {
+    let mut random = Random::new(seed);
+    let mut asker = connect(address);
+    let mut clients = Vec::new();
+    let spared = random.below(6);
+    let order = drawn(&mut random);
     for (place, (holds, bytes)) in order.iter().enumerate() {
         clients.push(make(address, &mut asker, *holds, place == spared, *bytes));
     }
