@@ -649,6 +649,17 @@ impl Seat {
 }
 
 impl Segment {
+    /// Bytes of free nodes in the caches of all seats. Reads of seats whose threads run are a moment old.
+    pub fn cached_bytes(&self) -> u64 {
+        let of_seat = |seat: u64| -> u64 {
+            let bytes = |class| {
+                self.observe(seat + cache_count(class)).min(cache_slots(class) as u64) * class_bytes(class)
+            };
+            (0..CLASSES).map(bytes).sum()
+        };
+        (0..self.seats_high()).map(|index| of_seat(self.seat_at(index))).sum()
+    }
+
     /// Slabs of one hint bit, as a shift.
     pub(crate) fn group_shift(&self) -> u64 {
         self.geometry().slabs_max.div_ceil(64).next_power_of_two().trailing_zeros() as u64

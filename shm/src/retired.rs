@@ -290,6 +290,9 @@ impl Seat {
             }
         };
         self.set(at::RECLAIMING, 0);
+        if self.get(at::RETIRED_HEAD) == self.get(at::RETIRED_TAIL) {
+            self.set(at::TREE_BYTES, 0);
+        }
         if self.segment.has_marks() {
             self.return_marked();
         }
@@ -304,6 +307,13 @@ impl Seat {
                 },
         );
         more
+    }
+
+    /// Tells of trees that this seat has retired, without their roots: their nodes join the list, and with it the retired bytes, only
+    /// as the trees are taken apart. The pin of the transaction that retired them must not have ended. The figure is an estimate,
+    /// and begins at 0 again when the list is empty.
+    pub fn tell_trees(&self, bytes: u64) {
+        self.add(at::TREE_BYTES, bytes);
     }
 
     /// What this seat has retired and not freed yet, in bytes.
@@ -486,9 +496,12 @@ impl Seat {
         if !named.is_empty() {
             self.reserve_retired(named.len() as u64)?;
             let tail = self.get(at::RETIRED_TAIL);
+            let before = self.get(at::RETIRED_BYTES);
             for (number, node) in named.iter().enumerate() {
                 self.write_retired(tail + number as u64, offset_of(*node), true, epoch);
             }
+            let written = self.get(at::RETIRED_BYTES).wrapping_sub(before);
+            self.set(at::TREE_BYTES, self.get(at::TREE_BYTES).saturating_sub(written));
             self.set(at::EXPANDED_TAIL, tail + named.len() as u64);
             self.set(at::EXPANDING, index + 1);
         }
@@ -596,6 +609,7 @@ impl Seat {
         let classes =
             self.retired_entries().into_iter().filter_map(|(offset, _)| self.segment.class_at(offset));
         self.set(at::RETIRED_BYTES, classes.map(|(_, class)| class_bytes(class)).sum());
+        self.set(at::TREE_BYTES, 0);
     }
 
     /// Every entry of the list, for `verify`.

@@ -379,6 +379,8 @@ pub struct Usage {
     pub used_peak: u64,
     /// Headers, seats, directories: what an empty segment takes.
     pub fixed: u64,
+    /// Bytes of `used` that count for `maxmemory`.
+    pub claimed: u64,
     /// Buckets and their directories.
     pub table: u64,
     /// Nodes that wait until no reader can see them.
@@ -386,4 +388,11 @@ pub struct Usage {
     pub page_bytes: u64,
     pub seats_used: u32,
     pub seats_max: u32,
+}
+
+impl Usage {
+    /// Bytes of `used` that do not count for `maxmemory`.
+    pub fn uncounted(&self) -> u64 {
+        self.used.saturating_sub(self.claimed)
+    }
 }

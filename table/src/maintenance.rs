@@ -23,7 +23,7 @@ use polder_base::Fault;
 use polder_shm::item::{CHANGED, DEATH, Tag};
 use polder_shm::layout::{header, seat as at};
 use polder_shm::{Locked, Seat, ref_to, sync};
-use polder_values::{Kind, hash};
+use polder_values::{Kind, Value, hash};
 
 use crate::api::*;
 use crate::bucket;
@@ -59,6 +59,8 @@ const EVICTED_PER_CALL: u32 = 8;
 const RESTING_CHANGES: u64 = 64;
 /// One eviction in this many looks whether the key's extent can shrink.
 const EVICTIONS_PER_LOOK: u64 = 16;
+/// Nodes below another one that are weighed where a tree is evicted.
+const TREE_SAMPLES: usize = 8;
 /// Draws of a victim before eviction gives up.
 const DRAWS_MAX: u32 = 20_000;
 
@@ -299,7 +301,12 @@ impl Table {
         !self.is_unlimited() && {
             let limits = self.limits_in_force();
             let most = limits.memory_max;
-            limits.evicts() && most > 0 && self.segment().used_bytes() > most && self.claimed() > most
+            // The exact sum is made only where an older one says so.
+            limits.evicts()
+                && most > 0
+                && self.segment().used_bytes() > most
+                && self.claimed_lately() > most
+                && self.claimed() > most
         }
     }
 
@@ -310,22 +317,21 @@ impl Table {
             return true;
         }
         let (mut draws, mut busy, mut evicted) = (0, 0, 0);
-        if self.claimed() > limits.memory_max && self.stands_still() {
+        let most = limits.memory_max;
+        if self.claimed() > most && self.stands_still() {
             return true;
         }
-        while self.claimed() > limits.memory_max {
+        while self.claimed_lately() > most {
+            let is_close = || self.claimed_lately() <= most + most / 20;
             // Memory comes free only when enough of an extent is empty. The evictions that this takes are spread over many calls.
-            if evicted >= EVICTED_PER_CALL && self.claimed() <= limits.memory_max + limits.memory_max / 20 {
-                return true;
-            }
-            if end.is_some_and(|end| sync::now() > end) {
+            if evicted >= EVICTED_PER_CALL && is_close() || end.is_some_and(|end| sync::now() > end) {
                 return true;
             }
             // What a FLUSH has left is freed before any key is evicted. Trees count as used until they have been taken apart.
             if self.garbage().next().is_some() || self.oom_retry.is_worthwhile() {
                 let swept = self.sweep_once();
                 self.reclaim();
-                if self.claimed() <= limits.memory_max + limits.memory_max / 20 {
+                if is_close() {
                     return true;
                 }
                 if matches!(swept, Ok(Swept::Some | Swept::All)) {
@@ -333,36 +339,31 @@ impl Table {
                 }
             }
             if !limits.evicts() || draws > DRAWS_MAX {
-                return false;
+                return self.claimed() <= most;
             }
             match self.evict_one(&limits, &mut draws) {
                 Ok(true) => (busy, evicted) = (0, evicted + 1),
                 // Another victim may not be locked.
                 Err(Stop::Busy) if busy < BUSY_VICTIMS_MAX => busy += 1,
-                _ => return self.claimed() <= limits.memory_max,
+                _ => return self.claimed() <= most,
             }
         }
         true
-    }
-
-    /// Bytes in use, without those that are retired already, are kept for a snapshot, or belong to the change log.
-    pub fn claimed(&self) -> u64 {
-        let segment = self.segment();
-        let passing = segment
-            .sum_over_seats(at::RETIRED_BYTES)
-            .wrapping_add(segment.sum_over_seats(at::SNAPSHOT_LOG_BYTES));
-        segment.used_bytes().saturating_sub(passing).saturating_sub(segment.log_bytes())
     }
 
     fn evict_one(&self, limits: &Limits, draws: &mut u32) -> Result<bool, Stop> {
         let Some((db, key)) = self.victim(limits, draws)? else { return Ok(false) };
         let txn = self.begin(Mode::Write)?;
         txn.limit_patience(PATIENCE);
-        let mut evicted = false;
+        let (mut evicted, mut trees) = (false, 0);
         txn.retrying(|| {
             let mark = txn.mark();
             // It may have lost its expiry since it was drawn.
             let found = txn.peek(db, &key)?;
+            trees = match &found {
+                Some(Found { value: Value::Tree(root), .. }) => txn.trees_bytes(&root.refs, TREE_SAMPLES)?,
+                _ => 0,
+            };
             evicted = found.is_some_and(|found| !limits.policy.is_volatile() || found.expiry_ms.is_some())
                 && txn.remove(db, &key, Replaces::Whole)?;
             if evicted {
@@ -372,6 +373,9 @@ impl Table {
             }
             Ok(())
         })?;
+        if evicted {
+            txn.seat.tell_trees(trees);
+        }
         drop(txn);
         if !evicted {
             return Ok(true);

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use crate::api::*;
 use crate::bucket::{self, LINE_WORDS, UNITS};
+use crate::cached_bytes::CachedBytes;
 use crate::change::{ChangeSink, Dump};
 use crate::clock;
 use crate::compact_pass::Pass;
@@ -30,6 +31,7 @@ pub struct Table {
     /// The densest extent met so far (bits of an f64): what makes a draw of a key fair.
     density: AtomicU64,
     pub(crate) oom_retry: OomRetry,
+    pub(crate) cached_bytes: CachedBytes,
     /// How far this process has come with emptying slabs.
     pub(crate) pass: Mutex<Pass>,
     pub(crate) is_compacting: AtomicBool,
@@ -98,6 +100,7 @@ impl Table {
             random: AtomicU64::new(seed | 1),
             density: AtomicU64::new(0),
             oom_retry: OomRetry::default(),
+            cached_bytes: CachedBytes::default(),
             pass: Mutex::default(),
             is_compacting: AtomicBool::new(false),
             room_makers: RoomMakers::default(),
@@ -371,6 +374,7 @@ impl Table {
             used,
             used_peak: peak,
             fixed: segment.fixed_bytes(),
+            claimed: self.claimed(),
             table: self.table_bytes(),
             retired: segment.sum_over_seats(at::RETIRED_BYTES),
             page_bytes: segment.mapping().pages().page_bytes as u64,

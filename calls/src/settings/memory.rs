@@ -16,7 +16,7 @@ pub const POLICY_NAMES: &[&str] = &[
 ];
 
 pub(super) const SETTINGS: &[Setting] = &[
-    memory("maxmemory", 0, i64::MAX, 0).segment().about("The most that the data may take, in bytes; 0 is the segment's ceiling."),
+    memory("maxmemory", 0, i64::MAX, 0).segment().about("The most that the data may take, in bytes; 0 is the segment's ceiling. What no eviction gives back, as the seats of threads, does not count (INFO: mem_not_counted_for_evict)."),
     choice("maxmemory-policy", POLICY_NAMES, 7).segment().about("Which keys are evicted when `maxmemory` is reached."),
     integer("maxmemory-samples", 1, 64, 5).segment().about("Keys looked at for each one that is evicted."),
     integer("maxmemory-eviction-tenacity", 0, 100, 10).inert(),

@@ -204,7 +204,7 @@ const MEMORY: &[Metric] = &[
         "mem_fragmentation_bytes",
         Text(|facts| (facts.usage.committed as i64 - facts.usage.used as i64).to_string()),
     ),
-    none("mem_not_counted_for_evict"),
+    metric("mem_not_counted_for_evict", Count(|facts| facts.usage.uncounted())),
     none("mem_replication_backlog"),
     none("mem_total_replication_buffers"),
     none("mem_clients_slaves"),

@@ -14,6 +14,7 @@ mod matrix;
 mod moving;
 mod patterns;
 mod serving;
+mod small_memory;
 mod sorted_set;
 mod stopping;
 mod terminal;

@@ -2,7 +2,7 @@
 
 use std::panic::RefUnwindSafe;
 
-use polder_shm::layout::{header, seat};
+use polder_shm::layout::header;
 use polder_table::{CommitView, Counter, Limits, Mode, New, Policy, Replaces, Snapshot, Stop, Table, Txn};
 use polder_values::string::{self, Draft};
 use polder_values::{Kind, Value, hash};
@@ -680,8 +680,7 @@ fn maintenance() -> Vec<Case> {
                 "evict",
                 |place| {
                     (0..200).for_each(|number| place.set(0, &numbered(number), &[1; 900], None));
-                    // The seat of who evicts takes room, too.
-                    let memory_max = place.table.claimed() + seat::BYTES - 20_000;
+                    let memory_max = place.table.claimed() - 20_000;
                     place.table.set_limits(Limits {
                         memory_max,
                         policy: Policy::AllkeysRandom,
@@ -699,7 +698,7 @@ fn maintenance() -> Vec<Case> {
                     // Most of the extent is free: to become smaller is all that gives memory back.
                     (0..1_000).for_each(|number| place.set(0, &numbered(number), &[1; 30], None));
                     (100..1_000).for_each(|number| assert!(place.remove(0, &numbered(number))));
-                    let memory_max = place.table.claimed() + seat::BYTES - 40_000;
+                    let memory_max = place.table.claimed() - 40_000;
                     place.table.set_limits(Limits {
                         memory_max,
                         policy: Policy::AllkeysRandom,
