@@ -126,13 +126,15 @@ fn compare(expected: &Expected, counts: &Counts) -> Vec<String> {
 }
 
 fn show(expected: &Expected, counts: &Counts) {
+    let mut text = String::new();
     for (name, count) in counts {
         let change = expected
             .instructions
             .get(name)
             .map_or(String::new(), |before| format!("{:+7.1} %", (count / before - 1.0) * 100.0));
-        println!("  {name:<28} {count:>9.1} {change}");
+        text += &format!("  {name:<28} {count:>9.1} {change}\n");
     }
+    print!("{text}");
 }
 
 /// The compiler and the machine it compiles for, as `rustc -vV` says.

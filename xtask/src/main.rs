@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use flaky::Flaky;
-use tally::{Clock, Tally};
+use tally::{Beside, Clock, Tally};
 
 const USAGE: &str = "\
 cargo x rules                 formatting, tidy, plain English, floors and packages: a few seconds
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     let mut tally = Tally::default();
     match words.as_slice() {
         ["rules"] => rules(&mut tally),
-        ["check"] => _ = check(&mut tally),
+        ["check"] => check(&mut tally),
         ["test"] => test(&mut tally, &SHORT, &flaky),
         ["test", "--long"] => test(&mut tally, &LONG, &flaky),
         ["docs"] => testkit(&mut tally, "documents", "docs", &[]),
@@ -147,34 +147,70 @@ fn rules(tally: &mut Tally) {
     tally.rule("packages", || packages::check(&root()));
 }
 
-/// What every commit must pass. Whether the build succeeded, without which nothing else can be run.
-fn check(tally: &mut Tally) -> bool {
+/// What every commit must pass.
+fn check(tally: &mut Tally) {
     rules(tally);
-    tally.cargo("clippy", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]);
-    // One build for all that runs below: another choice of packages would have other features, and build every crate again.
-    let built = tally.build("build of all tests", &["test", "--workspace", "--no-run", "--quiet"]);
-    if built {
-        tally.run("documents are fresh", program("docs", &["--check"]));
-        // The crate that strangers read: a broken link fails, and so does an item without a text.
-        let strict = "build.rustdocflags=['-Dwarnings']";
-        tally.cargo(
-            "documentation",
-            &["doc", "--quiet", "--no-deps", "--package", "polder-engine", "--config", strict],
-        );
-        tally.tests("unit tests and transcripts", &["test", "--workspace", "--no-fail-fast"]);
+    clippy(tally);
+    if build_tests(tally) {
+        documents(tally);
+        unit_tests(tally);
     }
-    built
+}
+
+fn clippy(tally: &mut Tally) {
+    tally.cargo("clippy", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]);
+}
+
+/// Builds at once what all layers run: another choice of packages would have other features, and build every crate again. Returns
+/// whether it succeeded, without which nothing else can be run.
+fn build_tests(tally: &mut Tally) -> bool {
+    tally.build("build of all tests", &["test", "--workspace", "--no-run", "--quiet"])
+}
+
+fn documents(tally: &mut Tally) {
+    tally.run("documents are fresh", program("docs", &["--check"]));
+    // The crate that strangers read: a broken link fails, and so does an item without a text.
+    let strict = "build.rustdocflags=['-Dwarnings']";
+    tally.cargo(
+        "documentation",
+        &["doc", "--quiet", "--no-deps", "--package", "polder-engine", "--config", strict],
+    );
+}
+
+fn unit_tests(tally: &mut Tally) {
+    tally.tests("unit tests and transcripts", &["test", "--workspace", "--no-fail-fast"]);
 }
 
 /// All layers; those that repeat for as long as `length` says, with a fixed seed.
 fn test(tally: &mut Tally, length: &Length, flaky: &Flaky) {
-    if !check(tally) {
+    rules(tally);
+    if !build_tests(tally) {
         return;
     }
-    // Instructions do not depend on what else runs, so these layers share the cores.
+    let (count, counted) = std::sync::mpsc::channel();
+    let beside = Beside::start(move |tally| {
+        let clock = Clock::start();
+        let first = counts::check(&root(), false);
+        tally.took("instruction counts, beside the others", &clock);
+        // The other end lives until these layers have ended.
+        _ = count.send(first);
+        clockless(tally);
+    });
+    unit_tests(tally);
+    clocked(tally, length);
+    tally.join(beside);
     let clock = Clock::start();
-    let counts = std::thread::spawn(|| counts::check(&root(), false));
-    // The real code, whose schedule shuttle chooses: a build of a few crates for each.
+    tally.found("instruction counts, alone", counted_again(counted.recv(), flaky), &clock);
+    if length.table {
+        tally.run("client: simulation and chaos", client_long());
+        table(tally, "kill", &["--all"]);
+        table(tally, "torture", &[SEED, "300"]);
+    }
+}
+
+/// Layers whose outcome does not depend on what else runs: compilers, documents, and the real code whose schedule shuttle chooses (a
+/// build of a few crates for each).
+fn clockless(tally: &mut Tally) {
     for (layer, package) in
         [("schedules of the shared memory", "polder-shm"), ("schedules of the table", "polder-table")]
     {
@@ -182,6 +218,13 @@ fn test(tally: &mut Tally, length: &Length, flaky: &Flaky) {
             ["test", "--quiet", "--package", package, "--features", "schedules", "--test", "schedules"];
         tally.tests(layer, &scheduled);
     }
+    clippy(tally);
+    documents(tally);
+    tally.run("C door", script("capi/test.sh"));
+}
+
+/// Layers with several processes, which wait for each other.
+fn clocked(tally: &mut Tally, length: &Length) {
     tally.run("fuzz", program("fuzz", &[&["smoke", "--seed", SEED], &length.fuzz[..]].concat()));
     tally.run("peers", program("peers", &[&["--seed", SEED], &length.peers[..]].concat()));
     tally.run(
@@ -194,8 +237,6 @@ fn test(tally: &mut Tally, length: &Length, flaky: &Flaky) {
         &["test", "--quiet", "--workspace", "--test", "transcripts", "--", "--serve"],
     );
     tally.run("stock clients", program("stock_clients", &[]));
-    tally.found("instruction counts", counted(counts, flaky), &clock);
-    tally.run("C door", script("capi/test.sh"));
     tally.run("Python door", script("python/test.sh"));
     tally.run("real input", program("real_input", &[]));
     tally.run("crash points", program("crash", &["points"]));
@@ -206,19 +247,14 @@ fn test(tally: &mut Tally, length: &Length, flaky: &Flaky) {
         program("crash", &[&["--histories", "--seed", SEED], &length.histories[..]].concat()),
     );
     tally.run("crash", program("crash", &[&["--seed", SEED], &length.crash[..]].concat()));
-    if length.table {
-        tally.run("client: simulation and chaos", client_long());
-        table(tally, "kill", &["--all"]);
-        table(tally, "torture", &[SEED, "300"]);
-    }
 }
 
-/// Waits for the instruction counts. Those that are too high are counted once more, while nothing else runs.
-fn counted(
-    counts: std::thread::JoinHandle<Result<Vec<String>, String>>,
+/// Counts instructions once more, while nothing else runs, if some were too high.
+fn counted_again(
+    first: Result<Result<Vec<String>, String>, std::sync::mpsc::RecvError>,
     flaky: &Flaky,
 ) -> Result<Vec<String>, String> {
-    let first = counts.join().unwrap_or_else(|_| Err("the count panicked".into()))?;
+    let first = first.map_err(|_| "the count panicked".to_string())??;
     if first.is_empty() {
         return Ok(first);
     }

@@ -2,9 +2,12 @@
 //!
 //! A test that fails runs once more, by itself (`attempt.rs`); so does a layer that is one program, after all others. A
 //! second run that passes is listed as flaky and does not fail.
+//!
+//! Layers that no clock can break run beside the others ([`Beside`]). What they print is shown when each of them ends.
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitCode, Stdio};
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 use regex::Regex;
@@ -13,8 +16,9 @@ use crate::attempt::COUNTS;
 use crate::flaky::Flaky;
 
 /// What passed and what failed so far.
-#[derive(Default)]
 pub struct Tally {
+    clock: Clock,
+    output: Output,
     passed: u64,
     failed: u64,
     failed_layers: Vec<String>,
@@ -25,6 +29,27 @@ pub struct Tally {
     times: Vec<Time>,
     /// Programs that failed, and run once more when all layers are through.
     again: Vec<Again>,
+}
+
+/// Where the lines of layers go.
+enum Output {
+    Shown,
+    /// The lines of the present layer, until it ends.
+    Kept(Vec<String>),
+}
+
+/// Layers that run on a thread of their own.
+pub struct Beside(JoinHandle<Tally>);
+
+impl Beside {
+    /// Runs `layers` beside what the caller does. Their builds take one core, so that the other one is free for tests.
+    pub fn start(layers: impl FnOnce(&mut Tally) + Send + 'static) -> Beside {
+        Beside(std::thread::spawn(|| {
+            let mut tally = Tally { output: Output::Kept(Vec::new()), ..Tally::default() };
+            layers(&mut tally);
+            tally
+        }))
+    }
 }
 
 /// A layer that failed.
@@ -51,14 +76,59 @@ const LINES_KEPT: usize = 25;
 struct Time {
     layer: String,
     wall_s: f64,
-    /// User and system time of the processes that it ran and waited for.
+    /// User and system time of the processes that ended meanwhile, those of layers beside it included.
     cpu_s: f64,
 }
 
+impl Default for Tally {
+    fn default() -> Tally {
+        Tally {
+            clock: Clock::start(),
+            output: Output::Shown,
+            passed: 0,
+            failed: 0,
+            failed_layers: Vec::new(),
+            last_words: Vec::new(),
+            findings: Vec::new(),
+            times: Vec::new(),
+            again: Vec::new(),
+        }
+    }
+}
+
 impl Tally {
+    /// Waits for layers that ran beside these, and adds what they report.
+    pub fn join(&mut self, beside: Beside) {
+        let Ok(other) = beside.0.join() else { return self.fail("the layers beside the others") };
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.failed_layers.extend(other.failed_layers);
+        self.last_words.extend(other.last_words);
+        self.findings.extend(other.findings);
+        self.times.extend(other.times);
+        self.again.extend(other.again);
+    }
+
+    /// Prints a line, or keeps it until the layer ends.
+    fn say(&mut self, line: String) {
+        match &mut self.output {
+            Output::Shown => println!("{line}"),
+            Output::Kept(lines) => lines.push(line),
+        }
+    }
+
+    /// Cargo with these arguments.
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = cargo(args);
+        if let Output::Kept(_) = self.output {
+            command.env("CARGO_BUILD_JOBS", "1");
+        }
+        command
+    }
+
     /// Runs cargo as one layer.
     pub fn cargo(&mut self, layer: &str, args: &[&str]) {
-        let outcome = self.stream(layer, &mut cargo(args));
+        let outcome = self.stream(layer, &mut self.command(args));
         self.settle(layer, outcome);
     }
 
@@ -107,7 +177,7 @@ impl Tally {
     /// Runs a command and lets its output through. Lines that count (`12 passed, 1 failed` or cargo's `test result:`)
     /// are added up.
     fn stream(&mut self, layer: &str, command: &mut Command) -> Outcome {
-        println!("== {layer}");
+        self.say(format!("== {layer}"));
         let clock = Clock::start();
         let mut outcome = Outcome { succeeded: false, passed: 0, failed: 0, lines: Vec::new() };
         let mut last_lines = VecDeque::with_capacity(LINES_KEPT);
@@ -118,7 +188,7 @@ impl Tally {
                     let line = String::from_utf8_lossy(&line).into_owned();
                     outcome.count(&line);
                     self.note(&line);
-                    println!("{line}");
+                    self.say(line.clone());
                     if last_lines.len() == LINES_KEPT {
                         last_lines.pop_front();
                     }
@@ -126,7 +196,7 @@ impl Tally {
                 }
                 outcome.succeeded = child.wait().is_ok_and(|status| status.success());
             }
-            Err(error) => println!("{error}"),
+            Err(error) => self.say(error.to_string()),
         }
         outcome.lines = last_lines.into();
         self.end(layer, outcome.succeeded, &clock);
@@ -155,9 +225,19 @@ impl Tally {
     }
 
     fn end(&mut self, layer: &str, succeeded: bool, clock: &Clock) {
+        let (wall_s, _) = clock.elapsed();
+        self.say(format!("== {layer}: {}, {wall_s:.1} s", if succeeded { "ok" } else { "FAILED" }));
+        if let Output::Kept(lines) = &mut self.output {
+            // One call: a line of another layer cannot come between.
+            println!("{}", std::mem::take(lines).join("\n"));
+        }
+        self.took(layer, clock);
+    }
+
+    /// Notes how long something took that reports elsewhere.
+    pub fn took(&mut self, what: &str, clock: &Clock) {
         let (wall_s, cpu_s) = clock.elapsed();
-        println!("== {layer}: {}, {wall_s:.1} s", if succeeded { "ok" } else { "FAILED" });
-        self.times.push(Time { layer: layer.into(), wall_s, cpu_s });
+        self.times.push(Time { layer: what.into(), wall_s, cpu_s });
     }
 
     /// Counts one rule of ours: no findings is a pass.
@@ -170,7 +250,7 @@ impl Tally {
     pub fn found(&mut self, layer: &str, findings: Result<Vec<String>, String>, clock: &Clock) {
         let findings = findings.unwrap_or_else(|error| vec![error]);
         for finding in &findings {
-            println!("{layer}: {finding}");
+            self.say(format!("{layer}: {finding}"));
         }
         if findings.is_empty() {
             self.passed += 1;
@@ -187,12 +267,8 @@ impl Tally {
         self.run_again(flaky);
         if self.times.len() > 1 {
             println!("{:<44} {:>8} {:>8}", "layer", "wall s", "CPU s");
-            let sum = |of: fn(&Time) -> f64| self.times.iter().map(of).sum();
-            let all = Time {
-                layer: "together".into(),
-                wall_s: sum(|time| time.wall_s),
-                cpu_s: sum(|time| time.cpu_s),
-            };
+            let (wall_s, cpu_s) = self.clock.elapsed();
+            let all = Time { layer: "together".into(), wall_s, cpu_s };
             for Time { layer, wall_s, cpu_s } in self.times.iter().chain([&all]) {
                 println!("{layer:<44} {wall_s:>8.1} {cpu_s:>8.1}");
             }
@@ -303,6 +379,29 @@ mod tests {
             outcome.count(line);
         }
         assert_eq!((outcome.passed, outcome.failed), (12, 3));
+    }
+
+    #[test]
+    fn layers_beside_the_others_are_added_up() {
+        let mut tally = Tally::default();
+        let shell = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            command
+        };
+        let (one, two) = (shell("echo '3 passed, 0 failed'"), shell("exit 1"));
+        let beside = Beside::start(move |tally| {
+            tally.run("one", one);
+            tally.run("two", two);
+            tally.rule("three", || Ok(vec!["wrong".into()]));
+        });
+        tally.rule("four", || Ok(Vec::new()));
+        tally.join(beside);
+        assert_eq!((tally.passed, tally.failed, tally.failed_layers), (4, 1, vec!["three".to_string()]));
+        assert_eq!((tally.again.len(), tally.times.len()), (1, 4));
+        let mut broken = Tally::default();
+        broken.join(Beside::start(|_| panic!("a layer that ends the thread")));
+        assert_eq!(broken.failed, 1);
     }
 
     #[test]
