@@ -56,6 +56,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    polder_engine::register();
     match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Cli(arguments) => cli::run(&arguments),

@@ -4,7 +4,7 @@
 //! COMMAND INFO and DOCS and the documentation are derived from them (see [`polder_calls::command`] and [`polder_calls::grammar`]).
 //!
 //! **Invariant**: a family knows calls, the table and values; it knows no session, no socket and nothing of what runs it. Commands that
-//! concern a session live in `polder-runtime`, which registers all families.
+//! concern a session live in `polder-runtime` and the crates above it; `polder-engine` registers all families.
 #![forbid(unsafe_code)]
 
 pub mod bitmap;

@@ -9,7 +9,9 @@ use std::time::Duration;
 use polder_base::Reply;
 use polder_calls::Command;
 use polder_calls::call::{NO_MEMORY, WRONG_TYPE};
-use polder_runtime::{DirectCall, row_named};
+use polder_runtime::DirectCall;
+
+use crate::families::row_named;
 use polder_table::Db;
 use polder_table::{Attributes, Foreseen, Found, Location, Mode, Stop, Table, Txn};
 use polder_values::{Kind, string};

@@ -53,6 +53,7 @@ mod batch;
 mod caller;
 mod changes;
 mod database;
+mod families;
 mod listener;
 mod presence;
 mod reply;
@@ -66,6 +67,8 @@ pub use batch::Batch;
 pub use caller::{Caller, Error};
 pub use changes::{ChangeCommand, Changed, Changes, Follower, Position, Transactions};
 pub use database::{Alone, Database, Inside, Keys, Scope};
+#[doc(hidden)]
+pub use families::{COMMANDS, FAMILIES, register, row_named};
 pub use listener::Listener;
 #[doc(hidden)]
 pub use polder_base::Ref;
@@ -79,8 +82,8 @@ use polder_base::time::{coarse_ms, now_ms};
 pub use polder_base::{Fault, Protocol, Reply};
 use polder_calls::command::{ADMIN, BLOCKING, CONTAINER, DANGEROUS, NOSCRIPT, Run, SCRIPTS};
 use polder_calls::{BatchKey, Command};
-use polder_runtime::debug::inside;
 use polder_runtime::scripting::Scripting;
+use polder_runtime::switches;
 use polder_runtime::{CallHint, execute, opened};
 use polder_table::Db;
 pub use typed::{
@@ -173,12 +176,12 @@ impl Nature {
 
 /// What is known of a command by its name; `None` where there is no such command.
 pub fn nature(name: &[u8]) -> Option<Nature> {
-    polder_runtime::find(name).map(Nature::of)
+    COMMANDS.find(name).map(Nature::of)
 }
 
 /// What is known of each command.
 pub fn natures() -> impl Iterator<Item = Nature> {
-    polder_runtime::all().map(|(_, command)| Nature::of(command))
+    COMMANDS.all().map(|(_, command)| Nature::of(command))
 }
 
 /// What the callers of a process share, and what those of its forked children do: a child takes nothing over of which another thread may have held
@@ -412,6 +415,7 @@ impl Memory {
     }
 
     fn over(table: Table, origin: Origin) -> Memory {
+        register();
         table.listen(&polder_hub::SINK);
         table.dumps_by(polder_runtime::changes::dump_whole);
         Memory {
@@ -493,7 +497,7 @@ impl Memory {
         self.look_at_writes();
         let maintained_ms = || self.table.segment().load(header::MAINTAINED);
         let others = maintained_ms() != self.tended_ms.load(Ordering::Relaxed);
-        if inside::maintenance_rests()
+        if switches::maintenance_rests()
             || others && now_ms.saturating_sub(maintained_ms()) < MAINTENANCE_PAUSE_MS
         {
             return MAINTENANCE_PAUSE_MS;
@@ -637,7 +641,7 @@ impl Memory {
         plan.locations.clear();
         let mut keys: SmallVec<[(Db, &[u8]); 64]> = SmallVec::new();
         for (db, args) in calls {
-            let command = args.first().and_then(|name| polder_runtime::find(name));
+            let command = args.first().and_then(|name| COMMANDS.find(name));
             let mut only = usize::MAX;
             // One that is named again and again is looked up once.
             let mut add = |key, most| {
@@ -713,7 +717,9 @@ impl Memory {
         args: &[&[u8]],
         reply: &mut dyn Reply,
     ) -> Progress {
-        let progress = polder_runtime::execute(&self.table, session, host, args, reply);
+        let command = args.first().and_then(|name| COMMANDS.find(name));
+        let hint = command.map(|command| CallHint { command, location: None });
+        let progress = polder_runtime::execute_foreseen(&self.table, session, host, hint, args, reply);
         self.see_through(progress, session, host, reply)
     }
 

@@ -18,14 +18,15 @@ use polder_calls::Facts;
 use polder_hub::post;
 use polder_hub::query::Thread;
 use polder_runtime::configuration::Configuration;
-use polder_runtime::metrics::{Recorder, Statistics};
 use polder_runtime::persistence::Saves;
+use polder_runtime::recorder::Recorder;
 use polder_runtime::scripting::Scripting;
 use polder_runtime::session::{Client, EmbeddedHost};
+use polder_runtime::statistics::Statistics;
 use polder_runtime::{Host, Session};
 use polder_shm::fork::{self, Shelter};
 
-use crate::Memory;
+use crate::{COMMANDS, Memory};
 
 /// What another client wants of a caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -273,7 +274,7 @@ impl Host for Presence<'_> {
             let mut face = card.face.lock().clone();
             face.age_seconds = now_ms.saturating_sub(card.created_ms) / 1000;
             face.idle_seconds = now_ms.saturating_sub(card.active_ms.load(Ordering::Relaxed)) / 1000;
-            let last = polder_runtime::all().nth(card.last.load(Ordering::Relaxed).into());
+            let last = COMMANDS.all().nth(card.last.load(Ordering::Relaxed).into());
             face.command = last.map_or("NULL".into(), |(_, command)| command.label());
             if card.is_blocked() {
                 face.flags = face.flags.replace('N', "") + "b";

@@ -19,11 +19,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hashbrown::{HashMap, HashSet};
+use polder_admin::peer_replies;
 use polder_base::time::{coarse_ms, now_ms};
 use polder_base::{Fault, Protocol, Reply};
 use polder_hub::query::{self, Asker};
 use polder_hub::{Delivery, MessageSink, queue};
-use polder_runtime::{Session, blocking, peer_replies, pubsub};
+use polder_runtime::{Session, blocking, pubsub};
 use polder_shm::fork::{self, Shelter};
 use polder_table::Table;
 

@@ -307,7 +307,8 @@ fn every_command_that_is_not_deprecated_has_a_typed_call() {
             || command.name.starts_with("ITEM.")
             || WITHOUT.iter().any(|(name, _)| *name == command.container())
     };
-    let missing: Vec<&str> = polder_runtime::all()
+    let missing: Vec<&str> = polder_engine::COMMANDS
+        .all()
         .filter(|(family, command)| {
             GROUPS.contains(&family.group) && !excused(command) && !named.contains(command.container())
         })

@@ -6,7 +6,8 @@
 use polder_base::{Reply, time};
 use polder_table::{Mode, Stop, Table};
 
-use crate::introspect::{CATEGORIES, help};
+use crate::categories::CATEGORIES;
+use crate::help::help;
 use crate::line_limit::LineLimit;
 use crate::lookup::find_original;
 use crate::lookup::resolve;

@@ -23,7 +23,7 @@ use polder_calls::settings::Id;
 ///
 /// # Errors
 /// [`Stop::Busy`] as long as replies may still come: the call is to be run again.
-pub(crate) fn ask(
+pub fn ask(
     table: &Table,
     session: &mut Session,
     host: &dyn Host,
@@ -37,11 +37,7 @@ pub(crate) fn ask(
 ///
 /// # Errors
 /// As [`ask`].
-pub(crate) fn ask_reports(
-    table: &Table,
-    session: &mut Session,
-    host: &dyn Host,
-) -> Result<Vec<Vec<u8>>, Stop> {
+pub fn ask_reports(table: &Table, session: &mut Session, host: &dyn Host) -> Result<Vec<Vec<u8>>, Stop> {
     let Replies { told, silent } = ask_all(table, session, host, &[b"INFO"])?;
     let mut reports = lock(&host.recorder().reports);
     reports.retain(|(threads, _)| threads.iter().any(|thread| silent.contains(thread)));
@@ -50,7 +46,7 @@ pub(crate) fn ask_reports(
 }
 
 /// The thread of another process that serves a client.
-pub(crate) fn home_of(call: &mut SessionCall<'_>, id: u64) -> Result<Option<Thread>, Stop> {
+pub fn home_of(call: &mut SessionCall<'_>, id: u64) -> Result<Option<Thread>, Stop> {
     let answers = ask(call.table, call.session, call.host, &[b"HOME", id.to_string().as_bytes()])?;
     let thread = |answer: &Vec<u8>| {
         let (seat, life) = std::str::from_utf8(answer).ok()?.split_once(' ')?;
@@ -77,7 +73,7 @@ fn ask_all(table: &Table, session: &mut Session, host: &dyn Host, words: &[&[u8]
 
 /// The reply to another process about entries that it shows or forgets: a line for each of them, or
 /// nothing.
-pub(crate) fn answer_entries<Entry>(
+pub fn answer_entries<Entry>(
     entries: &mut VecDeque<Entry>,
     words: &[&[u8]],
     line: impl Fn(&Entry) -> String,
@@ -94,23 +90,23 @@ pub(crate) fn answer_entries<Entry>(
 
 /// How many entries a log that is joined from several processes shows, if this process has `own` of them. A lower setting hides
 /// none of those: as in Redis, the next entry that is added removes what is too many.
-pub(crate) fn entries_max(host: &dyn Host, setting: Id, own: usize) -> usize {
+pub fn entries_max(host: &dyn Host, setting: Id, own: usize) -> usize {
     own.max(host.settings().number(setting) as usize)
 }
 
 /// The lines of several replies, taken apart.
-pub(crate) fn lines(answers: &[Vec<u8>]) -> impl Iterator<Item = Vec<Vec<u8>>> {
+pub fn lines(answers: &[Vec<u8>]) -> impl Iterator<Item = Vec<Vec<u8>>> {
     let lines = answers.iter().flat_map(|answer| answer.split(|byte| *byte == b'\n'));
     lines.filter(|line| !line.is_empty()).map(|line| line.split(|byte| *byte == b' ').map(word_of).collect())
 }
 
 /// The number that a word is; 0 where it is none.
-pub(crate) fn number(word: &[u8]) -> u64 {
+pub fn number(word: &[u8]) -> u64 {
     std::str::from_utf8(word).ok().and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
 /// Any bytes as one word of a line, which has neither blanks nor ends of lines in it, and is not empty.
-pub(crate) fn word(bytes: &[u8]) -> String {
+pub fn word(bytes: &[u8]) -> String {
     let mut word = String::from("=");
     for byte in bytes {
         match byte {

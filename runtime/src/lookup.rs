@@ -1,4 +1,9 @@
-//! From a name to its row: an open-addressed table made at compile time.
+//! From a name to its row: open-addressed tables made at compile time, of the rows that the engine registers.
+//!
+//! ```text
+//!   engine   FAMILIES --> static rows, NameTable --> Commands --register--> this process
+//!   runtime, persist, replica, admin                 find(name), all(), ...  <--'
+//! ```
 //!
 //! Names are compared with their letters folded to upper case. Two rows of one name do not compile: the second would land
 //! on the first while the table is made.
@@ -6,12 +11,13 @@
 //! A server may rename or remove commands before it starts (`rename-command`): [`find`] then knows a row by its new name only. Rules of users,
 //! statistics and documentation go on with the rows' own names, as in Redis: [`find_original`]. It costs the lookup of a short name nothing: the
 //! hidden row's word becomes one that no name has, and new names are looked up where no row was found.
+//!
+//! **Invariant:** a process has one table of commands, registered before the first lookup.
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use polder_base::bytes;
 
-use crate::{FAMILIES, Family};
 use polder_calls::command::{CONTAINER, Command};
 use polder_calls::facts::Facts;
 use polder_table::Stop;
@@ -22,56 +28,68 @@ const SLOTS: usize = 2048;
 /// The longest name of a row; longer input names no command.
 const NAME_MAX: usize = 40;
 
-/// How many rows there are.
-pub const COUNT: usize = count();
-
-const fn count() -> usize {
-    let (mut sum, mut family) = (0, 0);
-    while family < FAMILIES.len() {
-        sum += FAMILIES[family].commands.len() + FAMILIES[family].rows.len();
-        family += 1;
-    }
-    assert!(sum * 2 <= SLOTS, "more slots, please");
-    sum
+/// What COMMAND DOCS calls a family, and the ACL category of its commands.
+#[derive(Clone, Copy)]
+pub struct FamilyName {
+    /// `string`, `sorted-set`, ...
+    pub group: &'static str,
+    /// Without the `@`; empty for none.
+    pub category: &'static str,
 }
 
-/// All rows, numbered.
-static ROWS: [Command; COUNT] = rows();
-
-const fn rows() -> [Command; COUNT] {
-    let mut rows = [FAMILIES[0].commands[0]; COUNT];
-    let (mut number, mut family) = (0, 0);
-    while family < FAMILIES.len() {
-        let mut row = 0;
-        while row < FAMILIES[family].commands.len() {
-            rows[number] = FAMILIES[family].commands[row].placed(number as u16, family as u8);
-            number += 1;
-            row += 1;
-        }
-        row = 0;
-        while row < FAMILIES[family].rows.len() {
-            rows[number] = FAMILIES[family].rows[row].command.placed(number as u16, family as u8);
-            number += 1;
-            row += 1;
-        }
-        family += 1;
-    }
-    rows
+/// What leads from names to the numbers of `COUNT` rows.
+pub struct NameTable<const COUNT: usize> {
+    /// The number of a row plus one in the slot of its name or the next free one; 0 in an empty slot.
+    slots: [u16; SLOTS],
+    /// The same of the short names, by their words.
+    short_slots: [u16; SHORT_SLOTS],
+    /// The folded word of each row's name as [`find`] compares it, 0 for a long one.
+    words: [AtomicU64; COUNT],
+    /// Rows that are not found by their own names.
+    hidden: [AtomicBool; COUNT],
 }
 
-/// The number of a row plus one in the slot of its name or the next free one; 0 in an empty slot.
-static TABLE: [u16; SLOTS] = table();
+impl<const COUNT: usize> NameTable<COUNT> {
+    /// The table of these rows, whose numbers are their places.
+    pub const fn of(rows: &[Command; COUNT]) -> NameTable<COUNT> {
+        assert!(COUNT * 2 <= SLOTS, "more slots, please");
+        let own = own_words(rows);
+        // A constant that is repeated in an array literal makes each element anew.
+        let mut words = [const { AtomicU64::new(0) }; COUNT];
+        let mut number = 0;
+        while number < COUNT {
+            words[number] = AtomicU64::new(own[number]);
+            number += 1;
+        }
+        NameTable {
+            slots: slots(rows),
+            short_slots: short_slots(&own),
+            words,
+            hidden: [const { AtomicBool::new(false) }; COUNT],
+        }
+    }
+}
 
-const fn table() -> [u16; SLOTS] {
+/// The commands of a process.
+pub struct Commands {
+    families: &'static [FamilyName],
+    rows: &'static [Command],
+    slots: &'static [u16; SLOTS],
+    short_slots: &'static [u16; SHORT_SLOTS],
+    words: &'static [AtomicU64],
+    hidden: &'static [AtomicBool],
+}
+
+const fn slots<const COUNT: usize>(rows: &[Command; COUNT]) -> [u16; SLOTS] {
     let mut slots = [0; SLOTS];
     let mut number = 0;
     while number < COUNT {
-        let name = ROWS[number].facts.name.as_bytes();
+        let name = rows[number].facts.name.as_bytes();
         assert!(name.len() <= NAME_MAX, "a command's name is too long");
         let mut slot = hash(name) as usize % SLOTS;
         while slots[slot] != 0 {
             assert!(
-                !bytes::same(ROWS[slots[slot] as usize - 1].facts.name.as_bytes(), name),
+                !bytes::same(rows[slots[slot] as usize - 1].facts.name.as_bytes(), name),
                 "two commands of one name"
             );
             slot = (slot + 1) % SLOTS;
@@ -104,34 +122,18 @@ const SHORT: usize = 8;
 /// Slots of the table of short names.
 const SHORT_SLOTS: usize = 1024;
 
-/// The folded word of each row's name as [`find`] compares it, 0 for a long one.
-static WORDS: [AtomicU64; COUNT] = {
-    // A constant that is repeated in an array literal makes each element anew.
-    let mut words = [const { AtomicU64::new(0) }; COUNT];
-    let mut number = 0;
-    while number < COUNT {
-        words[number] = AtomicU64::new(OWN_WORDS[number]);
-        number += 1;
-    }
-    words
-};
-
 /// The word of a hidden row: folded words hold no lower-case letters.
 const HIDDEN_WORD: u64 = u64::from_le_bytes(*b"aaaaaaaa");
-
-/// Rows that are not found by their own names.
-static HIDDEN: [AtomicBool; COUNT] = [const { AtomicBool::new(false) }; COUNT];
 
 /// The names that take the place of hidden rows' own, in upper case; and rows that have no name any more.
 static RENAMED: OnceLock<Vec<(Vec<u8>, u16)>> = OnceLock::new();
 
-const OWN_WORDS: [u64; COUNT] = words();
-
-const fn words() -> [u64; COUNT] {
+/// The folded words of the rows' names, 0 for a long one.
+const fn own_words<const COUNT: usize>(rows: &[Command; COUNT]) -> [u64; COUNT] {
     let mut words = [0; COUNT];
     let mut number = 0;
     while number < COUNT {
-        let name = ROWS[number].facts.name.as_bytes();
+        let name = rows[number].facts.name.as_bytes();
         let mut at = 0;
         while name.len() <= SHORT && at < name.len() {
             words[number] |= (name[at] as u64) << (at * 8);
@@ -142,15 +144,12 @@ const fn words() -> [u64; COUNT] {
     words
 }
 
-/// As [`TABLE`], of the short names, by their words.
-static SHORT_TABLE: [u16; SHORT_SLOTS] = short_table();
-
-const fn short_table() -> [u16; SHORT_SLOTS] {
+const fn short_slots(own: &[u64]) -> [u16; SHORT_SLOTS] {
     let mut slots = [0; SHORT_SLOTS];
     let mut number = 0;
-    while number < COUNT {
-        if OWN_WORDS[number] != 0 {
-            let mut slot = slot_of(OWN_WORDS[number]);
+    while number < own.len() {
+        if own[number] != 0 {
+            let mut slot = slot_of(own[number]);
             while slots[slot] != 0 {
                 slot = (slot + 1) % SHORT_SLOTS;
             }
@@ -177,68 +176,127 @@ fn folded(name: &[u8]) -> u64 {
     word - (lower >> 2)
 }
 
-/// The row of a command by its name in any case; `container|name` finds a subcommand.
+impl Commands {
+    /// The commands in `rows`, which `names` leads to.
+    pub const fn of<const COUNT: usize>(
+        families: &'static [FamilyName],
+        rows: &'static [Command; COUNT],
+        names: &'static NameTable<COUNT>,
+    ) -> Commands {
+        Commands {
+            families,
+            rows,
+            slots: &names.slots,
+            short_slots: &names.short_slots,
+            words: &names.words,
+            hidden: &names.hidden,
+        }
+    }
+
+    /// The row of a command by its name in any case; `container|name` finds a subcommand.
+    #[inline]
+    pub fn find(&self, name: &[u8]) -> Option<&'static Command> {
+        if name.len() > SHORT || name.is_empty() {
+            return self.find_long(name);
+        }
+        let word = folded(name);
+        let mut slot = slot_of(word);
+        loop {
+            let Some(number) = (self.short_slots[slot] as usize).checked_sub(1) else {
+                return self.find_renamed(name);
+            };
+            // A byte 0 in a name would make it another, shorter name's word.
+            if self.words[number].load(Ordering::Relaxed) == word
+                && self.rows[number].facts.name.len() == name.len()
+            {
+                return Some(&self.rows[number]);
+            }
+            slot = (slot + 1) % SHORT_SLOTS;
+        }
+    }
+
+    /// Finds a row as [`Commands::find`] does, by the table of names of any length.
+    pub fn find_long(&self, name: &[u8]) -> Option<&'static Command> {
+        match self.find_original(name) {
+            Some(row) if !self.is_hidden(row) => Some(row),
+            _ => self.find_renamed(name),
+        }
+    }
+
+    /// The row whose own name this is, whatever it is called in this process.
+    pub fn find_original(&self, name: &[u8]) -> Option<&'static Command> {
+        if name.len() > NAME_MAX {
+            return None;
+        }
+        let mut slot = hash(name) as usize % SLOTS;
+        loop {
+            let command = &self.rows[(self.slots[slot] as usize).checked_sub(1)?];
+            if command.name.as_bytes().eq_ignore_ascii_case(name) {
+                return Some(command);
+            }
+            slot = (slot + 1) % SLOTS;
+        }
+    }
+
+    #[cold]
+    fn find_renamed(&self, name: &[u8]) -> Option<&'static Command> {
+        let (_, number) = RENAMED.get()?.iter().find(|(own, _)| own.eq_ignore_ascii_case(name))?;
+        Some(&self.rows[usize::from(*number)])
+    }
+
+    fn is_hidden(&self, row: &Command) -> bool {
+        self.hidden[usize::from(row.number())].load(Ordering::Relaxed)
+    }
+
+    /// Every row with its family, in the documentation's order.
+    pub fn all(&self) -> impl Iterator<Item = (&'static FamilyName, &'static Command)> + use<> {
+        let families = self.families;
+        self.rows.iter().map(move |command| (&families[command.family() as usize], command))
+    }
+}
+
+static REGISTERED: OnceLock<&'static Commands> = OnceLock::new();
+
+/// Makes these the commands of this process. Only the first call has an effect.
+pub fn register(commands: &'static Commands) {
+    _ = REGISTERED.set(commands);
+}
+
+/// The commands of this process.
+#[cfg(not(test))]
+#[inline]
+pub fn commands() -> &'static Commands {
+    REGISTERED.get().expect("the commands of this process are registered: polder_engine::register")
+}
+
+#[cfg(test)]
+pub use tests::commands;
+
+/// As [`Commands::find`], of this process.
 #[inline]
 pub fn find(name: &[u8]) -> Option<&'static Command> {
-    if name.len() > SHORT || name.is_empty() {
-        return find_long(name);
-    }
-    let word = folded(name);
-    let mut slot = slot_of(word);
-    loop {
-        let Some(number) = (SHORT_TABLE[slot] as usize).checked_sub(1) else { return find_renamed(name) };
-        // A byte 0 in a name would make it another, shorter name's word.
-        if WORDS[number].load(Ordering::Relaxed) == word && ROWS[number].facts.name.len() == name.len() {
-            return Some(&ROWS[number]);
-        }
-        slot = (slot + 1) % SHORT_SLOTS;
-    }
+    commands().find(name)
 }
 
-fn find_long(name: &[u8]) -> Option<&'static Command> {
-    match find_original(name) {
-        Some(row) if !HIDDEN[usize::from(row.number())].load(Ordering::Relaxed) => Some(row),
-        _ => find_renamed(name),
-    }
-}
-
-/// The row whose own name this is, whatever it is called in this process.
+/// As [`Commands::find_original`], of this process.
 pub fn find_original(name: &[u8]) -> Option<&'static Command> {
-    if name.len() > NAME_MAX {
-        return None;
-    }
-    let mut slot = hash(name) as usize % SLOTS;
-    loop {
-        let command = &ROWS[(TABLE[slot] as usize).checked_sub(1)?];
-        if command.name.as_bytes().eq_ignore_ascii_case(name) {
-            return Some(command);
-        }
-        slot = (slot + 1) % SLOTS;
-    }
+    commands().find_original(name)
+}
+
+/// How many rows there are.
+pub fn count() -> usize {
+    commands().rows.len()
 }
 
 /// The whole row of what a call sees of it.
 pub(crate) fn row_of(facts: &Facts) -> &'static Command {
-    &ROWS[facts.number() as usize]
-}
-
-/// The row of a name that a program of this workspace states in its source, in upper case. To be called in a constant: a name without a row does
-/// not compile then.
-pub const fn row_named(name: &str) -> &'static Command {
-    let mut number = 0;
-    while number < COUNT {
-        if bytes::same(ROWS[number].facts.name.as_bytes(), name.as_bytes()) {
-            return &ROWS[number];
-        }
-        number += 1;
-    }
-    panic!("there is no command of this name")
+    &commands().rows[facts.number() as usize]
 }
 
 /// Redis's groups of commands, each once, in the order of the families.
 pub fn groups() -> Vec<&'static str> {
     let mut groups = Vec::new();
-    for family in FAMILIES {
+    for family in commands().families {
         if !groups.contains(&family.group) {
             groups.push(family.group);
         }
@@ -254,17 +312,12 @@ pub fn rows_of(group: &str) -> Vec<&'static Command> {
     rows
 }
 
-#[cold]
-fn find_renamed(name: &[u8]) -> Option<&'static Command> {
-    let (_, number) = RENAMED.get()?.iter().find(|(own, _)| own.eq_ignore_ascii_case(name))?;
-    Some(&ROWS[usize::from(*number)])
-}
-
 /// Whether a row, or the container that it belongs to, has no name in this process.
 pub fn is_removed(command: &Command) -> bool {
     let Some(renamed) = RENAMED.get() else { return false };
     let is_nameless = |number: u16| {
-        HIDDEN[usize::from(number)].load(Ordering::Relaxed) && renamed.iter().all(|(_, own)| *own != number)
+        commands().hidden[usize::from(number)].load(Ordering::Relaxed)
+            && renamed.iter().all(|(_, own)| *own != number)
     };
     let container = command.subcommand().and_then(|_| find_original(command.container().as_bytes()));
     is_nameless(container.unwrap_or(command).number())
@@ -277,7 +330,7 @@ pub fn is_removed(command: &Command) -> bool {
 /// The number of the first pair that cannot be, and why. Nothing is renamed then.
 pub fn rename(pairs: &[(&[u8], &[u8])]) -> Result<(), (usize, String)> {
     let mut renamed: Vec<(Vec<u8>, u16)> = Vec::new();
-    let mut hidden = vec![false; COUNT];
+    let mut hidden = vec![false; count()];
     for (at, (old, new)) in pairs.iter().enumerate() {
         let shown = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         let number = match renamed.iter().position(|(own, _)| own.eq_ignore_ascii_case(old)) {
@@ -303,9 +356,10 @@ pub fn rename(pairs: &[(&[u8], &[u8])]) -> Result<(), (usize, String)> {
     if RENAMED.set(renamed).is_err() {
         return Err((0, "commands have been renamed before".into()));
     }
-    for number in (0..COUNT).filter(|number| hidden[*number]) {
-        HIDDEN[number].store(true, Ordering::Relaxed);
-        WORDS[number].store(HIDDEN_WORD, Ordering::Relaxed);
+    let commands = commands();
+    for number in (0..hidden.len()).filter(|number| hidden[*number]) {
+        commands.hidden[number].store(true, Ordering::Relaxed);
+        commands.words[number].store(HIDDEN_WORD, Ordering::Relaxed);
     }
     Ok(())
 }
@@ -322,13 +376,13 @@ pub fn find_subcommand(container: &Command, name: &[u8]) -> Option<&'static Comm
 }
 
 /// Every row with its family, in the documentation's order.
-pub fn all() -> impl Iterator<Item = (&'static Family, &'static Command)> {
-    ROWS.iter().map(|command| (family_of(command), command))
+pub fn all() -> impl Iterator<Item = (&'static FamilyName, &'static Command)> {
+    commands().all()
 }
 
 /// The family that a row belongs to.
-pub fn family_of(command: &Command) -> &'static Family {
-    &FAMILIES[command.family() as usize]
+pub fn family_of(command: &Command) -> &'static FamilyName {
+    &commands().families[command.family() as usize]
 }
 
 /// The subcommands of a container, in the order of their rows.
@@ -379,53 +433,9 @@ fn unknown_subcommand(container: &Command, name: &[u8]) -> Stop {
 mod tests {
     use super::*;
 
-    #[test]
-    fn short_and_long_names_lead_to_the_same_rows() {
-        for (_, command) in all() {
-            for name in [command.name.to_owned(), command.name.to_ascii_lowercase()] {
-                assert_eq!(find(name.as_bytes()).map(|found| found.name), Some(command.name));
-                assert_eq!(find_long(name.as_bytes()).map(|found| found.name), Some(command.name));
-            }
-        }
-        for stranger in [&b"GE\x94"[..], b"\x47\x45\xd4", b"G\0T", b"GET\0", b"", b"SORT\x7fRO", b"zzz"] {
-            assert!(find(stranger).is_none());
-        }
-    }
-
-    #[test]
-    fn every_row_is_found_by_its_name_in_any_case() {
-        for (number, (_, command)) in all().enumerate() {
-            for name in [command.name.to_string(), command.label()] {
-                let found = find(name.as_bytes()).unwrap_or_else(|| panic!("{name} is not found"));
-                assert_eq!((found.name, usize::from(found.number())), (command.name, number));
-            }
-        }
-    }
-
-    #[test]
-    fn every_row_is_in_one_group() {
-        let rows: usize = groups().into_iter().map(|group| rows_of(group).len()).sum();
-        assert_eq!(rows, COUNT);
-    }
-
-    #[test]
-    fn other_names_find_nothing() {
-        let long = "x".repeat(NAME_MAX + 1);
-        for name in ["", "GE", "GETS", "GET\0", "client list", long.as_str()] {
-            assert!(find(name.as_bytes()).is_none(), "{name}");
-        }
-    }
-
-    #[test]
-    fn a_subcommand_belongs_to_its_container() {
-        let client = find(b"client").unwrap();
-        assert_eq!(find_subcommand(client, b"List").map(|command| command.name), Some("CLIENT|LIST"));
-        assert!(
-            find_subcommand(client, b"ENCODING").is_none() && find_subcommand(client, &[b'x'; 100]).is_none()
-        );
-        let containers = all()
-            .filter(|(_, command)| command.subcommand().is_some())
-            .map(|(_, command)| command.container());
-        assert!(containers.into_iter().all(|name| find(name.as_bytes()).is_some()));
+    /// The commands that tests of this crate see.
+    pub fn commands() -> &'static Commands {
+        crate::test_commands::register();
+        REGISTERED.get().expect("registered right above")
     }
 }

@@ -5,48 +5,25 @@ use polder_hub::monitor as monitors;
 use polder_shm::layout::interest;
 use polder_table::{Table, Txn};
 
-use crate::commandlog::redacted;
-use crate::row::{Row, SessionCall, session};
+use crate::noting::redacted;
 use crate::session::{Host, Session};
-use polder_calls::call::Outcome;
-use polder_calls::command::{
-    ADMIN, Command, LOADING, MAY_WRITE, NOSCRIPT, PUBSUB, READONLY, SKIP_MONITOR, STALE, WRITE,
-};
-
-/// The family's rows.
-pub const COMMANDS: &[Row] = &[session("MONITOR", "", monitor)
-    .with(ADMIN | NOSCRIPT | LOADING | STALE)
-    .about("Listens for all requests received by the server in real-time.")];
-
-fn monitor(call: &mut SessionCall<'_>) -> Outcome {
-    if call.session.caller.atomic {
-        return Err("ERR MONITOR isn't allowed for DENY BLOCKING client".into());
-    }
-    polder_hub::attend(call.table)?;
-    if call.session.identity.id == 0 {
-        call.session.identity.id = polder_hub::next_client(call.table);
-    }
-    call.session.listening.monitors = true;
-    monitors::note_monitor(call.table, call.session.identity.id, true);
-    call.reply.ok();
-    Ok(())
-}
+use polder_calls::command::{ADMIN, Command, MAY_WRITE, PUBSUB, READONLY, SKIP_MONITOR, WRITE};
 
 /// Whether a client that monitors may make a call: one that touches no keys and posts no message.
-pub(crate) fn may(command: &Command) -> bool {
+pub fn may(command: &Command) -> bool {
     let posts = command.has(PUBSUB) && command.has(MAY_WRITE);
     !posts && !command.has(READONLY | WRITE)
 }
 
 /// Whether any client wants to see this call.
 #[inline]
-pub(crate) fn is_watched(table: &Table) -> bool {
+pub fn is_watched(table: &Table) -> bool {
     table.interest() & interest::MONITORS != 0
 }
 
 /// Shows a call that has been run to all clients that monitor.
 #[cold]
-pub(crate) fn show(table: &Table, session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) {
+pub fn show(table: &Table, session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) {
     if !command.has(SKIP_MONITOR | ADMIN) {
         monitors::show_call(table, &line(session, host, command, args));
     }
@@ -54,13 +31,7 @@ pub(crate) fn show(table: &Table, session: &Session, host: &dyn Host, command: &
 
 /// As [`show`], with the commit of the transaction that the call is part of.
 #[cold]
-pub(crate) fn show_inside(
-    txn: &Txn<'_>,
-    session: &Session,
-    host: &dyn Host,
-    command: &Command,
-    args: &[&[u8]],
-) {
+pub fn show_inside(txn: &Txn<'_>, session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) {
     if !command.has(SKIP_MONITOR | ADMIN) {
         monitors::post_call(txn, &line(session, host, command, args));
     }
@@ -68,19 +39,13 @@ pub(crate) fn show_inside(
 
 /// Shows a call that runs a program, before what the program calls.
 #[cold]
-pub(crate) fn show_program(
-    txn: &Txn<'_>,
-    session: &Session,
-    host: &dyn Host,
-    command: &Command,
-    args: &[&[u8]],
-) {
+pub fn show_program(txn: &Txn<'_>, session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) {
     monitors::post_call(txn, &line(session, host, command, args));
 }
 
 /// As [`show_program`], where it was refused and its transaction with it.
 #[cold]
-pub(crate) fn show_refused_program(
+pub fn show_refused_program(
     table: &Table,
     session: &Session,
     host: &dyn Host,

@@ -3,43 +3,43 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// One call that was noted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) id: u64,
+pub struct Entry {
+    pub id: u64,
     /// Seconds since the Unix epoch.
-    pub(crate) time: u64,
+    pub time: u64,
     /// Microseconds, or bytes.
-    pub(crate) value: u64,
-    pub(crate) args: Vec<Vec<u8>>,
-    pub(crate) address: Vec<u8>,
-    pub(crate) name: Vec<u8>,
+    pub value: u64,
+    pub args: Vec<Vec<u8>>,
+    pub address: Vec<u8>,
+    pub name: Vec<u8>,
 }
 
 /// A ring, newest first.
 #[derive(Default)]
 pub struct Log {
-    pub(crate) entries: VecDeque<Entry>,
+    pub entries: VecDeque<Entry>,
 }
 
 /// Samples that an event keeps.
-pub(crate) const SAMPLES_MAX: usize = 160;
+pub const SAMPLES_MAX: usize = 160;
 
 /// The worst of one second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Sample {
+pub struct Sample {
     /// Seconds since the Unix epoch.
-    pub(crate) time: u64,
-    pub(crate) milliseconds: u64,
+    pub time: u64,
+    pub milliseconds: u64,
 }
 
 #[derive(Clone, Default)]
-pub(crate) struct Event {
-    pub(crate) samples: VecDeque<Sample>,
+pub struct Event {
+    pub samples: VecDeque<Sample>,
     /// Over the event's whole life.
-    pub(crate) worst: u64,
+    pub worst: u64,
 }
 
 impl Event {
-    pub(crate) fn add(&mut self, time: u64, milliseconds: u64) {
+    pub fn add(&mut self, time: u64, milliseconds: u64) {
         self.worst = self.worst.max(milliseconds);
         match self.samples.back_mut() {
             Some(last) if last.time == time => last.milliseconds = last.milliseconds.max(milliseconds),
@@ -51,7 +51,7 @@ impl Event {
     }
 
     /// Puts what another process has sampled to it.
-    pub(crate) fn join(&mut self, other: &Event) {
+    pub fn join(&mut self, other: &Event) {
         let mut samples: Vec<Sample> = self.samples.drain(..).chain(other.samples.iter().copied()).collect();
         samples.sort_by_key(|sample| sample.time);
         samples.iter().for_each(|sample| self.add(sample.time, sample.milliseconds));
@@ -60,17 +60,17 @@ impl Event {
 }
 
 /// The events of one process, or of all.
-pub(crate) type Events = BTreeMap<String, Event>;
+pub type Events = BTreeMap<String, Event>;
 
 /// Every event that had a spike.
 #[derive(Default)]
 pub struct Monitor {
-    pub(crate) events: Events,
+    pub events: Events,
 }
 
 impl Monitor {
     /// Forgets events by their names, or all. Returns which there were.
-    pub(crate) fn forget(&mut self, names: &[&[u8]]) -> BTreeSet<String> {
+    pub fn forget(&mut self, names: &[&[u8]]) -> BTreeSet<String> {
         let (gone, kept) = std::mem::take(&mut self.events)
             .into_iter()
             .partition(|(name, _)| names.is_empty() || names.contains(&name.as_bytes()));

@@ -138,7 +138,7 @@ pub fn remove_all(table: &Table) -> Result<(), Stop> {
 }
 
 /// DEBUG RELOAD: saves, empties all databases, loads.
-pub(crate) fn reload(call: &mut SessionCall<'_>) -> Outcome {
+pub fn reload(call: &mut SessionCall<'_>) -> Outcome {
     let (mut saves, mut flushes, mut present) = (true, true, Present::Refused);
     for word in &call.args[2..] {
         match () {

@@ -12,7 +12,7 @@ use polder_hub::subject::{self, Receivers, Subject};
 use polder_hub::track;
 use polder_table::{Db, Mode, Stop, Table};
 
-use crate::introspect::help;
+use crate::help::help;
 use crate::row::{Row, TxnCall, container, neutral, session};
 use crate::session::Session;
 pub use crate::session::Subscriptions;

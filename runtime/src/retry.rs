@@ -3,7 +3,7 @@ use polder_calls::call::Outcome;
 use polder_table::{Stop, Txn};
 
 /// Runs `work` and commits, again and again while the transaction asks for it.
-pub(crate) fn retry(txn: &Txn<'_>, mut work: impl FnMut() -> Outcome) -> Outcome {
+pub fn retry(txn: &Txn<'_>, mut work: impl FnMut() -> Outcome) -> Outcome {
     loop {
         match work().and_then(|()| txn.commit()) {
             Ok(()) => return Ok(()),

@@ -4,13 +4,13 @@
 //!   families     Command                     run: Table(mode, function over Call)
 //!   this floor   Row { command, work }       run: Hosted(mode) or Session; `work` is the function, over TxnCall or SessionCall
 //!                      |          |
-//!                 lookup::ROWS  lookup::WORKS   two tables with the same numbers
+//!             lookup::Commands  WORKS            two tables with the same numbers, both of `family`
 //! ```
+use std::sync::OnceLock;
+
 use polder_base::Reply;
 use polder_table::{Db, Mode, Table, Txn};
 
-use crate::FAMILIES;
-use crate::lookup::COUNT;
 use crate::session::{Host, Session};
 use polder_calls::call::Outcome;
 use polder_calls::command::{self, Command, Decide, Flags, Locate, Run, Shares, Where};
@@ -179,27 +179,15 @@ impl Row {
     }
 }
 
-/// What runs them, by their numbers.
-static WORKS: [Work; COUNT] = works();
+static WORKS: OnceLock<&'static [Work]> = OnceLock::new();
 
-const fn works() -> [Work; COUNT] {
-    let mut works = [Work::Own; COUNT];
-    let (mut number, mut family) = (0, 0);
-    while family < FAMILIES.len() {
-        number += FAMILIES[family].commands.len();
-        let mut row = 0;
-        while row < FAMILIES[family].rows.len() {
-            works[number] = FAMILIES[family].rows[row].work;
-            number += 1;
-            row += 1;
-        }
-        family += 1;
-    }
-    works
+/// Makes these what runs the commands of this process, by their numbers. Only the first call has an effect.
+pub(crate) fn register(works: &'static [Work]) {
+    _ = WORKS.set(works);
 }
 
 /// What runs a command that concerns a session.
 #[inline]
 pub(crate) fn work(command: &Command) -> Work {
-    WORKS[usize::from(command.number())]
+    WORKS.get().map_or(Work::Own, |works| works[usize::from(command.number())])
 }

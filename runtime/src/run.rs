@@ -6,13 +6,13 @@ use polder_base::time;
 use polder_table::{Db, Mode, Stop, Table, Txn};
 use smallvec::SmallVec;
 
-use crate::commandlog::Cost;
 use crate::line_limit::LineLimit;
+use crate::noting::{Cost, is_large, note_call, note_spike};
 use crate::recorder::Watch;
 use crate::row::{SessionCall, TxnCall, Work, work};
 use crate::saves::has_save_points;
 use crate::session::{Host, Replies, Session};
-use crate::{acl, commandlog, latency, monitor};
+use crate::{acl, monitor};
 use polder_calls::call::{Call, NO_MEMORY, Outcome, tell_of, telling};
 use polder_calls::command::{
     Command, EMPTIES, EXPLAINS, FAST, FOLLOWS, READONLY, Run, SCRIPTS, TELLS_UNSAVED,
@@ -61,11 +61,11 @@ pub(crate) fn note(
     reply_bytes: usize,
 ) {
     let lap = host.recorder().end(host.settings(), watch, failed);
-    if lap.notable || commandlog::is_large(host, args, reply_bytes) {
-        commandlog::note(host, session, command, args, Cost { nanoseconds: lap.nanoseconds, reply_bytes });
+    if lap.notable || is_large(host, args, reply_bytes) {
+        note_call(host, session, command, args, Cost { nanoseconds: lap.nanoseconds, reply_bytes });
     }
     if lap.notable {
-        latency::note(host, command, lap.nanoseconds);
+        note_spike(host, command, lap.nanoseconds);
     }
 }
 
@@ -82,8 +82,8 @@ pub(crate) fn settle(
     if failed {
         host.recorder().fail(command);
     }
-    if commandlog::is_large(host, args, reply_bytes) {
-        commandlog::note(host, session, command, args, Cost { nanoseconds: 0, reply_bytes });
+    if is_large(host, args, reply_bytes) {
+        note_call(host, session, command, args, Cost { nanoseconds: 0, reply_bytes });
     }
 }
 
@@ -321,7 +321,7 @@ pub(crate) fn run_many_inside(
     }
     txn.end_call()?;
     let reply_bytes = reply.bytes_since(mark);
-    if calls[..done].iter().any(|args| commandlog::is_large(host, args, reply_bytes)) {
+    if calls[..done].iter().any(|args| is_large(host, args, reply_bytes)) {
         *singly = true;
         return Err(Stop::Retry);
     }
@@ -348,7 +348,7 @@ pub(crate) fn end_transaction(table: &Table, txn: Txn<'_>) {
 }
 
 /// A transaction with the clock of the session's turn, and the session's patience.
-pub(crate) fn begin<'t>(table: &'t Table, session: &Session, mode: Mode) -> Result<Txn<'t>, Stop> {
+pub fn begin<'t>(table: &'t Table, session: &Session, mode: Mode) -> Result<Txn<'t>, Stop> {
     let txn = table.begin(mode)?;
     if session.clock.turn_ms != 0 {
         txn.set_now_ms(session.clock.turn_ms);

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use polder_base::script::{Ended, Habit, Input, NO_WRITES, Program};
 use polder_table::{Mode, Stop, Table};
 
-use crate::introspect::help;
+use crate::help::help;
 use crate::row::{Row, TxnCall, container, neutral, session, write};
 use crate::run::{Keys, begin};
 use crate::session::{Host, Session};

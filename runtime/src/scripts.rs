@@ -88,7 +88,7 @@ pub struct Memo {
     /// The script has failed and said so, and what it had written before is committed; with whether the error has been counted.
     pub(crate) failure: Option<(String, bool)>,
     /// The moment that scripts see, in microseconds since the epoch; 0 outside of them.
-    pub(crate) now_us: u64,
+    pub now_us: u64,
     /// Which of several runs of one program in one transaction this is.
     pub(crate) number: u64,
     /// The program, where several of its runs share a transaction.

@@ -21,11 +21,13 @@ use polder_calls::command::Command;
 use polder_calls::settings::value::Parsed;
 use polder_calls::settings::{Id, id};
 
+pub mod client;
 pub mod parts;
 pub mod retry_ledger;
 pub mod subscriptions;
 pub mod tracked;
 
+pub use client::Client;
 pub use parts::{CallTally, Clock, Identity, Listening, Replica, SyncRequest};
 pub use retry_ledger::RetryLedger;
 pub use subscriptions::Subscriptions;
@@ -190,7 +192,7 @@ impl Session {
     ///
     /// # Errors
     /// Redis's text for a name with blanks or control characters.
-    pub(crate) fn rename(&mut self, name: &[u8]) -> Outcome {
+    pub fn rename(&mut self, name: &[u8]) -> Outcome {
         if !name.iter().all(u8::is_ascii_graphic) {
             return Err("ERR Client names cannot contain spaces, newlines or special characters.".into());
         }
@@ -266,99 +268,6 @@ impl Session {
         fresh.caller = Caller { parks: self.caller.parks, atomic: self.caller.atomic, ..Caller::default() };
         fresh.interrupt = self.interrupt;
         *self = fresh;
-    }
-}
-
-/// What CLIENT LIST tells of one client.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Client {
-    pub id: u64,
-    /// The peer's address, `127.0.0.1:50000` or the socket's path with `:0`.
-    pub address: String,
-    pub local_address: String,
-    pub descriptor: i32,
-    pub name: Arc<[u8]>,
-    pub age_seconds: u64,
-    pub idle_seconds: u64,
-    /// Redis's letters (`N` for none); `x` in MULTI, `e` and `T` for NO-EVICT and NO-TOUCH, `I` for IMPORT-SOURCE, `b` blocked, `U` by Unix socket.
-    pub flags: String,
-    pub db: Db,
-    pub channels: usize,
-    pub patterns: usize,
-    pub shard_channels: usize,
-    /// The client that is told of changed keys in its place; 0 for none, -1 if it tracks none.
-    pub redirect: i64,
-    /// Commands queued since MULTI, or -1.
-    pub queued: i64,
-    pub watches: usize,
-    /// Bytes of queries that wait, and room for more of them.
-    pub query_bytes: usize,
-    pub query_room: usize,
-    /// Bytes kept for EXEC, and all that are kept beside the buffers.
-    pub queued_bytes: usize,
-    pub held_bytes: usize,
-    /// Bytes that replies take, and those of them that wait now.
-    pub reply_room: usize,
-    pub reply_bytes: usize,
-    pub memory: usize,
-    /// What the event loop waits for: `r`, `w` or both.
-    pub events: String,
-    pub command: String,
-    pub user: Vec<u8>,
-    pub resp: u8,
-    pub library: Arc<[u8]>,
-    pub library_version: Arc<[u8]>,
-    /// What the client speaks; `direct` for a caller in this process.
-    pub protocol: &'static str,
-}
-
-impl Client {
-    /// What a session knows of its client; the host adds the connection's facts.
-    pub fn of(session: &Session, now_ms: u64) -> Client {
-        let [channels, patterns, shard_channels] =
-            session.listening.subscriptions.as_ref().map_or([0; 3], |subscriptions| subscriptions.counts());
-        let marks = [
-            (session.listening.monitors, 'O'),
-            (session.listens(), 'P'),
-            (session.multi.is_some(), 'x'),
-            (session.no_evict, 'e'),
-            (session.caller.no_touch, 'T'),
-            (session.imports, 'I'),
-        ];
-        let tracking = session.listening.tracking.as_deref();
-        let marks = marks.into_iter().chain([
-            (tracking.is_some(), 't'),
-            (tracking.is_some_and(|tracking| tracking.broken), 'R'),
-            (tracking.is_some_and(Tracking::broadcasts), 'B'),
-        ]);
-        let mut flags: String = marks.filter(|(set, _)| *set).map(|(_, mark)| mark).collect();
-        if flags.is_empty() {
-            flags.push('N');
-        }
-        Client {
-            id: session.identity.id,
-            name: session.identity.name.clone(),
-            age_seconds: now_ms.saturating_sub(session.clock.created_ms) / 1000,
-            idle_seconds: now_ms.saturating_sub(session.clock.active_ms) / 1000,
-            flags,
-            db: session.caller.db,
-            channels,
-            patterns,
-            shard_channels,
-            redirect: tracking.map_or(-1, |tracking| tracking.redirect() as i64),
-            queued: session.multi.as_ref().map_or(-1, |multi| multi.queue.len() as i64),
-            watches: session.watches.len(),
-            queued_bytes: session.queued_bytes(),
-            held_bytes: session.held_bytes(),
-            events: "r".into(),
-            command: session.tally.last.map_or("NULL".into(), |command| command.label()),
-            user: session.identity.user.to_vec(),
-            resp: if session.protocol == Protocol::Resp3 { 3 } else { 2 },
-            library: session.identity.library.clone(),
-            library_version: session.identity.library_version.clone(),
-            protocol: "direct",
-            ..Client::default()
-        }
     }
 }
 

@@ -48,7 +48,7 @@ pub struct Statistics {
 
 impl Statistics {
     /// Every count with its name.
-    pub(crate) fn parts(&mut self) -> [(&'static str, &mut u64); 27] {
+    pub fn parts(&mut self) -> [(&'static str, &mut u64); 27] {
         [
             ("clients", &mut self.clients),
             ("clients_blocked", &mut self.clients_blocked),
@@ -81,7 +81,7 @@ impl Statistics {
     }
 
     /// Adds what another process has counted; the largest of all stays the largest.
-    pub(crate) fn add(&mut self, name: &str, count: u64) {
+    pub fn add(&mut self, name: &str, count: u64) {
         if let Some((name, sum)) = self.parts().into_iter().find(|(known, _)| *known == name) {
             *sum = if name.ends_with("_max") { count.max(*sum) } else { *sum + count };
         }

@@ -112,7 +112,7 @@ fn check_prefixes(known: &[Vec<u8>], new: &[Vec<u8>]) -> Outcome {
 }
 
 /// CLIENT TRACKING
-pub(crate) fn tracking(call: &mut SessionCall<'_>) -> Outcome {
+pub fn tracking(call: &mut SessionCall<'_>) -> Outcome {
     let wanted = Wanted::read(call)?;
     match call.args[2] {
         word if is(word, "ON") => begin(call, wanted)?,
@@ -233,7 +233,7 @@ impl Session {
 }
 
 /// CLIENT CACHING
-pub(crate) fn caching(call: &mut SessionCall<'_>) -> Outcome {
+pub fn caching(call: &mut SessionCall<'_>) -> Outcome {
     const NO_CHOICE: &str = "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled";
     let tracking = Arc::make_mut(call.session.listening.tracking.as_mut().ok_or(NO_CHOICE)?);
     match (call.args[2], tracking.choice) {
@@ -252,14 +252,14 @@ pub(crate) fn caching(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 /// CLIENT GETREDIR
-pub(crate) fn redirection(call: &mut SessionCall<'_>) -> Outcome {
+pub fn redirection(call: &mut SessionCall<'_>) -> Outcome {
     let redirect = call.session.listening.tracking.as_ref().map_or(-1, |tracking| tracking.redirect() as i64);
     call.reply.integer(redirect);
     Ok(())
 }
 
 /// CLIENT TRACKINGINFO
-pub(crate) fn info(call: &mut SessionCall<'_>) -> Outcome {
+pub fn info(call: &mut SessionCall<'_>) -> Outcome {
     let tracking = call.session.listening.tracking.as_deref();
     let mut flags = vec![if tracking.is_some() { "on" } else { "off" }];
     if let Some(tracking) = tracking {

@@ -4,17 +4,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use mio::Waker;
+use polder_admin::metrics::history;
 use polder_base::time::now_ms;
 use polder_calls::settings::{Id, id};
 use polder_engine::{Memory, Table};
 use polder_hub::query::{self, Asker, Thread};
 use polder_runtime::configuration::Configuration;
 use polder_runtime::flushes::run_due;
-use polder_runtime::metrics::{Recorder, Statistics, history};
 use polder_runtime::persistence::load::Loaded;
 use polder_runtime::persistence::{Saves, has_save_points};
+use polder_runtime::recorder::Recorder;
 use polder_runtime::scripting::Scripting;
 use polder_runtime::session::{Client, NewSetting, Shutdown};
+use polder_runtime::statistics::Statistics;
 use polder_runtime::storage_process::check_folder;
 use polder_runtime::{Host, Session, reload};
 

@@ -47,7 +47,7 @@ use mio::{Events, Poll};
 use polder_base::time::{now_ms, now_us};
 use polder_hub::queue::{flush_pending, has_pending};
 use polder_runtime::Host;
-use polder_runtime::debug::inside;
+use polder_runtime::switches;
 
 use self::calls::Calls;
 use self::clocks::{Clocks, SWEEP_MS};
@@ -195,7 +195,7 @@ impl EventLoop {
         }
         let now_ms = self.ended_us / 1000;
         let table = self.process.memory.table();
-        let does_maintenance = connections.number == 0 && !inside::maintenance_rests();
+        let does_maintenance = connections.number == 0 && !switches::maintenance_rests();
         let pause = self.process.pause_at(now_ms).filter(|_| connections.waiters.awaits_pause());
         let due = [
             Some(now_ms + SWEEP_MS),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use polder_calls::command::{CONTAINER, Command};
 use polder_calls::grammar::{Argument, arguments};
-use polder_runtime::FAMILIES;
+use polder_engine::FAMILIES;
 
 const ABOUT: &str = "\
 /* Polder: a Redis-compatible key-value store in shared memory, in this process. Made by `cargo x docs`; do not edit.
@@ -155,7 +155,7 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>, String> {
 pub fn commands() -> String {
     let mut text = String::from(PREFACE);
     for family in FAMILIES {
-        text += &format!("\n/* ---- {} ---- */\n", family.group);
+        text += &format!("\n/* ---- {} ---- */\n", family.name.group);
         for command in family.commands().filter(|command| !command.has(CONTAINER)) {
             text += &function(command);
         }
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_function_has_what_every_call_has_and_the_rest_as_a_list() {
-        let shown = |name: &str| function(polder_runtime::find(name.as_bytes()).expect("a command"));
+        let shown = |name: &str| function(polder_engine::COMMANDS.find(name.as_bytes()).expect("a command"));
         assert!(shown("HINCRBY").contains(
             "polder_hincrby(polder_caller caller, polder_text key, polder_text field, int64_t increment, const polder_reply **reply)"
         ));

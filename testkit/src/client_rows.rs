@@ -3,8 +3,9 @@
 
 use polder_calls::command::{BLOCKING, CONTAINER, Command, NO_AUTH, PUBSUB, READONLY, SCRIPTS};
 use polder_calls::grammar::{Argument, Begin, Find, KeySpec, arguments};
+use polder_engine::FAMILIES;
+use polder_runtime::Family;
 use polder_runtime::lookup::{groups, rows_of};
-use polder_runtime::{FAMILIES, Family};
 
 use crate::c_header::{Kind, distinct, kind};
 
@@ -185,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_method_has_what_every_call_has_and_the_rest_as_one_parameter() {
-        let shown = |name: &str| method(polder_runtime::find(name.as_bytes()).expect("a command"));
+        let shown = |name: &str| method(polder_engine::COMMANDS.find(name.as_bytes()).expect("a command"));
         assert!(
             shown("HINCRBY")
                 .ends_with("    hincrby(\"HINCRBY\", key: impl Args, field: impl Args, increment: i64);\n")

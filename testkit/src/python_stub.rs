@@ -4,7 +4,7 @@
 //! follows as further words.
 use polder_calls::command::{CONTAINER, Command};
 use polder_calls::grammar::{Argument, arguments};
-use polder_runtime::FAMILIES;
+use polder_engine::FAMILIES;
 
 use crate::c_header::{Kind, distinct, kind};
 
@@ -27,7 +27,7 @@ class Commands:
 pub fn commands() -> String {
     let mut text = String::from(PREFACE);
     for family in FAMILIES {
-        text += &format!("\n    # ---- {} ----\n\n", family.group);
+        text += &format!("\n    # ---- {} ----\n\n", family.name.group);
         family
             .commands()
             .filter(|command| !command.has(CONTAINER))
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_method_has_what_every_call_has_and_the_rest_as_words() {
-        let shown = |name: &str| method(polder_runtime::find(name.as_bytes()).expect("a command"));
+        let shown = |name: &str| method(polder_engine::COMMANDS.find(name.as_bytes()).expect("a command"));
         assert!(
             shown("HINCRBY")
                 .starts_with("    def hincrby(self, key: Word, field: Word, increment: int, /) -> Any:\n")

@@ -149,7 +149,7 @@ fn every_command_has_a_case(transcripts: &[Transcript]) -> Result<(), String> {
     let missing = std::fs::read_to_string(folder().join(MISSING)).unwrap_or_default();
     let missing: BTreeSet<&str> =
         missing.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
-    let names: BTreeSet<&str> = polder_runtime::all().map(|(_, command)| command.name).collect();
+    let names: BTreeSet<&str> = polder_engine::COMMANDS.all().map(|(_, command)| command.name).collect();
     let lacking: Vec<&&str> =
         names.iter().filter(|name| !tried.contains(**name) && !missing.contains(**name)).collect();
     let stale: Vec<&&str> =

@@ -1,9 +1,9 @@
 //! Help while typing: completion with TAB, the rest of the grammar in grey, and `help`.
 //!
-//! All of it comes from the command table (`polder_runtime::assist`); there is no second list of commands here.
+//! All of it comes from the command table (`polder_admin::assist`); there is no second list of commands here.
 use std::borrow::Cow;
 
-use polder_runtime::assist::{self, Typed, hint};
+use polder_admin::assist::{self, Typed, hint};
 use polder_runtime::lookup::groups;
 use rustyline::completion::{Completer, Pair};
 use rustyline::highlight::Highlighter;

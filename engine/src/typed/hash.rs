@@ -1,8 +1,8 @@
 //! Hashes.
 use std::time::{Duration, SystemTime};
 
+use crate::families::row_named;
 use polder_base::options::{ExpireIf, Expiry, HsetexOptions, Words, at_ms, in_ms};
-use polder_runtime::row_named;
 use polder_table::Stop;
 
 use crate::database::{Database, Scope};

@@ -1,6 +1,6 @@
 //! Lists.
+use crate::families::row_named;
 use polder_base::options::{LposOptions, Words};
-use polder_runtime::row_named;
 use polder_table::Stop;
 
 use crate::database::{Database, Scope};

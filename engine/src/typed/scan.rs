@@ -1,6 +1,6 @@
 //! Walks through a database or a key by cursor: what the SCAN commands have in common.
+use crate::families::row_named;
 use polder_base::options::{ScanOptions, Words};
-use polder_runtime::row_named;
 use polder_table::Stop;
 
 use crate::database::{Database, Scope};

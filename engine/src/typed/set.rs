@@ -1,6 +1,6 @@
 //! Sets.
+use crate::families::row_named;
 use polder_base::options::Words;
-use polder_runtime::row_named;
 use polder_table::Stop;
 
 use crate::database::{Database, Scope};

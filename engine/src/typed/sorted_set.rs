@@ -1,8 +1,8 @@
 //! Sorted sets.
 use std::ops::RangeBounds;
 
+use crate::families::row_named;
 use polder_base::options::{Words, ZaddOptions, ZcombineOptions};
-use polder_runtime::row_named;
 use polder_table::Stop;
 
 use crate::database::{Database, Scope};

@@ -1,8 +1,8 @@
 //! Strings and counters.
+use crate::families::row_named;
 use polder_base::number;
 use polder_base::options::{Expiry, SetOptions, Words};
 use polder_calls::call::NOT_AN_INTEGER;
-use polder_runtime::row_named;
 use polder_table::Stop;
 
 use crate::database::{Database, Keys, Scope};

@@ -2,13 +2,14 @@
 //! ring; all rings are shown as one.
 use polder_base::{Reply, time};
 
+use crate::cross_process;
 use crate::denials::Entry;
 pub use crate::denials::{Context, Denied, Log, REASONS, Reason};
 use crate::locks::lock;
 use crate::recorder::Note;
 use crate::row::SessionCall;
-use crate::session::{Host, Session};
-use crate::{client, cross_process};
+use crate::session::{Host, Session, client};
+
 use polder_calls::call::Outcome;
 use polder_calls::command::Command;
 use polder_calls::settings::id;
@@ -28,7 +29,7 @@ fn cut(text: &[u8]) -> Vec<u8> {
 }
 
 /// Where a session makes the call that it makes now.
-pub(crate) fn context_of(session: &Session) -> Context {
+pub fn context_of(session: &Session) -> Context {
     if session.multi.is_some() { Context::Multi } else { Context::Toplevel }
 }
 
@@ -116,7 +117,7 @@ pub fn reset(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 /// The reply to another process: a line for each entry, or nothing.
-pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> String {
+pub fn answer(host: &dyn Host, words: &[&[u8]]) -> String {
     cross_process::answer_entries(&mut lock(&host.recorder().denials).entries, words, Entry::line)
 }
 

@@ -9,11 +9,11 @@ use polder_base::{Fault, Reply};
 use polder_table::{Db, Mode, Stop, Table, Txn};
 
 use super::{Kind, Running, Scripting};
-use crate::debug::inside::scripts_may_call_all;
 use crate::lookup::resolve;
 use crate::row::TxnCall;
 use crate::run::{note, permit, permit_writes, run_row, writes_restricted};
 use crate::session::{Host, Session};
+use crate::switches::scripts_may_call_all;
 use crate::{acl, monitor};
 use polder_calls::call::NO_MEMORY;
 use polder_calls::command::{Command, GROWS, MAY_WRITE, NOSCRIPT, READONLY, Run};

@@ -14,11 +14,11 @@
 //!   when a connection that was parked reads its input again (P1).
 //! - **TS2** A line is a call until it has replied or [`PROMPT`] behind it is executed. So a call that has met a lock is run
 //!   again, and one that has waited for a key is not.
+use polder_admin::assist::{self, Typed};
 use polder_base::words::{quote, split};
 use polder_base::{Protocol as RespVersion, Reply};
 use polder_engine::Memory;
 use polder_hub::Delivery;
-use polder_runtime::assist::{self, Typed};
 use polder_runtime::lookup::{find_original, groups};
 use polder_runtime::{Host, Progress, Session, acl, pubsub};
 use polder_wire::Output;

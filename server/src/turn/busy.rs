@@ -17,10 +17,11 @@ use polder_calls::settings::Id;
 use polder_engine::BatchPlan;
 use polder_hub::query::Thread;
 use polder_runtime::configuration::Configuration;
-use polder_runtime::metrics::{Recorder, Statistics};
 use polder_runtime::persistence::Saves;
+use polder_runtime::recorder::Recorder;
 use polder_runtime::scripting::{Kind, Running, Scripting};
 use polder_runtime::session::{Client, NewSetting, Shutdown};
+use polder_runtime::statistics::Statistics;
 use polder_runtime::{Host, Progress, Session, execute};
 
 use super::connections::{Connections, TurnInputs};

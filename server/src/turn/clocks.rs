@@ -2,8 +2,8 @@
 use polder_base::time::now_ms;
 use polder_calls::settings::{Id, id};
 use polder_engine::Counter;
-use polder_runtime::debug::inside;
-use polder_runtime::{Host, latency};
+use polder_runtime::switches;
+use polder_runtime::{Host, noting};
 
 use super::service::Service;
 use crate::host::Process;
@@ -56,7 +56,7 @@ impl Clocks {
             self.crowd_due_ms = now_ms + CROWD_MS;
             process.hurry_maintenance();
         }
-        if !inside::maintenance_rests() && process.claim_maintenance(now_ms) {
+        if !switches::maintenance_rests() && process.claim_maintenance(now_ms) {
             maintain(process, now_ms);
         }
     }
@@ -73,7 +73,7 @@ fn maintain(process: &Process, now_ms_of_turn: u64) {
     let expiry_us = table.counter(Counter::ExpiryUs);
     let pause_ms =
         table.run_maintenance(MAINTENANCE_US).min(1000 / process.settings.number(HZ).clamp(1, 500) as u64);
-    latency::note_event(
+    noting::note_event(
         process,
         "expire-cycle",
         table.counter(Counter::ExpiryUs).saturating_sub(expiry_us) / 1000,

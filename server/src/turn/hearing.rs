@@ -1,8 +1,9 @@
 //! Reading the thread's inbox: messages for its clients, keys that became ready, and questions of other processes.
+use polder_admin::peer_replies;
 use polder_hub::query::{self, Asker};
 use polder_hub::track::{close_turn, counts, limit};
 use polder_hub::{Delivery, MessageSink, hear};
-use polder_runtime::{Host, peer_replies};
+use polder_runtime::Host;
 
 use super::connections::Connections;
 

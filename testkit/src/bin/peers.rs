@@ -155,7 +155,7 @@ fn run(peer: &Peer, options: &Options) -> Result<(usize, Vec<String>), String> {
 fn templates(server: &Server, known: &Differences, only: &[String]) -> Result<Vec<Template>, String> {
     let mut connection = Connection::open(&server.address()).map_err(|error| error.to_string())?;
     let mut templates = Vec::new();
-    for (_, command) in polder_runtime::all() {
+    for (_, command) in polder_engine::COMMANDS.all() {
         let template = Template::new(command.name, command.grammar);
         let wanted = only.is_empty() || only.iter().any(|name| name == command.name);
         if !wanted
@@ -271,7 +271,7 @@ fn sequence(templates: &[Template], known: &Differences, random: &mut Random) ->
     }
     for command in ["GET", "PTTL", "HGETALL", "SMEMBERS"]
         .into_iter()
-        .filter(|name| polder_runtime::find(name.as_bytes()).is_some())
+        .filter(|name| polder_engine::COMMANDS.find(name.as_bytes()).is_some())
     {
         lines.extend(KEYS.iter().map(|key| vec![command.as_bytes().to_vec(), key.as_bytes().to_vec()]));
     }

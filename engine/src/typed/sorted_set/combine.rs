@@ -1,5 +1,5 @@
 //! Unions, intersections and differences of sorted sets.
-use polder_runtime::row_named;
+use crate::families::row_named;
 use polder_table::Stop;
 
 use super::{Database, Scope, Scored, Words, ZcombineOptions};

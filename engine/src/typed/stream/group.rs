@@ -2,8 +2,8 @@
 use std::ops::RangeBounds;
 use std::time::Duration;
 
+use crate::families::row_named;
 use polder_base::options::in_ms;
-use polder_runtime::row_named;
 use polder_table::Stop;
 
 use super::{

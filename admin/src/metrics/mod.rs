@@ -16,18 +16,18 @@ pub mod machine;
 pub mod report;
 mod rows;
 
-pub use crate::recorder::{self, Recorder, histogram, rates};
+pub use polder_runtime::recorder::{self, Recorder, histogram, rates};
 pub use rows::{DEBUG_SECTION, SECTIONS};
 
 use polder_table::{Counter, Db, Expiries, Limits, Table, Usage};
 
-use crate::replication::records::Record;
-use crate::saves::handle::Report;
-use crate::session::Host;
-pub use crate::statistics::Statistics;
-use crate::storage_figures::LogReport;
 use machine::Machine;
 use polder_calls::settings::Settings;
+use polder_runtime::replication::records::Record;
+use polder_runtime::saves::handle::Report;
+use polder_runtime::session::Host;
+pub use polder_runtime::statistics::Statistics;
+use polder_runtime::storage_figures::LogReport;
 use rates::Rates;
 use report::Whole;
 

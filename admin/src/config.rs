@@ -8,15 +8,15 @@ use std::path::Path;
 use polder_base::glob;
 use polder_table::{Mode, Stop};
 
-use crate::configuration::rewrite::rewrite;
-use crate::introspect::help;
-use crate::row::{Row, SessionCall, TxnCall, container, neutral, session};
-use crate::session::{Host, NewSetting, Session};
-use crate::{configuration, cross_process};
 use polder_calls::call::{Outcome, SYNTAX};
 use polder_calls::command::{ADMIN, LOADING, NOSCRIPT, ON_ALL_NODES, STALE};
 use polder_calls::settings::value;
 use polder_calls::settings::{Change, Id, Scope, id};
+use polder_runtime::configuration::rewrite::rewrite;
+use polder_runtime::help::help;
+use polder_runtime::row::{Row, SessionCall, TxnCall, container, neutral, session};
+use polder_runtime::session::{Host, NewSetting, Session};
+use polder_runtime::{configuration, cross_process};
 
 /// The family's rows.
 pub const COMMANDS: &[Row] = &[

@@ -5,11 +5,11 @@ use polder_table::{Found, Mode, Stop, Txn, node_bytes};
 use polder_values::Value;
 
 use crate::info::databases;
-use crate::introspect::help;
 use crate::metrics::{Facts, human, ratio};
-use crate::row::{Row, SessionCall, TxnCall, container, neutral, read, session};
 use polder_calls::call::{Outcome, SYNTAX, is};
 use polder_calls::command::{LOADING, STALE};
+use polder_runtime::help::help;
+use polder_runtime::row::{Row, SessionCall, TxnCall, container, neutral, read, session};
 
 const SPECIAL: &[&str] = &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"];
 

@@ -3,33 +3,20 @@
 //! Redis's switches of its own inside that has no counterpart here (how its dictionaries grow, where its replies wait, when an element gets a
 //! node to itself) are read, checked, and mean nothing.
 use std::fmt::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use polder_base::number;
 use polder_table::{Db, Found, Mode, Stop};
 use polder_values::sequence::Sequence;
 use polder_values::{Kind, Value};
 
-use crate::retry::retry;
-use crate::row::SessionCall;
-use crate::run::begin;
 use polder_calls::call::{NOT_AN_INTEGER, Outcome, is};
 use polder_calls::settings::value;
 use polder_commands::dump;
 use polder_commands::types::encoding;
-
-static MAINTENANCE_REST: AtomicBool = AtomicBool::new(false);
-static SCRIPTS_MAY_ALL: AtomicBool = AtomicBool::new(false);
-
-/// Whether this process runs no maintenance for now (`DEBUG PAUSE-CRON`).
-pub fn maintenance_rests() -> bool {
-    MAINTENANCE_REST.load(Ordering::Relaxed)
-}
-
-/// Whether scripts may call what scripts may not call (`DEBUG SET-DISABLE-DENY-SCRIPTS`).
-pub fn scripts_may_call_all() -> bool {
-    SCRIPTS_MAY_ALL.load(Ordering::Relaxed)
-}
+use polder_runtime::retry::retry;
+use polder_runtime::row::SessionCall;
+use polder_runtime::run::begin;
+use polder_runtime::switches;
 
 /// As C's `atoi`: what is no number is none.
 fn is_set(call: &SessionCall<'_>) -> bool {
@@ -37,7 +24,7 @@ fn is_set(call: &SessionCall<'_>) -> bool {
 }
 
 pub(super) fn pause_maintenance(call: &mut SessionCall<'_>) -> Outcome {
-    MAINTENANCE_REST.store(is_set(call), Ordering::Relaxed);
+    switches::let_maintenance_rest(is_set(call));
     call.reply.ok();
     Ok(())
 }
@@ -49,7 +36,7 @@ pub(super) fn skip_checksums(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 pub(super) fn allow_scripts(call: &mut SessionCall<'_>) -> Outcome {
-    SCRIPTS_MAY_ALL.store(is_set(call), Ordering::Relaxed);
+    switches::let_scripts_call_all(is_set(call));
     call.reply.ok();
     Ok(())
 }

@@ -8,19 +8,18 @@ use polder_base::number;
 use polder_hub::query::{self};
 use polder_table::Stop;
 
-use crate::cross_process;
-use crate::introspect::help;
-use crate::row::{Row, SessionCall, container, session};
-use crate::session::{Client, Host, Replies, Session};
-use crate::tracking;
 use polder_calls::call::{Outcome, SYNTAX, integer, is};
 use polder_calls::command::{ADMIN, Flags, LOADING, NOSCRIPT, ON_ALL_NODES, OWN_CONNECTION, STALE};
+use polder_runtime::cross_process;
+use polder_runtime::help::help;
+use polder_runtime::row::{Row, SessionCall, container, session};
+use polder_runtime::session::client::line;
+use polder_runtime::session::{Client, Host, Replies, Session};
+use polder_runtime::tracking;
 
 const QUIET: Flags = NOSCRIPT | LOADING | STALE | OWN_CONNECTION;
 /// What CLIENT LIST and CLIENT KILL can be told, each with a value.
 const FILTERS: [&str; 7] = ["ID", "TYPE", "USER", "ADDR", "LADDR", "SKIPME", "MAXAGE"];
-/// Redis's first buffer of replies; what is beyond it counts as `omem`.
-const REPLY_CHUNK_BYTES: usize = 16 * 1024;
 const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];
 
 /// The family's rows.
@@ -139,57 +138,6 @@ impl ClientKind {
     }
 }
 
-/// The line that CLIENT LIST shows, with its end.
-pub(crate) fn line(client: &Client) -> Vec<u8> {
-    let head = format!(
-        "id={} addr={} laddr={} fd={} name=",
-        client.id, client.address, client.local_address, client.descriptor
-    );
-    let state = format!(
-        " age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} watch={}",
-        client.age_seconds,
-        client.idle_seconds,
-        client.flags,
-        client.db,
-        client.channels,
-        client.patterns,
-        client.shard_channels,
-        client.queued,
-        client.watches,
-    );
-    let more_bytes = client.reply_bytes.saturating_sub(REPLY_CHUNK_BYTES);
-    let memory = format!(
-        " qbuf={} qbuf-free={} argv-mem=0 multi-mem={} rbs={} rbp={} obl={} oll={} omem={} tot-mem={} events={} cmd={} user=",
-        client.query_bytes,
-        client.query_room,
-        client.queued_bytes,
-        client.reply_room,
-        client.reply_room,
-        client.reply_bytes.min(REPLY_CHUNK_BYTES),
-        more_bytes.div_ceil(REPLY_CHUNK_BYTES),
-        more_bytes,
-        client.memory,
-        client.events,
-        client.command,
-    );
-    let tail = format!(" redir={} resp={} lib-name=", client.redirect, client.resp);
-    let parts: [&[u8]; 11] = [
-        head.as_bytes(),
-        &client.name,
-        state.as_bytes(),
-        memory.as_bytes(),
-        &client.user,
-        tail.as_bytes(),
-        &client.library,
-        b" lib-ver=",
-        &client.library_version,
-        // Redis shows no such field; it stands last, so that readers of its fields find them where they were.
-        b" protocol=",
-        client.protocol.as_bytes(),
-    ];
-    [&parts.concat()[..], b"\n"].concat()
-}
-
 fn info(call: &mut SessionCall<'_>) -> Outcome {
     let client = call.host.client(call.session);
     call.reply.verbatim("txt", &line(&client));
@@ -204,7 +152,7 @@ fn elsewhere(call: &mut SessionCall<'_>, words: &[&[u8]]) -> Result<Vec<Vec<u8>>
 ///
 /// `LIST caller ...` and `KILL caller ...` as the commands, and `UNBLOCK id ...` with a number or [`UNDECIDED`], `HOME id` with
 /// the client's thread.
-pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> Vec<u8> {
+pub fn answer(host: &dyn Host, words: &[&[u8]]) -> Vec<u8> {
     let (Some((question, rest)), nobody) = (words.split_first(), Session::default()) else {
         return Vec::new();
     };

@@ -1,7 +1,7 @@
 //! HELP of the containers whose family knows no session.
-use crate::introspect::help;
-use crate::row::{Row, session};
 use polder_calls::command::{LOADING, STALE};
+use polder_runtime::help::help;
+use polder_runtime::row::{Row, session};
 
 const ABOUT: &str = "Returns helpful text about the different subcommands.";
 

@@ -10,13 +10,13 @@ use polder_table::{Found, Inspection, Mode, New, Replaces, Stop, clock};
 use polder_values::{Kind, Value, string};
 
 use crate::config::is_allowed;
-use crate::retry::retry;
-use crate::row::{Row, SessionCall, session};
-use crate::run::begin;
 use polder_calls::call::Outcome;
 use polder_calls::command::{ADMIN, LOADING, NOSCRIPT, STALE};
 use polder_calls::settings::{Settings, id};
 use polder_commands::types::encoding;
+use polder_runtime::retry::retry;
+use polder_runtime::row::{Row, SessionCall, session};
+use polder_runtime::run::begin;
 
 mod digest;
 pub mod inside;
@@ -162,7 +162,7 @@ static SUBCOMMANDS: &[Subcommand] = &[
         name: "RELOAD",
         grammar: "[option ...]",
         count: 0..=3,
-        run: crate::persistence::reload,
+        run: polder_runtime::persistence::reload,
         about: "Save the RDB on disk and reload it back to memory. Options: MERGE, NOFLUSH, NOSAVE.",
     },
     Subcommand {

@@ -6,18 +6,17 @@
 use polder_base::time;
 use polder_table::Stop;
 
-use crate::cross_process::{self, number};
-use crate::introspect::help;
-use crate::locks::lock;
-use crate::lookup::{find, subcommands};
 use crate::metrics::report::Whole;
-pub use crate::notes::Monitor;
-use crate::notes::{Event, Events, Sample};
-use crate::row::{Row, SessionCall, container, session};
-use crate::session::Host;
 use polder_calls::call::Outcome;
-use polder_calls::command::{ADMIN, Command, FAST, LOADING, NOSCRIPT, STALE};
+use polder_calls::command::{ADMIN, Command, LOADING, NOSCRIPT, STALE};
 use polder_calls::settings::id;
+use polder_runtime::cross_process::{self, number};
+use polder_runtime::help::help;
+use polder_runtime::locks::lock;
+use polder_runtime::lookup::{find, subcommands};
+use polder_runtime::notes::{Event, Events, Sample};
+use polder_runtime::row::{Row, SessionCall, container, session};
+use polder_runtime::session::Host;
 
 const SPECIAL: &[&str] = &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"];
 
@@ -80,7 +79,7 @@ fn gathered(call: &mut SessionCall<'_>) -> Result<Events, Stop> {
 }
 
 /// The reply to another process: a line for each event, or the names of those that were forgotten.
-pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> String {
+pub fn answer(host: &dyn Host, words: &[&[u8]]) -> String {
     let mut monitor = lock(&host.recorder().monitor);
     let line = |(name, event): (&String, &Event)| {
         let samples: String =
@@ -92,23 +91,6 @@ pub(crate) fn answer(host: &dyn Host, words: &[&[u8]]) -> String {
         [b"RESET", names @ ..] => monitor.forget(names).iter().map(|name| format!("{name}\n")).collect(),
         _ => String::new(),
     }
-}
-
-/// Samples something that is no call, if it took long enough.
-pub fn note_event(host: &dyn Host, event: &'static str, milliseconds: u64) {
-    let threshold = host.settings().number(const { id("latency-monitor-threshold") }) as u64;
-    if threshold != 0 && milliseconds >= threshold {
-        lock(&host.recorder().monitor)
-            .events
-            .entry(event.to_owned())
-            .or_default()
-            .add(time::now_ms() / 1000, milliseconds);
-    }
-}
-
-/// Samples a call if it took long enough.
-pub(crate) fn note(host: &dyn Host, command: &Command, nanoseconds: u64) {
-    note_event(host, if command.has(FAST) { "fast-command" } else { "command" }, nanoseconds / 1_000_000);
 }
 
 fn latest(call: &mut SessionCall<'_>) -> Outcome {
@@ -283,7 +265,7 @@ fn with_subcommands(command: &'static Command) -> Vec<&'static Command> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::notes::SAMPLES_MAX;
+    use polder_runtime::notes::SAMPLES_MAX;
 
     #[test]
     fn an_event_keeps_the_worst_of_each_second() {

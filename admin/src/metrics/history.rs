@@ -2,9 +2,9 @@
 use polder_table::{Counter, Table};
 
 use super::machine;
-use crate::locks::lock;
-use crate::recorder::history::Point;
-use crate::session::Host;
+use polder_runtime::locks::lock;
+use polder_runtime::recorder::history::Point;
+use polder_runtime::session::Host;
 
 /// Commands that ask for figures. A console that asks each second would be most of what an idle server does, so that the mean
 /// time of a command leaves them out.

@@ -1,11 +1,12 @@
 //! Every row against what redis-server 7.0.15 says of the same command (recorded in `redis-7.0.15.tsv`).
 use std::collections::BTreeMap;
 
+use polder_admin::introspect::{categories, flag_names};
 use polder_calls::Command;
 use polder_calls::command::{MAY_WRITE, WRITE};
 use polder_calls::facts::Tells;
 use polder_calls::grammar::{Begin, Find, KeySpec};
-use polder_runtime::introspect::{categories, flag_names};
+use polder_engine::COMMANDS;
 
 /// Rows that differ from Redis 7.0 on purpose, each with the reason.
 const DIFFER: &[(&str, &str)] = &[
@@ -33,13 +34,14 @@ const DIFFER: &[(&str, &str)] = &[
 
 #[test]
 fn every_row_says_what_redis_says() {
+    polder_engine::register();
     let facts: BTreeMap<&str, &str> = include_str!("redis-7.0.15.tsv")
         .lines()
         .filter(|line| !line.starts_with('#'))
         .filter_map(|line| line.split_once('\t'))
         .collect();
     let mut wrong = Vec::new();
-    for (_, command) in polder_runtime::all() {
+    for (_, command) in COMMANDS.all() {
         let label = command.label();
         let Some(fact) = facts.get(label.as_str()) else { continue };
         let row = fact_of(command);
@@ -89,6 +91,7 @@ const BY_NAME: [&str; 5] = [
 
 #[test]
 fn no_file_acts_by_the_name_of_a_command() {
+    polder_engine::register();
     let mut found = Vec::new();
     let mut folders: Vec<std::path::PathBuf> = ["calls", "commands", "runtime", "server", "engine", "script"]
         .map(|name| format!("../{name}/src").into())
@@ -114,13 +117,14 @@ fn no_file_acts_by_the_name_of_a_command() {
 
 #[test]
 fn what_a_write_is_told_as_leads_to_the_same_state_again() {
+    polder_engine::register();
     let words = |text: &'static str| {
         text.split('`')
             .skip(1)
             .step_by(2)
             .filter(|text| text.starts_with(|first: char| first.is_ascii_uppercase()))
     };
-    for (_, command) in polder_runtime::all() {
+    for (_, command) in COMMANDS.all() {
         assert_eq!(command.tells.is_some(), command.has(WRITE | MAY_WRITE), "{}", command.name);
         let Some(Tells::Own(text)) = command.tells else { continue };
         for told in words(text) {
@@ -153,7 +157,7 @@ fn what_a_write_is_told_as_leads_to_the_same_state_again() {
     for name in
         ["EXPIRE", "GETEX", "SETEX", "SPOP", "XADD", "HEXPIRE", "RESTORE", "BLPOP", "INCRBYFLOAT", "SORT"]
     {
-        let row = polder_runtime::find(name.as_bytes()).expect("a row");
+        let row = COMMANDS.find(name.as_bytes()).expect("a row");
         assert!(matches!(row.tells, Some(Tells::Own(_))), "{name}");
     }
 }

@@ -2,15 +2,15 @@
 use polder_hub::subject;
 use polder_table::{Expiries, Mode, Txn};
 
-use crate::cross_process;
-use crate::locks::lock;
 use crate::metrics::{DEBUG_SECTION, Database, Facts, SECTIONS, Section, exposition};
-use crate::recorder::history::{FIGURES, Point};
-use crate::replication::records;
-use crate::row::{Row, TxnCall, neutral};
-use crate::session::Host;
 use polder_calls::call::{Outcome, SYNTAX};
 use polder_calls::command::{DANGEROUS, LOADING, STALE};
+use polder_runtime::cross_process;
+use polder_runtime::locks::lock;
+use polder_runtime::recorder::history::{FIGURES, Point};
+use polder_runtime::replication::records;
+use polder_runtime::row::{Row, TxnCall, neutral};
+use polder_runtime::session::Host;
 
 /// The family's rows.
 pub const COMMANDS: &[Row] = &[

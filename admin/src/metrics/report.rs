@@ -12,13 +12,13 @@ use std::fmt::Write;
 
 use super::Statistics;
 use super::machine::Machine;
-use crate::cross_process::{lines, number, word};
-use crate::denials::REASONS;
-use crate::locks::lock;
-use crate::recorder::Totals;
-use crate::session::Host;
 use polder_calls::command::Command;
 use polder_calls::settings::id;
+use polder_runtime::cross_process::{lines, number, word};
+use polder_runtime::denials::REASONS;
+use polder_runtime::locks::lock;
+use polder_runtime::recorder::Totals;
+use polder_runtime::session::Host;
 
 /// What all processes have counted together.
 #[derive(Default)]
@@ -101,7 +101,7 @@ impl Whole {
 
 /// A command by the name of its row: that of a subcommand has both names in it.
 fn find(name: &[u8]) -> Option<&'static Command> {
-    crate::lookup::find_original(name)
+    polder_runtime::lookup::find_original(name)
 }
 
 /// What this process tells.
@@ -151,12 +151,13 @@ fn process(host: &dyn Host, statistics: &Statistics) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::EmbeddedHost;
+    use polder_runtime::session::EmbeddedHost;
 
     #[test]
     fn two_processes_that_tell_the_same_count_twice_as_much() {
+        polder_engine::register();
         let (host, settings) = (EmbeddedHost::default(), polder_calls::settings::Settings::default());
-        let get = crate::lookup::find(b"GET").unwrap();
+        let get = polder_runtime::lookup::find(b"GET").unwrap();
         for failed in [false, true] {
             host.recorder().end(&settings, host.recorder().begin(&settings, get), failed);
         }

@@ -1,6 +1,8 @@
-//! What this process replies to the questions of others ([`crate::elsewhere`]).
-use crate::session::Host;
-use crate::{acl, client, commandlog, latency, metrics};
+//! What this process replies to the questions of others ([`polder_runtime::elsewhere`]).
+use polder_runtime::acl;
+use polder_runtime::session::Host;
+
+use crate::{client, commandlog, latency, metrics};
 
 /// Replies to a question of another process about this one.
 pub fn answer(host: &dyn Host, words: &[&[u8]]) -> Vec<u8> {

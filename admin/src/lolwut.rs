@@ -1,9 +1,9 @@
 //! LOLWUT: land below the sea, drawn anew each time, and the version.
 use polder_base::number;
 
-use crate::row::{Row, SessionCall, session};
 use polder_calls::call::{NOT_AN_INTEGER, Outcome, is};
 use polder_calls::command::{FAST, READONLY};
+use polder_runtime::row::{Row, SessionCall, session};
 
 /// The family's rows.
 pub const COMMANDS: &[Row] = &[session("LOLWUT", "[VERSION version [arg ...]]", lolwut)

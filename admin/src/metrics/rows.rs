@@ -4,11 +4,11 @@ use polder_table::Counter;
 
 use super::Figure::{Always, Count, Text};
 use super::{Body, Database, Facts, Figure, Metric, Section, human, ratio};
-use crate::denials::Reason;
-use crate::recorder::Totals;
-use crate::replication::records::{Record, State};
-use crate::scripts::Figures;
 use polder_calls::settings::{id, value};
+use polder_runtime::denials::Reason;
+use polder_runtime::recorder::Totals;
+use polder_runtime::replication::records::{Record, State};
+use polder_runtime::scripts::Figures;
 
 const fn metric(name: &'static str, figure: Figure) -> Metric {
     Metric { name, figure }

@@ -17,10 +17,10 @@ use polder_values::stream::{Range, Stream};
 use polder_values::{Kind, Value, string};
 use sha1::{Digest, Sha1};
 
-use crate::retry::retry;
-use crate::row::SessionCall;
-use crate::run::begin;
 use polder_calls::call::Outcome;
+use polder_runtime::retry::retry;
+use polder_runtime::row::SessionCall;
+use polder_runtime::run::begin;
 
 const NONE: [u8; 20] = [0; 20];
 

@@ -6,7 +6,7 @@ use polder_base::words::split;
 use polder_calls::Command;
 
 use crate::hints;
-use crate::lookup::{all, find, find_subcommand, groups, subcommands};
+use polder_runtime::lookup::{all, find, find_subcommand, groups, subcommands};
 
 const GREY: &str = "\x1b[90m";
 const YELLOW: &str = "\x1b[33m";
@@ -199,6 +199,7 @@ mod tests {
 
     #[test]
     fn names_are_completed_from_the_command_table() {
+        polder_engine::register();
         assert!(candidates(&[], "ge", &[]).contains(&"GET".to_string()));
         assert!(candidates(&owned(&["help"]), "@str", &[]).contains(&"@string".to_string()));
         assert!(candidates(&[], "no such command", &[]).is_empty());
@@ -206,6 +207,7 @@ mod tests {
 
     #[test]
     fn the_last_word_may_be_a_key() {
+        polder_engine::register();
         let cases: [(&str, usize, &[u8], bool); 9] = [
             ("get ", 4, b"", true),
             ("get us", 4, b"us", true),
@@ -225,6 +227,7 @@ mod tests {
 
     #[test]
     fn hints_end_where_the_grammar_ends() {
+        polder_engine::register();
         assert_eq!(hint("get").as_deref(), Some("key"));
         assert_eq!(hint("get a"), None);
         assert_eq!(hint("nonsense a"), None);
@@ -233,6 +236,7 @@ mod tests {
 
     #[test]
     fn secrets_stay_out_of_the_history() {
+        polder_engine::register();
         for secret in
             [&["AUTH", "x"][..], &["config", "set", "requirepass", "x"], &["hello", "3", "AUTH", "u", "p"]]
         {

@@ -2,12 +2,13 @@
 use polder_base::{Reply, glob};
 use polder_table::Stop;
 
-pub use crate::categories::{CATEGORIES, categories};
-use crate::lookup::{all, family_of, find, find_original, find_subcommand, is_removed, subcommands};
-use crate::row::{Row, SessionCall, container, session};
 use polder_calls::call::{Outcome, SYNTAX, is};
-use polder_calls::command::{CONTAINER, Command, FLAG_NAMES, INTERNAL, LOADING, Run, STALE};
+use polder_calls::command::{CONTAINER, Command, FLAG_NAMES, INTERNAL, LOADING, STALE};
 use polder_calls::grammar::{Argument, Begin, Find, KeySpec, arguments};
+pub use polder_runtime::categories::{CATEGORIES, categories};
+use polder_runtime::help::help;
+use polder_runtime::lookup::{all, family_of, find, find_subcommand, is_removed, subcommands};
+use polder_runtime::row::{Row, SessionCall, container, session};
 
 const UNORDERED: &[&str] = &["nondeterministic_output_order"];
 
@@ -54,26 +55,6 @@ pub const COMMANDS: &[Row] = &[
         .costs("O(N) where N is the total number of commands")
         .about("Returns a list of command names."),
 ];
-
-/// HELP of every container: its rows, as Redis lays them out.
-pub fn help(call: &mut SessionCall<'_>) -> Outcome {
-    let container = find_original(call.command.container().as_bytes()).expect("a subcommand has a container");
-    let mut lines =
-        vec![format!("{} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:", container.name)];
-    if !matches!(container.run, Run::Container) {
-        lines.extend(["(no subcommand)".into(), format!("    {}", container.about)]);
-    }
-    for command in subcommands(container).filter(|command| command.subcommand() != Some("HELP")) {
-        lines.push(
-            format!("{} {}", command.subcommand().unwrap_or_default(), command.grammar).trim_end().into(),
-        );
-        lines.push(format!("    {}", command.about));
-    }
-    lines.extend(["HELP".into(), "    Prints this help.".into()]);
-    call.reply.array(lines.len());
-    lines.iter().for_each(|line| call.reply.status(line));
-    Ok(())
-}
 
 /// The names of a row's flags, in COMMAND INFO's order.
 pub fn flag_names(command: &Command) -> impl Iterator<Item = &'static str> {

@@ -1,13 +1,13 @@
 //! The process: ending it, and the modules it does not load.
 use crate::config::is_allowed;
 use crate::debug::not_allowed;
-use crate::introspect::help;
-use crate::persistence::has_save_points;
-use crate::row::{Row, SessionCall, container, session};
-use crate::session::Shutdown;
 use polder_calls::call::{Outcome, SYNTAX, is};
 use polder_calls::command::{ADMIN, ALLOW_BUSY, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE};
 use polder_calls::settings::{Id, id};
+use polder_runtime::help::help;
+use polder_runtime::persistence::has_save_points;
+use polder_runtime::row::{Row, SessionCall, container, session};
+use polder_runtime::session::Shutdown;
 
 /// The family's rows.
 pub const COMMANDS: &[Row] = &[

@@ -2,9 +2,9 @@
 //! ask, and understand them.
 //!
 //! One memory that many processes share is scaled by attaching more processes, not by spreading keys over slots.
-use crate::row::{Row, SessionCall, container, session};
 use polder_calls::call::Outcome;
 use polder_calls::command::{ADMIN, FAST, LOADING, NO_ASYNC_LOADING, NOSCRIPT, STALE};
+use polder_runtime::row::{Row, SessionCall, container, session};
 
 const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];
 

@@ -17,15 +17,15 @@ use polder_base::number;
 use polder_table::{Db, Mode, Replaces, Stop};
 use polder_wire::resp::{Replies, Value, command};
 
-use crate::retry::retry;
-use crate::row::{Row, SessionCall, session};
-use crate::run::begin;
 use polder_calls::call::{NOT_AN_INTEGER, Outcome, SYNTAX, is};
 use polder_calls::command::{DANGEROUS, WRITE};
 use polder_calls::facts::Tells::Own;
 use polder_calls::facts::secrets_of_options;
 use polder_calls::settings::id;
 use polder_commands::dump::{Source, encode, writer};
+use polder_runtime::retry::retry;
+use polder_runtime::row::{Row, SessionCall, session};
+use polder_runtime::run::begin;
 
 /// The family's rows.
 pub const COMMANDS: &[Row] = &[session(

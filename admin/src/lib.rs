@@ -1,0 +1,26 @@
+//! The commands that show and change the process, its clients and its settings, and the figures that they show.
+//!
+//! What calls leave behind as they run (`polder_runtime::noting`, `recorder`, `monitor`) is noted below this floor; here it is shown, and the
+//! other processes of the segment are asked for theirs.
+//!
+//! **Invariant:** no call needs this crate to run: nothing below the engine names it.
+#![forbid(unsafe_code)]
+
+pub mod assist;
+pub mod client;
+pub mod cluster;
+pub mod commandlog;
+pub mod config;
+pub mod debug;
+pub mod helps;
+mod hints;
+pub mod info;
+pub mod introspect;
+pub mod latency;
+pub mod lolwut;
+pub mod memory;
+pub mod metrics;
+pub mod migrate;
+pub mod monitor;
+pub mod peer_replies;
+pub mod server;
