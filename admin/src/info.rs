@@ -2,12 +2,11 @@
 use polder_hub::subject;
 use polder_table::{Expiries, Mode, Txn};
 
+use crate::metrics::history::{self, FIGURES};
 use crate::metrics::{DEBUG_SECTION, Database, Facts, SECTIONS, Section, exposition};
 use polder_calls::call::{Outcome, SYNTAX};
 use polder_calls::command::{DANGEROUS, LOADING, STALE};
 use polder_runtime::cross_process;
-use polder_runtime::locks::lock;
-use polder_runtime::recorder::history::{FIGURES, Point};
 use polder_runtime::replication::records;
 use polder_runtime::row::{Row, TxnCall, neutral};
 use polder_runtime::session::Host;
@@ -33,8 +32,7 @@ fn metrics(call: &mut TxnCall<'_>) -> Outcome {
         [] => false,
         [word] if word.eq_ignore_ascii_case(b"OPENMETRICS") => true,
         [word] if word.eq_ignore_ascii_case(b"HISTORY") => {
-            show_history(call);
-            return Ok(());
+            return show_history(call);
         }
         _ => {
             call.reply.error(SYNTAX);
@@ -50,8 +48,8 @@ fn metrics(call: &mut TxnCall<'_>) -> Outcome {
 }
 
 /// Replies with the names of the figures, and the points of the last hour.
-fn show_history(call: &mut TxnCall<'_>) {
-    let points: Vec<Point> = lock(&call.host.recorder().history).points().copied().collect();
+fn show_history(call: &mut TxnCall<'_>) -> Outcome {
+    let points = history::points(call.txn, polder_base::time::now_ms())?;
     call.reply.array(points.len() + 1);
     call.reply.array(FIGURES.len());
     FIGURES.iter().for_each(|name| call.reply.bulk(name.as_bytes()));
@@ -59,6 +57,7 @@ fn show_history(call: &mut TxnCall<'_>) {
         call.reply.array(point.len());
         point.iter().for_each(|figure| call.reply.integer(i64::try_from(*figure).unwrap_or(i64::MAX)));
     }
+    Ok(())
 }
 
 fn info(call: &mut TxnCall<'_>) -> Outcome {

@@ -28,14 +28,12 @@ use polder_table::{Counter, Table};
 use rustix::time::{ClockId, clock_gettime};
 
 pub mod histogram;
-pub mod history;
 pub mod rates;
 
 use crate::denials;
 use crate::locks::lock;
 use crate::notes::{Log, Monitor};
 use histogram::{Distribution, Histogram};
-use history::History;
 use polder_calls::command::{Command, FAST};
 use polder_calls::settings::{COARSE_NS, Settings, id};
 use rates::{Rates, Track};
@@ -91,8 +89,8 @@ pub struct Recorder {
     pub denials: Mutex<denials::Log>,
     pub monitor: Mutex<Monitor>,
     track: Mutex<Track>,
-    /// The last hour.
-    pub history: Mutex<History>,
+    /// What the history of the segment knows of this process.
+    pub told: Mutex<Told>,
     /// What other processes have told of themselves last, with their threads: see [`crate::cross_process::ask_reports`].
     pub reports: Mutex<Vec<(Vec<polder_hub::query::Thread>, Vec<u8>)>>,
     started_ms: u64,
@@ -126,6 +124,17 @@ thread_local! {
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
+/// Totals of this process, as they stood when it last added to the history of the segment.
+#[derive(Clone, Copy, Default)]
+pub struct Told {
+    /// The time, in steps of the history.
+    pub step: u64,
+    pub cpu_us: u64,
+    /// Calls of commands, and the time that they took.
+    pub calls: u64,
+    pub timed_us: u64,
+}
+
 impl Default for Recorder {
     fn default() -> Recorder {
         Recorder {
@@ -136,7 +145,7 @@ impl Default for Recorder {
             denials: Mutex::default(),
             monitor: Mutex::default(),
             track: Mutex::default(),
-            history: Mutex::default(),
+            told: Mutex::default(),
             reports: Mutex::default(),
             started_ms: polder_base::time::now_ms(),
             run_id: fresh_id(),

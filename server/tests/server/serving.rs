@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::door::{Client, Door};
 use polder_testbase::{until, until_quick};
+use polder_testkit::process::free_port;
 use polder_wire::resp::{Value, command};
 
 #[test]
@@ -247,6 +248,15 @@ fn a_server_keeps_samples_of_its_last_hour() {
     assert!(figure("time_ms") > 0 && figure("used_memory") > 0);
     assert_eq!((figure("keys"), figure("timed_calls")), (0, 0), "METRICS is not counted");
     assert!(client.ask("METRICS NOTHING").starts_with("-ERR syntax error"));
+    // The next server of the segment goes on with them.
+    let (place, time_ms) = (door.place.clone(), figure("time_ms"));
+    drop(door);
+    let next = Door::on(place, free_port().expect("a free port"), "");
+    let mut client = next.client();
+    client.write(b"METRICS HISTORY\r\n");
+    let Some(Value::Array(rows)) = client.value() else { panic!("an array") };
+    let Value::Array(first) = &rows[1] else { panic!("no row: {rows:?}") };
+    assert_eq!(first[0], Value::Integer(time_ms));
 }
 
 #[test]

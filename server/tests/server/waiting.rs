@@ -164,7 +164,8 @@ fn waiters_of_two_servers_are_served_in_the_order_of_arrival() {
         }
         assert_eq!(actor.ask("EXISTS z"), ":0");
     }
-    assert!(place.memory.table().verify().expect("a walk").findings.is_empty());
+    let findings = place.memory.table().verify().expect("a walk").findings;
+    assert!(findings.is_empty(), "{findings:?}");
 }
 
 #[test]
