@@ -5,10 +5,10 @@ use polder_table::{Expiries, Mode, Txn};
 use crate::metrics::{DEBUG_SECTION, Database, Facts, SECTIONS, Section, exposition};
 use polder_calls::call::{Outcome, SYNTAX};
 use polder_calls::command::{DANGEROUS, LOADING, STALE};
+use polder_replica::records;
 use polder_runtime::cross_process;
 use polder_runtime::locks::lock;
 use polder_runtime::recorder::history::{FIGURES, Point};
-use polder_runtime::replication::records;
 use polder_runtime::row::{Row, TxnCall, neutral};
 use polder_runtime::session::Host;
 

@@ -22,6 +22,8 @@ const FLOORS: &[(&str, (u32, u32))] = &[
     ("polder-calls", (4, 1)),
     ("polder-commands", (4, 2)),
     ("polder-runtime", (4, 3)),
+    ("polder-persist", (4, 4)),
+    ("polder-replica", (4, 5)),
     ("polder-admin", (4, 6)),
     ("polder-script", (4, 0)),
     ("polder-engine", (5, 0)),

@@ -2,7 +2,7 @@
 use polder_commands::flush;
 use polder_table::{Mode, Stop, Table};
 
-use crate::retry::retry;
+use polder_runtime::retry::retry;
 
 /// Empties the databases whose moment has come; returns the next moment, in milliseconds since the epoch. While data is imported (F5) or
 /// writes are refused, it does nothing and returns none.

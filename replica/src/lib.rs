@@ -5,6 +5,8 @@
 //!   feed:    +FULLRESYNC ID OFFSET, an RDB file, the change log from OFFSET on   or   +CONTINUE ID, the change log
 //!   records: each replica is a follower of the change log with a record in the hidden database (`records.rs`)
 //! ```
+#![forbid(unsafe_code)]
+
 use std::sync::atomic::AtomicU64;
 
 use polder_base::number;
@@ -12,12 +14,12 @@ use polder_base::number;
 pub mod feed;
 pub mod records;
 
-use crate::row::{Row, SessionCall, TxnCall, neutral, session};
-use crate::session::{Replica, SyncRequest};
 use polder_calls::call::{Outcome, SYNTAX, is};
 use polder_calls::command::{
     ADMIN, ALLOW_BUSY, DANGEROUS, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE,
 };
+use polder_runtime::row::{Row, SessionCall, TxnCall, neutral, session};
+use polder_runtime::session::{Replica, SyncRequest};
 use polder_table::Mode;
 
 /// Why this memory does not become a replica.

@@ -35,8 +35,8 @@ use polder_storage::{Entry, Folder, Follower, Fsync, Position, Stream, Terms};
 use polder_table::{Db, Stop, Table};
 use polder_wire::resp::command;
 
-use crate::configuration::Configuration;
 use polder_calls::settings::id;
+use polder_runtime::configuration::Configuration;
 
 mod base;
 mod begin;

@@ -12,7 +12,7 @@ use polder_shm::layout::log::HOLD_SLOTS;
 use polder_table::{Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
 use polder_values::{Kind, string};
 
-use crate::retry::retry;
+use polder_runtime::retry::retry;
 
 /// The slots of named followers.
 const SLOTS: std::ops::Range<u64> = 1..HOLD_SLOTS;
@@ -126,7 +126,7 @@ pub fn keep(table: &Table, place: &Place) -> Result<(), Stop> {
 }
 
 /// Whether the log can be read from a place on.
-pub(crate) fn check(table: &Table, place: &Place) -> Result<(), Stop> {
+pub fn check(table: &Table, place: &Place) -> Result<(), Stop> {
     let (log, (first, end)) = (table.log(), table.log().range());
     let why = match () {
         () if !log.is_on() => "off".into(),

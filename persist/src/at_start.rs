@@ -22,14 +22,14 @@ use polder_calls::settings::{Id, id};
 use polder_storage::{Folder, Lock, Manifest};
 use polder_table::Table;
 
-use crate::configuration::Configuration;
 use crate::opened::{self, Claim, Source};
 use crate::persistence;
 use crate::replay::{self, Files, Replayed, TornEnd};
 use crate::saves::load::{Loaded, Present};
 use crate::saves::save;
-use crate::scripting::Scripting;
 use crate::storage_process;
+use polder_runtime::configuration::Configuration;
+use polder_runtime::scripting::Scripting;
 
 const LOAD: Id = id("load-rdb");
 /// How often a server looks whether another process has read the data.

@@ -15,10 +15,10 @@ use polder_table::{Db, Policy, SYSTEM, Snapshot, Stop, Table, clock};
 use polder_wire::rebuild::ValueWriter;
 
 use super::target::Target;
-use crate::scripts::codes_at;
 use polder_calls::settings::{Settings, id};
 use polder_commands::dump::{Source, encode, writer};
 use polder_commands::flush;
+use polder_runtime::scripts::codes_at;
 
 /// How long a save waits for transactions that were begun before it, and for another save of the same memory.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,5 +1,5 @@
 //! What a process knows of its saves: the current one, the last one, and when the next is due.
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use super::load::Loaded;
 use super::save::{Plan, Progress, path};
 use crate::storage_figures::Watch;
 use polder_calls::settings::{Settings, id};
+use polder_runtime::saves::{Report, SaveControl, SaveSignals};
 
 /// How long after a save that failed the save points wait, in milliseconds.
 const RETRY_MS: u64 = 5000;
@@ -25,15 +26,9 @@ struct Shared {
     /// When the process began, in seconds: before its first save, save points count from there.
     started_seconds: u64,
     state: Mutex<State>,
-    /// Writes are refused: save points are set, and the last save failed.
-    failing: AtomicBool,
-    /// Writes are refused: the append-only log is not written; and why.
-    log_fails: AtomicBool,
-    log: Mutex<(Watch, Option<String>)>,
-    /// A save was asked for by a call inside a transaction.
-    scheduled: AtomicBool,
-    /// The current save is to be replaced by a new one.
-    anew: AtomicBool,
+    /// What calls see of it.
+    signals: SaveSignals,
+    log: Mutex<Watch>,
     /// Saves that went well.
     saves: AtomicU64,
     /// No save is ever begun.
@@ -45,11 +40,8 @@ impl Default for Shared {
         Shared {
             started_seconds: now_ms() / 1000,
             state: Mutex::default(),
-            failing: AtomicBool::new(false),
-            log_fails: AtomicBool::new(false),
+            signals: SaveSignals::default(),
             log: Mutex::default(),
-            scheduled: AtomicBool::new(false),
-            anew: AtomicBool::new(false),
             saves: AtomicU64::new(0),
             rests: false,
         }
@@ -75,22 +67,6 @@ struct Current {
     progress: Arc<Progress>,
     began: Instant,
     in_background: bool,
-}
-
-/// What INFO tells of the saves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    pub changes: u64,
-    pub in_background: bool,
-    pub keys: u64,
-    pub total: u64,
-    pub last_save_seconds: u64,
-    pub last_failed: bool,
-    pub last_took: Option<u64>,
-    pub current_took: Option<u64>,
-    pub saves: u64,
-    pub loaded_keys: u64,
-    pub loaded_expired: u64,
 }
 
 impl Shared {
@@ -128,7 +104,7 @@ impl Shared {
             Err(why) => tracing::error!(why, took_ms, "saving failed: the file before it is untouched"),
         }
         state.last_failed = written.is_err();
-        self.failing.store(state.last_failed, Ordering::Relaxed);
+        self.signals.fail(state.last_failed);
         if written.is_ok() {
             state.last_save_seconds = now_ms() / 1000;
             state.changes = Some(changes);
@@ -138,114 +114,28 @@ impl Shared {
 }
 
 impl Saves {
+    /// What calls see of the saves.
+    #[inline]
+    pub fn signals(&self) -> &SaveSignals {
+        &self.0.signals
+    }
+
     /// One that begins no save by itself: what is being loaded is on the disk already.
     pub fn resting() -> Saves {
         Saves(Arc::new(Shared { rests: true, ..Shared::default() }))
     }
 
-    /// Whether a save is running.
-    pub fn is_saving(&self) -> bool {
-        self.0.state().current.is_some()
-    }
-
-    /// Whether the last save failed, so that `stop-writes-on-bgsave-error` may have something to stop.
-    #[inline]
-    pub fn is_failing(&self) -> bool {
-        self.0.failing.load(Ordering::Relaxed)
-    }
-
-    /// Whether the append-only log is not written, so that writes are refused.
-    #[inline]
-    pub fn lacks_log(&self) -> bool {
-        self.0.log_fails.load(Ordering::Relaxed)
-    }
-
-    /// Why the append-only log is not written, as a whole error text.
-    pub fn log_trouble(&self) -> Option<String> {
-        if self.lacks_log() {
-            self.0.log.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
-        } else {
-            None
-        }
-    }
-
     /// Looks whether the append-only log is written. To be called every now and then.
     pub fn watch_log(&self, table: &Table, settings: &Settings) {
         let mut log = self.0.log.lock().unwrap_or_else(PoisonError::into_inner);
-        let trouble = log.0.look(table, settings);
-        match (&log.1, &trouble) {
+        let trouble = log.look(table, settings);
+        let before = self.0.signals.log_trouble();
+        match (&before, &trouble) {
             (None, Some(why)) => tracing::error!("writes are refused: {why}"),
             (Some(_), None) => tracing::info!("the append-only log is written again: writes are accepted"),
             _ => {}
         }
-        self.0.log_fails.store(trouble.is_some(), Ordering::Relaxed);
-        log.1 = trouble;
-    }
-
-    /// Saves at once, in this thread, to the file that the settings name.
-    ///
-    /// # Errors
-    /// What went wrong, in words.
-    pub fn save(&self, table: &Table, settings: &Settings) -> Result<u64, String> {
-        let (progress, changes) = self.0.begin(table, false).ok_or("another save is in progress")?;
-        let written = Plan::of(settings, path(settings)).save(table, &progress);
-        self.0.end(&written, changes);
-        written
-    }
-
-    /// Saves before the process ends. A save in the background is cancelled first.
-    ///
-    /// # Errors
-    /// As [`Saves::save`].
-    pub fn save_at_end(&self, table: &Table, settings: &Settings) -> Result<u64, String> {
-        self.cancel();
-        while self.is_saving() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        self.save(table, settings)
-    }
-
-    /// Begins a save in a thread of its own. Returns false if one is running already.
-    ///
-    /// # Errors
-    /// When no thread can be started.
-    pub fn save_meanwhile(&self, table: &Table, settings: &Settings) -> Result<bool, String> {
-        let Some((progress, changes)) = self.0.begin(table, true) else { return Ok(false) };
-        let plan = Plan::of(settings, path(settings));
-        let (shared, segment) = (self.0.clone(), table.segment().clone());
-        let thread = std::thread::Builder::new().name("polder-save".into()).spawn(move || {
-            let written = plan.save_gently(&Table::over(segment), &progress);
-            shared.end(&written, changes);
-        });
-        match thread {
-            Ok(_) => Ok(true),
-            Err(error) => {
-                let failed = Err(error.to_string());
-                self.0.end(&failed, changes);
-                failed.map(|_: u64| true)
-            }
-        }
-    }
-
-    /// Has a save begin when the current transaction is over.
-    pub fn schedule(&self) {
-        self.0.scheduled.store(true, Ordering::Relaxed);
-    }
-
-    /// Stops a save in the background, or one that is to begin. Returns false if there is none.
-    pub fn cancel(&self) -> bool {
-        if self.0.scheduled.swap(false, Ordering::Relaxed) {
-            return true;
-        }
-        let state = self.0.state();
-        let current = state.current.as_ref().filter(|current| current.in_background);
-        current.is_some_and(|current| !current.progress.cancelled.swap(true, Ordering::Relaxed))
-    }
-
-    /// As [`Saves::schedule`], in the place of a save that is under way and would bring back what is gone.
-    pub fn schedule_anew(&self) {
-        self.0.anew.store(true, Ordering::Relaxed);
-        self.schedule();
+        self.0.signals.note_log(trouble);
     }
 
     /// Ends the current save and begins another one. Waits a little for the end of the first, since
@@ -256,24 +146,9 @@ impl Saves {
             current.progress.cancelled.store(true, Ordering::Relaxed);
         }
         let end = Instant::now() + ANEW_PATIENCE;
-        while (self.0.scheduled.load(Ordering::Relaxed) || self.is_saving()) && Instant::now() < end {
+        while (self.0.signals.is_scheduled() || self.is_saving()) && Instant::now() < end {
             self.begin_scheduled(table, settings);
             std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    /// Begins the save that was scheduled, if one was.
-    #[inline]
-    pub fn begin_scheduled(&self, table: &Table, settings: &Settings) {
-        if !self.0.scheduled.load(Ordering::Relaxed) || self.0.rests {
-            return;
-        }
-        if self.0.anew.swap(false, Ordering::Relaxed) {
-            self.begin_anew(table, settings);
-        } else if !self.is_saving() {
-            self.0.scheduled.store(false, Ordering::Relaxed);
-            // Should no thread be had, INFO tells of a save that failed.
-            let _ = self.save_meanwhile(table, settings);
         }
     }
 
@@ -304,19 +179,78 @@ impl Saves {
         }
     }
 
-    /// When the last save ended that went well, or `before` any.
-    pub fn last_save_seconds(&self, before: u64) -> u64 {
-        let last = self.0.state().last_save_seconds;
-        if last == 0 { before } else { last }
-    }
-
     /// Notes what was loaded at start.
     pub fn loaded(&self, loaded: Loaded) {
         self.0.state().loaded = loaded;
     }
+}
 
-    /// What INFO tells.
-    pub fn report(&self, table: &Table) -> Report {
+impl SaveControl for Saves {
+    fn is_saving(&self) -> bool {
+        self.0.state().current.is_some()
+    }
+
+    fn save(&self, table: &Table, settings: &Settings) -> Result<u64, String> {
+        let (progress, changes) = self.0.begin(table, false).ok_or("another save is in progress")?;
+        let written = Plan::of(settings, path(settings)).save(table, &progress);
+        self.0.end(&written, changes);
+        written
+    }
+
+    fn save_at_end(&self, table: &Table, settings: &Settings) -> Result<u64, String> {
+        self.cancel();
+        while self.is_saving() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.save(table, settings)
+    }
+
+    fn save_meanwhile(&self, table: &Table, settings: &Settings) -> Result<bool, String> {
+        let Some((progress, changes)) = self.0.begin(table, true) else { return Ok(false) };
+        let plan = Plan::of(settings, path(settings));
+        let (shared, segment) = (self.0.clone(), table.segment().clone());
+        let thread = std::thread::Builder::new().name("polder-save".into()).spawn(move || {
+            let written = plan.save_gently(&Table::over(segment), &progress);
+            shared.end(&written, changes);
+        });
+        match thread {
+            Ok(_) => Ok(true),
+            Err(error) => {
+                let failed = Err(error.to_string());
+                self.0.end(&failed, changes);
+                failed.map(|_: u64| true)
+            }
+        }
+    }
+
+    fn cancel(&self) -> bool {
+        if self.0.signals.take_scheduled() {
+            return true;
+        }
+        let state = self.0.state();
+        let current = state.current.as_ref().filter(|current| current.in_background);
+        current.is_some_and(|current| !current.progress.cancelled.swap(true, Ordering::Relaxed))
+    }
+
+    fn begin_scheduled(&self, table: &Table, settings: &Settings) {
+        if !self.0.signals.is_scheduled() || self.0.rests {
+            return;
+        }
+        if self.0.signals.take_anew() {
+            self.begin_anew(table, settings);
+        } else if !self.is_saving() {
+            self.0.signals.take_scheduled();
+            // Should no thread be had, INFO tells of a save that failed.
+            let _ = self.save_meanwhile(table, settings);
+        }
+    }
+
+    fn last_save_seconds(&self, before: u64) -> u64 {
+        let last = self.0.state().last_save_seconds;
+        if last == 0 { before } else { last }
+    }
+
+    fn report(&self, table: &Table) -> Report {
         let state = self.0.state();
         let changes = table.changes();
         let current = state.current.as_ref();

@@ -21,10 +21,11 @@ use polder_wire::resp::{Limits, Request, Requests};
 
 use super::SyncCounts;
 use super::records::{self, Record, State};
-use crate::configuration::Configuration;
-use crate::saves::save::{Plan, Progress, StreamPlace};
-use crate::session::{Replica, SyncRequest};
-use crate::{acl, followers, lookup};
+use polder_persist::followers;
+use polder_persist::saves::save::{Plan, Progress, StreamPlace};
+use polder_runtime::configuration::Configuration;
+use polder_runtime::session::{Replica, SyncRequest};
+use polder_runtime::{acl, lookup};
 
 /// Bytes that are sent at once.
 const SEND_BYTES: usize = 256 << 10;

@@ -7,8 +7,8 @@ use polder_base::words::{quote, split};
 use polder_shm::layout::log::HOLD_SLOTS;
 use polder_table::{Mode, Stop, Table, Txn};
 
-use crate::followers::{self, Place};
-use crate::retry::retry;
+use polder_persist::followers::{self, Place};
+use polder_runtime::retry::retry;
 
 /// The time for which the log is held for a replica whose feed has died, in milliseconds since its last acknowledgement.
 const RETURN_MS: u64 = 60_000;

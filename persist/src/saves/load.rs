@@ -8,13 +8,13 @@ use polder_table::{Db, ItemExtras, Mode, New, Replaces, SYSTEM, Stop, Table, Txn
 use polder_wire::rdb::{Begin, Item, Malformed, Mark, Reader};
 
 use super::{FLUSHES, ITEM};
-use crate::retry::retry;
-use crate::scripts::add_codes;
-pub use crate::scripts::library_store::Present;
 use polder_calls::settings::{Settings, id};
 use polder_commands::dump::checksums_rest;
 use polder_commands::dump::{Builder, Problem, set_clock};
 use polder_commands::flush;
+use polder_runtime::retry::retry;
+pub use polder_runtime::scripts::Present;
+use polder_runtime::scripts::add_codes;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 1 << 20;

@@ -8,7 +8,7 @@ use polder_storage::{Folder, Left, Noted, Position};
 use polder_table::{Mode, New, Replaces, SYSTEM, Stop, Table};
 use polder_values::{Kind, Value, string};
 
-use crate::retry::retry;
+use polder_runtime::retry::retry;
 
 /// How long a note waits for locks: who writes the log must not stop behind a stopped thread.
 const PATIENCE: Duration = Duration::from_millis(200);

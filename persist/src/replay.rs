@@ -21,15 +21,16 @@ use polder_storage::{Batch, Disk, Entry, File, Folder, Manifest, ScanError, scan
 use polder_table::{Loading, SYSTEM, Table};
 use polder_wire::Output;
 
-use crate::configuration::Configuration;
 use crate::effects::{self, Effect};
-use crate::execute::{Progress, execute};
-use crate::recorder::Recorder;
 use crate::saves::Saves;
 use crate::saves::load::{Expired, Loaded, Present, load_with};
-use crate::scripting::Scripting;
-use crate::session::{Host, Session};
 use polder_calls::settings::{Settings, id};
+use polder_runtime::configuration::Configuration;
+use polder_runtime::execute::{Progress, execute};
+use polder_runtime::recorder::Recorder;
+use polder_runtime::saves::{SaveControl, SaveSignals};
+use polder_runtime::scripting::Scripting;
+use polder_runtime::session::{Host, Session};
 
 /// The longest part of a reply that is told when a command is refused.
 const TOLD_BYTES_MAX: usize = 200;
@@ -165,7 +166,10 @@ impl Host for Loader<'_> {
     fn recorder(&self) -> &Recorder {
         &self.recorder
     }
-    fn saves(&self) -> &Saves {
+    fn save_signals(&self) -> &SaveSignals {
+        self.saves.signals()
+    }
+    fn saves(&self) -> &dyn SaveControl {
         &self.saves
     }
     fn scripting(&self) -> Option<&Scripting> {

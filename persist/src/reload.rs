@@ -8,11 +8,11 @@ use polder_calls::settings::id;
 use polder_storage::Folder;
 use polder_table::Table;
 
-use crate::configuration::Configuration;
 use crate::persistence::remove_all;
 use crate::replay::{self, Files, TornEnd};
-use crate::scripting::Scripting;
 use crate::storage_note::Note;
+use polder_runtime::configuration::Configuration;
+use polder_runtime::scripting::Scripting;
 
 /// The patience with the disk, and the pause between two looks.
 const PATIENCE: Duration = Duration::from_secs(60);

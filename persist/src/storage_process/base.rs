@@ -18,8 +18,8 @@ use polder_calls::settings::id;
 use polder_storage::{BaseForm, Entry};
 use polder_table::{Db, Table};
 
-use crate::configuration::Configuration;
 use crate::saves::save::{Plan, Progress};
+use polder_runtime::configuration::Configuration;
 
 /// A base that is being written.
 pub(super) struct Base {

@@ -7,14 +7,14 @@ use std::fs::File;
 
 use polder_table::{Mode, Stop, Table};
 
-use crate::retry::retry;
-use crate::row::{Row, SessionCall, session};
 use crate::saves::load::{Loaded, Present, load as read_file};
-use crate::scripts::clear_codes;
 use crate::storage_figures::LogReport;
 use polder_calls::call::{Outcome, SYNTAX, is};
 use polder_calls::command::{ADMIN, DANGEROUS, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE};
 use polder_calls::settings::Settings;
+use polder_runtime::retry::retry;
+use polder_runtime::row::{Row, SessionCall, session};
+use polder_runtime::scripts::clear_codes;
 
 pub use crate::saves::{Saves, handle, has_save_points, load, save};
 
@@ -71,7 +71,7 @@ fn save_meanwhile(call: &mut SessionCall<'_>) -> Outcome {
     }
     if call.session.caller.atomic && !saves.is_saving() {
         // What this transaction writes belongs to it, too.
-        saves.schedule();
+        call.host.save_signals().schedule();
         call.reply.status("Background saving scheduled");
         return Ok(());
     }

@@ -22,9 +22,9 @@ use polder_storage::{Folder, Follower, Identity, Lock, Log, Manifest, Position, 
 use polder_table::Table;
 
 use super::{Draws, Elected, SLOT, StorageProcess, Tail};
-use crate::configuration::Configuration;
 use crate::storage_figures::{Figure, told};
 use crate::storage_note::{Note, boot_id, new_log_id};
+use polder_runtime::configuration::Configuration;
 
 /// In the place of the boot, in the note of a log that lacks something of the memory.
 const NOT_WHOLE: &str = "not-whole";

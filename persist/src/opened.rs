@@ -23,7 +23,7 @@ use polder_calls::call::Outcome;
 use polder_table::{Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
 use polder_values::{Kind, Value, string};
 
-use crate::retry::retry;
+use polder_runtime::retry::retry;
 
 const OPENED: &[u8] = b"persistence:opened";
 const OPEN: &[u8] = b"1";
