@@ -24,13 +24,13 @@ use polder_runtime::{Host, Session};
 
 use crate::clients::Clients;
 use crate::feeds::Feeds;
-use crate::limits::clients_bytes_max;
 use crate::listener::{Admission, After, Arrival, Unmoved};
 use crate::listener_set::{ListenerSet, Move};
 use crate::storage::Storage;
 use crate::thread_stats::{Count, ThreadStats};
 use crate::tls::Tls;
 use crate::watch::Watch;
+use polder_protocols::limits::clients_bytes_max;
 
 const MAXCLIENTS: Id = id("maxclients");
 /// After this many milliseconds a database that could not be emptied is tried again.

@@ -26,9 +26,9 @@ use polder_runtime::{Host, Progress, Session, execute};
 
 use super::connections::{Connections, TurnInputs};
 use super::service::Service;
-use crate::batch::{Batch, Content, Frame, Left, Odd, Spare};
 use crate::connection::Connection;
 use crate::host::Process;
+use polder_protocols::batch::{Batch, Content, Frame, Left, Odd, Spare};
 
 /// How many events one look takes.
 const BUSY_EVENTS: usize = 256;

@@ -175,6 +175,7 @@ impl ServerLimits {
 
     /// Whether the requests that a client has sent and the server has not executed are too long. Calls that wait for EXEC
     /// count, as in Redis 7.4.
+    #[inline]
     pub fn is_over_request_limit(&self, door: &Door, session: &Session, input_bytes: usize) -> bool {
         let queued = session.multi.as_deref().map_or(0, |multi| multi.queue.bytes());
         input_bytes + queued > self.request_bytes_of(door, session)
@@ -188,6 +189,7 @@ impl ServerLimits {
     }
 
     /// How much may wait to be sent to a client.
+    #[inline]
     pub fn output_of(&self, door: &Door, session: &Session) -> OutputLimit {
         let limit = if session.listens() { self.output.subscribers } else { self.output.normal };
         OutputLimit { hard: self.hard_output_of(door, session), ..limit }
@@ -204,6 +206,7 @@ impl ServerLimits {
     }
 
     /// How much of what waits to be sent one response may be, in bytes; 0 for no limit.
+    #[inline]
     pub fn reply_bytes_max(&self) -> usize {
         self.output.normal.hard as usize
     }

@@ -1,4 +1,4 @@
-//! The console for a browser: files that are compiled into the program. They are served as they stand in `server/console`,
+//! The console for a browser: files that are compiled into the program. They are served as they stand in `protocols/console`,
 //! and ask for nothing from elsewhere.
 //!
 //! Every client that may connect gets them, because they hold no secret: all data come over `/ws`, where the user logs in.

@@ -169,16 +169,19 @@ impl PlaceSettings {
 
 impl Door {
     /// Whether its clients come from this host by a path.
+    #[inline]
     pub fn is_local(&self) -> bool {
         matches!(self.place, PlaceSettings::Unix { .. })
     }
 
     /// Whether it takes datagrams, and no connections.
+    #[inline]
     pub fn takes_datagrams(&self) -> bool {
         matches!(self.place, PlaceSettings::Udp { .. })
     }
 
     /// Whether its clients connect by TCP.
+    #[inline]
     pub fn is_tcp(&self) -> bool {
         matches!(self.place, PlaceSettings::Tcp { .. })
     }
@@ -194,6 +197,7 @@ impl Door {
 }
 
 impl PartialEq for Door {
+    #[inline]
     fn eq(&self, other: &Door) -> bool {
         self.number == other.number
     }

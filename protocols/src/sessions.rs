@@ -192,6 +192,7 @@ impl Protocol {
     }
 
     /// Whether this client may be told: some clients could not tell a message from a reply.
+    #[inline]
     pub fn accepts(&self, session: &Session, delivery: &Delivery<'_>) -> bool {
         match self {
             Protocol::Resp(_) | Protocol::Messages(_) | Protocol::Terminal(_) => {
@@ -233,6 +234,7 @@ impl Protocol {
     }
 
     /// The form of messages that this client shares with others.
+    #[inline]
     pub fn form(&self, session: &Session) -> Form {
         match self {
             Protocol::Resp(_) | Protocol::Memcached(_) => resp::form(session),
@@ -262,6 +264,7 @@ impl Protocol {
     }
 
     /// What the last of the protocol's own requests has made of the connection.
+    #[inline]
     pub fn take_change(&mut self) -> Option<Change> {
         match self {
             Protocol::Resp(_) | Protocol::Messages(_) | Protocol::Terminal(_) => None,

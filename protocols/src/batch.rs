@@ -81,17 +81,20 @@ pub struct Spare {
 
 impl<'b> Batch<'b> {
     /// An empty batch in old memory.
+    #[inline]
     pub fn new(spare: &mut Spare) -> Batch<'b> {
         let Spare { args, frames, odds } = std::mem::take(spare);
         Batch { args: recycle(args), frames, odds }
     }
 
     /// Returns the memory.
+    #[inline]
     pub fn end(self, spare: &mut Spare) {
         *spare = Spare { args: recycle(self.args), frames: self.frames, odds: self.odds };
     }
 
     /// Removes all requests.
+    #[inline]
     pub fn clear(&mut self) {
         self.args.clear();
         self.frames.clear();
@@ -112,12 +115,14 @@ impl<'b> Batch<'b> {
     }
 
     /// Whether it is time to execute.
+    #[inline]
     pub fn is_full(&self) -> bool {
         self.frames.len() >= BATCH
     }
 }
 
 /// The same memory for slices of another lifetime. The standard library collects such an iterator in place.
+#[inline]
 fn recycle<'b>(mut args: Vec<&[u8]>) -> Vec<&'b [u8]> {
     args.clear();
     args.into_iter().map(|_| -> &'b [u8] { &[] }).collect()

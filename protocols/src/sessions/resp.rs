@@ -57,6 +57,7 @@ impl Resp {
     }
 }
 
+#[inline]
 fn read<'b>(
     requests: &mut Requests,
     limits: &Limits,
@@ -118,6 +119,7 @@ pub fn reject(rejection: &Rejection, session: &mut Session, host: &dyn Host, out
     session.closing = true;
 }
 
+#[inline]
 pub fn accepts(session: &Session, delivery: &Delivery<'_>) -> bool {
     match *delivery {
         Delivery::Invalidation { redirected, .. } => session.listens_in_any_way(redirected),
@@ -130,6 +132,7 @@ pub fn deliver(output: &mut Output, delivery: &Delivery<'_>) {
     pubsub::write(output, delivery);
 }
 
+#[inline]
 pub fn form(session: &Session) -> Form {
     match session.protocol {
         RespVersion::Resp2 => Form::Resp2,
