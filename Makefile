@@ -19,7 +19,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 export PREFIX DESTDIR SYSCONFDIR
 
 # All that the program, the library and their pages are made of.
-CRATES := base shm values wire table storage hub calls commands runtime admin script engine server client app capi
+CRATES := base shm values wire table storage hub calls commands runtime persist replica admin script engine protocols server client app capi
 SOURCES := Cargo.toml Cargo.lock README.md CHANGELOG.md LICENSE packaging/build.sh packaging/polder.conf packaging/polder.service \
 	capi/build.sh capi/polder.3 capi/polder_client.3 $(shell find $(CRATES) docs -name '*.rs' -path '*/src/*' -o -name '*.lua' -path '*/src/*' \
 	-o -name Cargo.toml -o -name '*.h' -path '*/include/*' -o -name '*.md' -path 'docs/*')

@@ -162,7 +162,7 @@ static SUBCOMMANDS: &[Subcommand] = &[
         name: "RELOAD",
         grammar: "[option ...]",
         count: 0..=3,
-        run: polder_runtime::persistence::reload,
+        run: polder_persist::persistence::reload,
         about: "Save the RDB on disk and reload it back to memory. Options: MERGE, NOFLUSH, NOSAVE.",
     },
     Subcommand {

@@ -6,8 +6,8 @@ use crate::metrics::history::{self, FIGURES};
 use crate::metrics::{DEBUG_SECTION, Database, Facts, SECTIONS, Section, exposition};
 use polder_calls::call::{Outcome, SYNTAX};
 use polder_calls::command::{DANGEROUS, LOADING, STALE};
+use polder_replica::records;
 use polder_runtime::cross_process;
-use polder_runtime::replication::records;
 use polder_runtime::row::{Row, TxnCall, neutral};
 use polder_runtime::session::Host;
 

@@ -22,3 +22,30 @@ fn monitor(call: &mut SessionCall<'_>) -> Outcome {
     call.reply.ok();
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use polder_calls::call::Caller;
+    use polder_engine::EmbeddedHost;
+    use polder_runtime::Session;
+    use polder_runtime::monitor::line;
+
+    #[test]
+    fn a_line_shows_arguments_in_quotes_and_no_passwords() {
+        polder_engine::register();
+        let (session, host) = (
+            Session { caller: Caller { db: 3, ..Caller::default() }, ..Session::default() },
+            EmbeddedHost::default(),
+        );
+        let shown = |name: &[u8], args: &[&[u8]]| {
+            let line = line(&session, &host, polder_runtime::find(name).expect("a command"), args);
+            String::from_utf8(line).expect("text").split_once("] ").expect("a head").1.to_owned()
+        };
+        assert_eq!(shown(b"GET", &[b"get", b"a b\x01\n\"\\\xff"]), r#""get" "a b\x01\n\"\\\xff""#);
+        assert_eq!(shown(b"AUTH", &[b"auth", b"secret"]), r#""auth" "(redacted)""#);
+        assert_eq!(
+            shown(b"HELLO", &[b"hello", b"3", b"auth", b"u", b"p"]),
+            r#""hello" "3" "auth" "(redacted)" "(redacted)""#
+        );
+    }
+}

@@ -4,8 +4,8 @@ use crate::debug::not_allowed;
 use polder_calls::call::{Outcome, SYNTAX, is};
 use polder_calls::command::{ADMIN, ALLOW_BUSY, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE};
 use polder_calls::settings::{Id, id};
+use polder_persist::persistence::has_save_points;
 use polder_runtime::help::help;
-use polder_runtime::persistence::has_save_points;
 use polder_runtime::row::{Row, SessionCall, container, session};
 use polder_runtime::session::Shutdown;
 

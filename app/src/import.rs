@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use polder_base::time::now_ms;
-use polder_runtime::at_start;
-use polder_runtime::opened::{self, Claim, Source};
-use polder_runtime::persistence::load::{Cut, Loaded, Present, load};
-use polder_runtime::replay::{self, Files, TornEnd};
-use polder_runtime::saves::ITEM;
+use polder_persist::at_start;
+use polder_persist::opened::{self, Claim, Source};
+use polder_persist::persistence::load::{Cut, Loaded, Present, load};
+use polder_persist::replay::{self, Files, TornEnd};
+use polder_persist::saves::ITEM;
 use polder_table::{ItemExtras, Stop, Table};
 use polder_wire::rdb::{Begin, Item, Kind, Reader, seal};
 use polder_wire::resp::Value;

@@ -18,7 +18,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polder_engine::{Caller, Host, Item, Owner, Protocol};
-use polder_runtime::persistence::save;
+use polder_persist::persistence::save;
+use polder_runtime::saves::SaveControl;
 use polder_wire::Output;
 use polder_wire::resp::{Limits, Replies, Request, Requests, Value, command};
 use tls::Secure;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use polder_base::time::now_ms;
 use polder_calls::settings::{Id, Settings, document, file, id};
 use polder_engine::{Memory, Options, Origin, PageChoice};
-use polder_runtime::at_start::{self, Reading};
+use polder_persist::at_start::{self, Reading};
 use polder_runtime::configuration::{self, Configuration};
 use polder_server::{Server, log};
 

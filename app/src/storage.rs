@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use polder_engine::{Memory, Options};
-use polder_runtime::storage_process::{Elected, StorageProcess};
+use polder_persist::storage_process::{Elected, StorageProcess};
 use polder_server::log;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use polder_engine::{Counter, Memory, Usage};
-use polder_runtime::storage_process::LogPlaces;
+use polder_persist::storage_process::LogPlaces;
 use polder_shm::overview::{Doing, Seated};
 
 use crate::segment::{COUNTERS, databases, processes};

@@ -4,8 +4,8 @@
 //!   position  =  identity of the stream : offset : selected database      kept by the follower, with what it has made of the changes
 //! ```
 use polder_base::Fault;
-use polder_runtime::effects::{self, Effect};
-use polder_runtime::followers::{self, Place};
+use polder_persist::effects::{self, Effect};
+use polder_persist::followers::{self, Place};
 use polder_table::{Db, Log, LogError, Stop};
 
 use crate::Memory;

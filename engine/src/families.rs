@@ -10,10 +10,11 @@ use polder_commands::{
     bitmap, database, dump, durability, expiry, flush, geo, hash, hyperloglog, item, key, list, object, set,
     sort, sorted_set, stream, string, view,
 };
+use polder_persist::persistence;
 use polder_runtime::family::{self, Family};
 use polder_runtime::lookup::{Commands, FamilyName, NameTable};
 use polder_runtime::row::Work;
-use polder_runtime::{acl, connection, persistence, pubsub, replication, scripting, transaction};
+use polder_runtime::{acl, connection, pubsub, scripting, transaction};
 
 /// Every family, in the order of the documentation. Adding a command touches one family's file only.
 pub const FAMILIES: &[Family] = &[
@@ -53,8 +54,8 @@ pub const FAMILIES: &[Family] = &[
     Family::hosted("server", "", info::COMMANDS),
     Family::hosted("server", "", memory::COMMANDS),
     Family::hosted("server", "", server::COMMANDS),
-    Family::hosted("server", "", replication::COMMANDS),
-    Family::hosted("server", "admin", replication::ROLE),
+    Family::hosted("server", "", polder_replica::COMMANDS),
+    Family::hosted("server", "admin", polder_replica::ROLE),
     Family::hosted("server", "", monitor::COMMANDS),
     Family::hosted("server", "", debug::COMMANDS),
     Family::hosted("server", "", lolwut::COMMANDS),

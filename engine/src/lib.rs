@@ -53,6 +53,7 @@ mod batch;
 mod caller;
 mod changes;
 mod database;
+mod embedded;
 mod families;
 mod listener;
 mod presence;
@@ -68,6 +69,8 @@ pub use caller::{Caller, Error};
 pub use changes::{ChangeCommand, Changed, Changes, Follower, Position, Transactions};
 pub use database::{Alone, Database, Inside, Keys, Scope};
 #[doc(hidden)]
+pub use embedded::EmbeddedHost;
+#[doc(hidden)]
 pub use families::{COMMANDS, FAMILIES, register, row_named};
 pub use listener::Listener;
 #[doc(hidden)]
@@ -82,9 +85,10 @@ use polder_base::time::{coarse_ms, now_ms};
 pub use polder_base::{Fault, Protocol, Reply};
 use polder_calls::command::{ADMIN, BLOCKING, CONTAINER, DANGEROUS, NOSCRIPT, Run, SCRIPTS};
 use polder_calls::{BatchKey, Command};
+use polder_persist::opened;
 use polder_runtime::scripting::Scripting;
 use polder_runtime::switches;
-use polder_runtime::{CallHint, execute, opened};
+use polder_runtime::{CallHint, execute};
 use polder_table::Db;
 pub use typed::{
     Claimed, End, Extreme, Field, FieldExpiry, Keyed, Lifetime, PendingEntry, PendingSummary, Scored, Side,
@@ -97,7 +101,7 @@ pub use polder_calls::settings;
 pub use polder_runtime::{
     Host, Progress, Session,
     configuration::Configuration,
-    session::{Clock, EmbeddedHost, Identity},
+    session::{Clock, Identity},
 };
 use polder_shm::fork;
 #[doc(hidden)]

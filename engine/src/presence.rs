@@ -18,15 +18,15 @@ use polder_calls::Facts;
 use polder_hub::post;
 use polder_hub::query::Thread;
 use polder_runtime::configuration::Configuration;
-use polder_runtime::persistence::Saves;
 use polder_runtime::recorder::Recorder;
+use polder_runtime::saves::{SaveControl, SaveSignals};
 use polder_runtime::scripting::Scripting;
-use polder_runtime::session::{Client, EmbeddedHost};
+use polder_runtime::session::Client;
 use polder_runtime::statistics::Statistics;
 use polder_runtime::{Host, Session};
 use polder_shm::fork::{self, Shelter};
 
-use crate::{COMMANDS, Memory};
+use crate::{COMMANDS, EmbeddedHost, Memory};
 
 /// What another client wants of a caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -245,7 +245,11 @@ impl Host for Presence<'_> {
         self.host.recorder()
     }
 
-    fn saves(&self) -> &Saves {
+    fn save_signals(&self) -> &SaveSignals {
+        self.host.save_signals()
+    }
+
+    fn saves(&self) -> &dyn SaveControl {
         self.host.saves()
     }
 

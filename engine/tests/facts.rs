@@ -138,7 +138,7 @@ fn what_a_write_is_told_as_leads_to_the_same_state_again() {
                 );
                 continue;
             };
-            // An aside of ours, which `runtime/effects` reads; or a row that is only referred to.
+            // An aside of ours, which `persist/effects` reads; or a row that is only referred to.
             if told.starts_with("ECHO polder:") || text.ends_with("tell it") {
                 continue;
             }

@@ -32,7 +32,7 @@ impl Deref for Configuration {
 
 impl Configuration {
     /// These settings as a log is read with: see [`Settings::for_replay`].
-    pub(crate) fn for_replay(&self) -> Configuration {
+    pub fn for_replay(&self) -> Configuration {
         Configuration { settings: self.settings.for_replay(), users: Users::default() }
     }
 

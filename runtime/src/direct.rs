@@ -17,7 +17,7 @@ use polder_calls::command::{Command, EMPTIES, FastCall, GROWS, PUBSUB, Run};
 use polder_table::{Counter, Db, Mode, Table, Txn};
 
 use crate::retry::retry;
-use crate::run::{Keys, end_transaction, note_emptied, permit_writes, spare_memory};
+use crate::run::{Keys, begin_scheduled_save, end_transaction, note_emptied, permit_writes, spare_memory};
 use crate::session::Host;
 
 /// One call: where, what, and with which arguments, the name first.
@@ -75,7 +75,7 @@ impl DirectCall<'_> {
         txn.count(Counter::Calls, 1);
         end_transaction(table, txn);
         if command.has(EMPTIES) && outcome.is_ok() {
-            self.host.saves().begin_scheduled(table, self.host.settings());
+            begin_scheduled_save(self.host, table);
         }
         outcome
     }

@@ -19,7 +19,10 @@ pub use crate::lookup::resolve;
 use crate::lookup::{find, row_of};
 use crate::retry::retry;
 use crate::row::{SessionCall, TxnCall};
-use crate::run::{Keys, begin, end_transaction, note, permit, run_on_session, run_row, settle, spare_memory};
+use crate::run::{
+    Keys, begin, begin_scheduled_save, end_transaction, note, permit, run_on_session, run_row, settle,
+    spare_memory,
+};
 pub use crate::run::{Progress, is_plain, permit_writes, writes_restricted};
 use crate::session::{Host, Replies, Session};
 use crate::{acl, blocking, monitor, scripting, transaction};
@@ -556,7 +559,7 @@ fn run(
                 outcome => outcome,
             };
             if command.has(EMPTIES) && outcome.is_ok() {
-                host.saves().begin_scheduled(table, host.settings());
+                begin_scheduled_save(host, table);
             }
             outcome
         }

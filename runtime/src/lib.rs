@@ -1,5 +1,5 @@
 //! The life of a call: found, admitted, run, accounted. Transactions, pipelines, waiting calls, scripts, publish and subscribe, tracking,
-//! monitors, users, persistence, and the commands that concern a session.
+//! monitors, users, and the commands that concern a session.
 //!
 //! Families over a session have rows of their own ([`row`]); those over the table alone live in `polder-commands`.
 //!
@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 pub mod acl;
-pub mod at_start;
 pub mod batching;
 pub mod blocking;
 pub mod categories;
@@ -17,11 +16,8 @@ pub mod connection;
 pub mod cross_process;
 pub mod denials;
 pub mod direct;
-pub mod effects;
 pub mod execute;
 pub mod family;
-pub mod flushes;
-pub mod followers;
 pub mod help;
 mod line_limit;
 pub mod locks;
@@ -29,13 +25,8 @@ pub mod lookup;
 pub mod monitor;
 pub mod notes;
 pub mod noting;
-pub mod opened;
-pub mod persistence;
 pub mod pubsub;
 pub mod recorder;
-pub mod reload;
-pub mod replay;
-pub mod replication;
 pub mod retry;
 pub mod row;
 pub mod run;
@@ -44,9 +35,6 @@ pub mod scripting;
 pub mod scripts;
 pub mod session;
 pub mod statistics;
-pub mod storage_figures;
-pub mod storage_note;
-pub mod storage_process;
 pub mod switches;
 #[cfg(test)]
 mod test_commands;

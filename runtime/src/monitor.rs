@@ -56,7 +56,7 @@ pub fn show_refused_program(
 }
 
 /// `1339518083.107412 [0 127.0.0.1:60866] "keys" "*"`; a script's calls have `lua` for the address.
-fn line(session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) -> Vec<u8> {
+pub fn line(session: &Session, host: &dyn Host, command: &Command, args: &[&[u8]]) -> Vec<u8> {
     let now_us = polder_base::time::now_us();
     let address = if session.caller.scripted { "lua".into() } else { host.address(session) };
     let mut line =
@@ -85,29 +85,4 @@ fn quote(bytes: &[u8], line: &mut Vec<u8>) {
         }
     }
     line.push(b'"');
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::session::EmbeddedHost;
-    use polder_calls::call::Caller;
-
-    #[test]
-    fn a_line_shows_arguments_in_quotes_and_no_passwords() {
-        let (session, host) = (
-            Session { caller: Caller { db: 3, ..Caller::default() }, ..Session::default() },
-            EmbeddedHost::default(),
-        );
-        let shown = |name: &[u8], args: &[&[u8]]| {
-            let line = line(&session, &host, crate::find(name).expect("a command"), args);
-            String::from_utf8(line).expect("text").split_once("] ").expect("a head").1.to_owned()
-        };
-        assert_eq!(shown(b"GET", &[b"get", b"a b\x01\n\"\\\xff"]), r#""get" "a b\x01\n\"\\\xff""#);
-        assert_eq!(shown(b"AUTH", &[b"auth", b"secret"]), r#""auth" "(redacted)""#);
-        assert_eq!(
-            shown(b"HELLO", &[b"hello", b"3", b"auth", b"u", b"p"]),
-            r#""hello" "3" "auth" "(redacted)" "(redacted)""#
-        );
-    }
 }

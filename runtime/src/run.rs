@@ -90,7 +90,8 @@ pub(crate) fn settle(
 /// Whether writes may have to be refused, which [`permit_writes`] finds out.
 #[inline]
 pub fn writes_restricted(host: &dyn Host) -> bool {
-    host.saves().is_failing() || host.saves().lacks_log() || lacks_replicas(host.settings())
+    let signals = host.save_signals();
+    signals.is_failing() || signals.lacks_log() || lacks_replicas(host.settings())
 }
 
 /// Whether writes want replicas, of which there are none.
@@ -102,7 +103,7 @@ fn lacks_replicas(settings: &Settings) -> bool {
 /// Whether the last save failed and writes are to stop then.
 pub(crate) fn is_unsaved(host: &dyn Host) -> bool {
     let settings = host.settings();
-    host.saves().is_failing()
+    host.save_signals().is_failing()
         && settings.is_on(const { id("stop-writes-on-bgsave-error") })
         && has_save_points(settings)
 }
@@ -112,7 +113,7 @@ fn permit_by_disk(host: &dyn Host) -> Outcome {
     if is_unsaved(host) {
         return Err(UNSAVED.into());
     }
-    host.saves().log_trouble().map_or(Ok(()), |why| Err(why.into()))
+    host.save_signals().log_trouble().map_or(Ok(()), |why| Err(why.into()))
 }
 
 /// Refuses writes that no client is allowed now.
@@ -217,7 +218,15 @@ fn warn_of_payload(host: &dyn Host, session: &Session, args: &[&[u8]], why: &str
 /// script the save begins after that.
 pub(crate) fn note_emptied(host: &dyn Host, command: &Command, outcome: &Outcome) {
     if command.has(EMPTIES) && outcome.is_ok() && has_save_points(host.settings()) {
-        host.saves().schedule_anew();
+        host.save_signals().schedule_anew();
+    }
+}
+
+/// Begins the save that a call has scheduled, now that its transaction is over.
+#[inline]
+pub(crate) fn begin_scheduled_save(host: &dyn Host, table: &Table) {
+    if host.save_signals().is_scheduled() {
+        host.saves().begin_scheduled(table, host.settings());
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) mod shebang;
 pub use board::{Kind, Running};
 use library::Look;
 use library_store::Totals;
-pub(crate) use library_store::{add_codes, clear_codes, codes_at};
+pub use library_store::{Present, add_codes, clear_codes, codes_at};
 
 /// What a process knows of scripts, and what runs them.
 pub struct Scripting {

@@ -2,7 +2,7 @@
 //!
 //! A [`Session`] is owned by the code that reads the client's bytes; commands change it, and only
 //! theirs. What concerns other clients or the process (the connected clients, shutting down, the
-//! configuration file) is asked of the [`Host`]: the server implements it, an embedder is [`EmbeddedHost`].
+//! configuration file) is asked of the [`Host`]: the server implements it, an embedder is the engine's `EmbeddedHost`.
 use std::any::Any;
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use polder_table::{Db, Table, Watch};
 
 use crate::configuration::Configuration;
 use crate::recorder::Recorder;
-use crate::saves::Saves;
+use crate::saves::{SaveControl, SaveSignals};
 use crate::scripts::{Memo, Running, Scripting};
 use crate::statistics::Statistics;
 use crate::users::Rights;
@@ -294,8 +294,11 @@ pub trait Host: Send + Sync {
     /// What this process counts about its calls.
     fn recorder(&self) -> &Recorder;
 
+    /// What calls are to know of the saves of this process.
+    fn save_signals(&self) -> &SaveSignals;
+
     /// The saves of this process.
-    fn saves(&self) -> &Saves;
+    fn saves(&self) -> &dyn SaveControl;
 
     /// The figures that INFO has from the host.
     fn statistics(&self) -> Statistics {
@@ -413,41 +416,5 @@ pub trait Host: Send + Sync {
     /// A whole error text, when it does not end.
     fn shutdown(&self, _how: Shutdown) -> Result<(), String> {
         Err("ERR this process is not a server: it ends by itself".into())
-    }
-}
-
-/// A process without clients or listeners, such as an embedder: one for each segment that it has attached.
-#[derive(Default)]
-pub struct EmbeddedHost {
-    settings: Configuration,
-    recorder: Recorder,
-    saves: Saves,
-    scripting: Option<Scripting>,
-}
-
-impl EmbeddedHost {
-    /// A process with settings of its own.
-    pub fn with(settings: Configuration) -> EmbeddedHost {
-        EmbeddedHost { settings, ..EmbeddedHost::default() }
-    }
-
-    /// The same, with something that runs scripts.
-    pub fn scripted(self, scripting: Scripting) -> EmbeddedHost {
-        EmbeddedHost { scripting: Some(scripting), ..self }
-    }
-}
-
-impl Host for EmbeddedHost {
-    fn settings(&self) -> &Configuration {
-        &self.settings
-    }
-    fn recorder(&self) -> &Recorder {
-        &self.recorder
-    }
-    fn saves(&self) -> &Saves {
-        &self.saves
-    }
-    fn scripting(&self) -> Option<&Scripting> {
-        self.scripting.as_ref()
     }
 }

@@ -23,8 +23,8 @@ use crate::lookup::{find, find_original};
 use crate::retry::retry;
 use crate::row::{Row, SessionCall, session};
 use crate::run::{
-    Keys, Progress, begin, end_transaction, is_plain, permit_writes, run_inside, spare_memory,
-    writes_restricted,
+    Keys, Progress, begin, begin_scheduled_save, end_transaction, is_plain, permit_writes, run_inside,
+    spare_memory, writes_restricted,
 };
 use crate::scripting;
 use crate::session::{Host, Multi, Session};
@@ -229,7 +229,7 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
         polder_hub::query::forget(call.table, call.session.identity.id);
     }
     end_transaction(call.table, txn);
-    call.host.saves().begin_scheduled(call.table, call.host.settings());
+    begin_scheduled_save(call.host, call.table);
     outcome
 }
 

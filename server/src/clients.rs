@@ -11,7 +11,7 @@ use polder_calls::Command;
 use polder_runtime::Session;
 use polder_runtime::session::Client;
 
-use crate::doors::{DOORS, Door};
+use polder_protocols::doors::{DOORS, Door};
 
 /// What a client did last and what it holds; renewed in each turn in which it did something.
 #[derive(Clone, Copy, Default)]

@@ -18,13 +18,13 @@ use polder_wire::Output;
 use polder_wire::web_socket::Shape;
 use socket2::Socket;
 
-use crate::batch::Odd;
 use crate::clients::{Activity, Record};
-use crate::doors::{Door, Spoken};
 use crate::filter::{self, Filter, Framed};
-use crate::limits::ServerLimits;
-use crate::sessions::{Change, Protocol, WebSocket};
 use crate::transfer::{self, Flow, Pool, READ_BYTES};
+use polder_protocols::batch::Odd;
+use polder_protocols::doors::{Door, Spoken};
+use polder_protocols::limits::ServerLimits;
+use polder_protocols::sessions::{Change, Protocol, WebSocket};
 
 /// The room that a long argument gets at first; and later, as a multiple of the bytes that have come.
 const ANNOUNCED_BYTES: usize = 256 << 10;

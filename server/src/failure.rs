@@ -2,7 +2,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use crate::doors::Door;
+use polder_protocols::doors::Door;
 
 /// Why a server does not start; one line that says what to do.
 #[derive(Debug, thiserror::Error)]

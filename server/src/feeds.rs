@@ -7,9 +7,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use polder_engine::{Memory, Table};
+use polder_replica::feed::{Feed, Link};
+use polder_replica::{SyncCounts, records};
 use polder_runtime::configuration::Configuration;
-use polder_runtime::replication::feed::{Feed, Link};
-use polder_runtime::replication::{SyncCounts, records};
 use polder_runtime::session::Replica;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;

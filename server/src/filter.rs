@@ -24,8 +24,8 @@ pub use self::datagrams::Datagrams;
 pub use self::framed::Framed;
 use self::secure::Secure;
 pub use self::secure::tell_failure;
-use crate::sessions::Due;
 use crate::transfer::{self, Flow, Pool};
+use polder_protocols::sessions::Due;
 
 /// The layers of one connection.
 #[derive(Default)]
@@ -155,7 +155,7 @@ impl Filter {
     /// What is due once a second on a connection that waits for nothing.
     pub fn tick(&mut self, now_ms: u64) -> Option<Due> {
         match self.framed.as_mut()?.tick(now_ms) {
-            None => Some(Due::End(crate::batch::Rejection::Silence)),
+            None => Some(Due::End(polder_protocols::batch::Rejection::Silence)),
             Some(asks) => asks.then_some(Due::Sent),
         }
     }

@@ -9,26 +9,28 @@ use polder_base::time::now_ms;
 use polder_calls::settings::{Id, id};
 use polder_engine::{Memory, Table};
 use polder_hub::query::{self, Asker, Thread};
+use polder_persist::flushes::run_due;
+use polder_persist::persistence::load::Loaded;
+use polder_persist::persistence::{Saves, has_save_points};
+use polder_persist::reload;
+use polder_persist::storage_process::check_folder;
 use polder_runtime::configuration::Configuration;
-use polder_runtime::flushes::run_due;
-use polder_runtime::persistence::load::Loaded;
-use polder_runtime::persistence::{Saves, has_save_points};
 use polder_runtime::recorder::Recorder;
+use polder_runtime::saves::{SaveControl, SaveSignals};
 use polder_runtime::scripting::Scripting;
 use polder_runtime::session::{Client, NewSetting, Shutdown};
 use polder_runtime::statistics::Statistics;
-use polder_runtime::storage_process::check_folder;
-use polder_runtime::{Host, Session, reload};
+use polder_runtime::{Host, Session};
 
 use crate::clients::Clients;
 use crate::feeds::Feeds;
-use crate::limits::clients_bytes_max;
 use crate::listener::{Admission, After, Arrival, Unmoved};
 use crate::listener_set::{ListenerSet, Move};
 use crate::storage::Storage;
 use crate::thread_stats::{Count, ThreadStats};
 use crate::tls::Tls;
 use crate::watch::Watch;
+use polder_protocols::limits::clients_bytes_max;
 
 const MAXCLIENTS: Id = id("maxclients");
 /// After this many milliseconds a database that could not be emptied is tried again.
@@ -183,6 +185,11 @@ impl Process {
             },
             due: Due { flush_ms: AtomicU64::new(0), maintenance_ms: AtomicU64::new(0) },
         }
+    }
+
+    /// Its saves.
+    pub fn saves(&self) -> &Saves {
+        &self.saves
     }
 
     /// The thread with the fewest clients.
@@ -411,7 +418,11 @@ impl Host for Process {
         &self.recorder
     }
 
-    fn saves(&self) -> &Saves {
+    fn save_signals(&self) -> &SaveSignals {
+        self.saves.signals()
+    }
+
+    fn saves(&self) -> &dyn SaveControl {
         &self.saves
     }
 

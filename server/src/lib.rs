@@ -1,10 +1,10 @@
-//! The server: opens a memory to the network. One event loop per thread, one session file per protocol.
+//! The server: opens a memory to the network. One event loop per thread; the protocols are `polder-protocols`.
 //!
 //! ```text
 //!        listener ----accept----> the thread with the fewest clients
 //!                                        |
 //!   one turn of a thread:  read all ready sockets -> parse -> prefetch the keys -> execute in order -> one write each
-//!        |                       (connection)     (sessions)    (engine)            (engine)          (connection)
+//!        |                       (connection)     (protocols)   (engine)            (engine)          (connection)
 //!        +-- timers: idle clients, output limits, pauses, maintenance of the memory
 //! ```
 //!
@@ -12,45 +12,34 @@
 //! |---|---|
 //! | `turn` | the loop of a thread: the order of things in a turn, its connections, and those of them that wait |
 //! | `connection` | a socket with its session and its buffers |
-//! | `sessions` | the protocols: bytes to frames, frames to calls; how one is added |
-//! | `doors` | the table of doors: the protocol, place and limits of each way in |
 //! | `filter`, `tls` | TLS on a connection; what all connections share of it: certificates, ciphers, session tickets |
 //! | `transfer` | the buffers that reads and writes of connections share, and how one went |
 //! | `listener`, `listener_set` | binding addresses and paths, admitting clients; what a process listens on |
 //! | `clients` | the clients of this process, as CLIENT LIST and KILL see them |
-//! | `guest_rules` | what clients over UDP may do |
 //! | `host` | what commands may ask of this process |
 //! | `storage` | the thread that writes the append-only log, or stands by |
 //! | `thread_stats` | the counts of each thread, for INFO |
-//! | `limits` | limits taken from the settings, read again only when a setting changed |
-//! | `web_rules` | which web pages may use the HTTP port |
 //!
 //! **Invariant:** no data lives here. A server may be killed at any moment; another one on the same memory goes on.
 //! **Invariant:** a thread never waits except in its poll.
 #![forbid(unsafe_code)]
 
-mod batch;
 mod clients;
 mod connection;
-mod doors;
 mod failure;
 mod feeds;
 mod filter;
-mod guest_rules;
 mod host;
-mod limits;
 mod listener;
 mod listener_set;
 pub mod log;
 mod server;
-mod sessions;
 mod storage;
 mod thread_stats;
 mod tls;
 mod transfer;
 mod turn;
 mod watch;
-mod web_rules;
 
 pub use failure::Failure;
 pub use server::Server;

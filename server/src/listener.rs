@@ -18,9 +18,9 @@ use polder_runtime::session::NewSetting;
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::clients::{Clients, Origin};
-use crate::doors::{DOORS, Door, PlaceSettings, Refusal};
 use crate::failure::Failure;
-use crate::sessions::refusal;
+use polder_protocols::doors::{DOORS, Door, PlaceSettings, Refusal};
+use polder_protocols::sessions::refusal;
 
 const BACKLOG: Id = id("tcp-backlog");
 pub const PROTECTED: Id = id("protected-mode");

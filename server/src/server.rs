@@ -7,9 +7,9 @@ use mio::{Poll, Waker};
 use polder_base::time::now_ms;
 use polder_calls::settings::{Id, Settings, id};
 use polder_engine::Memory;
+use polder_persist::persistence::load::Loaded;
+use polder_persist::storage_process::Lock;
 use polder_runtime::configuration::Configuration;
-use polder_runtime::persistence::load::Loaded;
-use polder_runtime::storage_process::Lock;
 
 use crate::failure::Failure;
 use crate::host::{Mailbox, Process};

@@ -1,6 +1,6 @@
 //! The thread of a server that writes the append-only log of its memory, or stands by while another process does.
 //!
-//! It runs while `appendonly` is on. Of all candidates on a segment one is the storage process (`polder_runtime::storage_process`); the others look every
+//! It runs while `appendonly` is on. Of all candidates on a segment one is the storage process (`polder_persist::storage_process`); the others look every
 //! [`STAND_BY`] whether it is alive, and one of them goes on where it was.
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use polder_calls::settings::{Id, id};
 use polder_engine::Memory;
+use polder_persist::storage_process::{Elected, Lock, StorageProcess};
 use polder_runtime::configuration::Configuration;
-use polder_runtime::storage_process::{Elected, Lock, StorageProcess};
 
 const APPENDONLY: Id = id("appendonly");
 

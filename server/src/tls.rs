@@ -30,9 +30,9 @@ use rustls::ServerConfig;
 
 pub use self::subject::common_name;
 use self::tickets::Tickets;
-use crate::doors::{DOORS, PlaceSettings};
 use crate::filter::Filter;
 use crate::listener::After;
+use polder_protocols::doors::{DOORS, PlaceSettings};
 
 /// The settings of which a configuration is made.
 const SETTINGS: [Id; 13] = [

@@ -5,8 +5,8 @@ use std::process::{Child, Command, Stdio};
 
 use polder_base::Protocol;
 use polder_engine::{Memory, scripting};
+use polder_persist::replay::{Files, Replayed, TornEnd, replay};
 use polder_runtime::configuration::Configuration;
-use polder_runtime::replay::{Files, Replayed, TornEnd, replay};
 use polder_storage::{Folder, check::check};
 use polder_testkit::answer::Answer;
 use polder_testkit::caller::Caller;

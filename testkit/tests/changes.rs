@@ -5,7 +5,7 @@ use std::path::Path;
 
 use polder_base::Protocol;
 use polder_engine::Counter;
-use polder_runtime::effects::{self, Effect};
+use polder_persist::effects::{self, Effect};
 use polder_testkit::answer::Answer;
 use polder_testkit::caller::Caller;
 use polder_testkit::door::Door;

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use polder_engine::{Caller, Memory};
+use polder_persist::opened::{self, Claim, Source};
+use polder_persist::storage_note::{Note, new_log_id};
+use polder_persist::storage_process::{Elected, StorageProcess, Watch};
 use polder_runtime::configuration::Configuration;
-use polder_runtime::opened::{self, Claim, Source};
-use polder_runtime::storage_note::{Note, new_log_id};
-use polder_runtime::storage_process::{Elected, StorageProcess, Watch};
 use polder_shm::layout::{header, log};
 use polder_storage::reach;
 use polder_testkit::logs::{Place, World, ask, lines, signal, synced, until};

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use polder_base::time::now_ms;
 use polder_engine::Caller;
+use polder_persist::storage_note::Note;
+use polder_persist::storage_process::{Elected, StorageProcess};
 use polder_runtime::configuration::Configuration;
-use polder_runtime::storage_note::Note;
-use polder_runtime::storage_process::{Elected, StorageProcess};
 use polder_storage::check::check;
 use polder_testkit::answer::Answer;
 use polder_testkit::logs::{

@@ -23,11 +23,11 @@ use polder_table::{Counter, Db, Expiries, Limits, Table, Usage};
 
 use machine::Machine;
 use polder_calls::settings::Settings;
-use polder_runtime::replication::records::Record;
-use polder_runtime::saves::handle::Report;
+use polder_persist::storage_figures::LogReport;
+use polder_replica::records::Record;
+use polder_runtime::saves::Report;
 use polder_runtime::session::Host;
 pub use polder_runtime::statistics::Statistics;
-use polder_runtime::storage_figures::LogReport;
 use rates::Rates;
 use report::Whole;
 

@@ -151,7 +151,7 @@ fn process(host: &dyn Host, statistics: &Statistics) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use polder_runtime::session::EmbeddedHost;
+    use polder_engine::EmbeddedHost;
 
     #[test]
     fn two_processes_that_tell_the_same_count_twice_as_much() {

@@ -5,9 +5,9 @@ use polder_table::Counter;
 use super::Figure::{Always, Count, Text};
 use super::{Body, Database, Facts, Figure, Metric, Section, human, ratio};
 use polder_calls::settings::{id, value};
+use polder_replica::records::{Record, State};
 use polder_runtime::denials::Reason;
 use polder_runtime::recorder::Totals;
-use polder_runtime::replication::records::{Record, State};
 use polder_runtime::scripts::Figures;
 
 const fn metric(name: &'static str, figure: Figure) -> Metric {

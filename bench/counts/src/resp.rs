@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use polder_calls::settings::file;
 use polder_engine::Memory;
+use polder_persist::persistence::load::Loaded;
 use polder_runtime::configuration::Configuration;
-use polder_runtime::persistence::load::Loaded;
 use polder_server::Server;
 
 use crate::{Failure, dumped};

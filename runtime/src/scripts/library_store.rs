@@ -276,7 +276,7 @@ pub fn waiting_now(table: &Table) -> Option<Totals> {
 ///
 /// # Errors
 /// As there.
-pub(crate) fn codes_at(snapshot: &mut Snapshot<'_>) -> Result<Vec<Vec<u8>>, Stop> {
+pub fn codes_at(snapshot: &mut Snapshot<'_>) -> Result<Vec<Vec<u8>>, Stop> {
     let items = [KNOWN, WAITING].map(|key| snapshot.find(SYSTEM, key));
     let mut all = Vec::new();
     for item in items {
@@ -470,7 +470,7 @@ impl<'t, 'x> Edit<'t, 'x> {
 ///
 /// # Errors
 /// Those of the table; a code that names no library; a library that is there and may be neither kept nor replaced.
-pub(crate) fn add_codes(txn: &Txn<'_>, fresh: &[Vec<u8>], present: Present) -> Result<(), Stop> {
+pub fn add_codes(txn: &Txn<'_>, fresh: &[Vec<u8>], present: Present) -> Result<(), Stop> {
     let mut edit = Edit::open(txn)?;
     let (mut codes, mut gone) = (view(txn).waiting()?, Vec::new());
     let named =
@@ -506,7 +506,7 @@ pub(crate) fn add_codes(txn: &Txn<'_>, fresh: &[Vec<u8>], present: Present) -> R
 ///
 /// # Errors
 /// Those of the table.
-pub(crate) fn clear_codes(txn: &Txn<'_>) -> Result<(), Stop> {
+pub fn clear_codes(txn: &Txn<'_>) -> Result<(), Stop> {
     let mut edit = Edit::open(txn)?;
     edit.clear()?;
     edit.publish().map(drop)

@@ -30,9 +30,9 @@ use polder_wire::Output;
 use polder_wire::memcached::datagram::{HEADER_BYTES, piece, pieces, request};
 use socket2::Socket;
 
-use crate::guest_rules::GuestRules;
 use crate::listener::is_foreign;
 use crate::transfer::Flow;
+use polder_protocols::guest_rules::GuestRules;
 
 /// How many datagrams are read or sent by one call of the system.
 const BATCH: usize = 32;

@@ -17,8 +17,8 @@ use polder_calls::settings::Id;
 use polder_engine::BatchPlan;
 use polder_hub::query::Thread;
 use polder_runtime::configuration::Configuration;
-use polder_runtime::persistence::Saves;
 use polder_runtime::recorder::Recorder;
+use polder_runtime::saves::{SaveControl, SaveSignals};
 use polder_runtime::scripting::{Kind, Running, Scripting};
 use polder_runtime::session::{Client, NewSetting, Shutdown};
 use polder_runtime::statistics::Statistics;
@@ -26,9 +26,9 @@ use polder_runtime::{Host, Progress, Session, execute};
 
 use super::connections::{Connections, TurnInputs};
 use super::service::Service;
-use crate::batch::{Batch, Content, Frame, Left, Odd, Spare};
 use crate::connection::Connection;
 use crate::host::Process;
+use polder_protocols::batch::{Batch, Content, Frame, Left, Odd, Spare};
 
 /// How many events one look takes.
 const BUSY_EVENTS: usize = 256;
@@ -57,7 +57,11 @@ impl Host for ScriptHost<'_> {
     fn recorder(&self) -> &Recorder {
         self.process.recorder()
     }
-    fn saves(&self) -> &Saves {
+    fn save_signals(&self) -> &SaveSignals {
+        self.process.save_signals()
+    }
+
+    fn saves(&self) -> &dyn SaveControl {
         self.process.saves()
     }
     fn statistics(&self) -> Statistics {

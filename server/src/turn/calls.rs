@@ -14,8 +14,8 @@ use super::clocks::CROWD_MS;
 use super::connections::{Connections, TurnInputs};
 use super::frames::{calls_of, group, holds_back};
 use super::service::Service;
-use crate::batch::{Batch, Content, Frame, Left, Odd, Spare};
 use crate::connection::Connection;
+use polder_protocols::batch::{Batch, Content, Frame, Left, Odd, Spare};
 
 /// How long room is made before a call of a client that tracks keys: as long as Redis evicts at once by default.
 const ROOM: Duration = Duration::from_micros(500);

@@ -17,18 +17,18 @@ use polder_wire::Output;
 
 use super::disk_waits::DiskWaits;
 use super::waiters::Waiters;
-use crate::batch::{Batch, Left, Rejection};
 use crate::connection::Connection;
-use crate::doors::Spoken;
 use crate::feeds::Handover;
 use crate::filter::{Datagrams, Filter};
-use crate::guest_rules::GuestRules;
 use crate::host::Process;
-use crate::limits::ServerLimits;
 use crate::listener::{Arrival, PROTECTED, prepare};
-use crate::sessions::{Due, Form, TickInputs};
 use crate::tls;
 use crate::transfer::{Flow, Pool};
+use polder_protocols::batch::{Batch, Left, Rejection};
+use polder_protocols::doors::Spoken;
+use polder_protocols::guest_rules::GuestRules;
+use polder_protocols::limits::ServerLimits;
+use polder_protocols::sessions::{Due, Form, TickInputs};
 
 /// Sockets of connections have the tokens from here on.
 pub const FIRST_TOKEN: usize = 1024;

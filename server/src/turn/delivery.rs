@@ -5,7 +5,7 @@ use polder_hub::Delivery;
 use polder_wire::Output;
 
 use super::connections::{BroadcastBuffer, Connections};
-use crate::sessions::Form;
+use polder_protocols::sessions::Form;
 
 /// The number of clients from which on a broadcast is worthwhile, and the bytes of messages that end one.
 const BROADCAST_CLIENTS_MIN: usize = 16;

@@ -14,8 +14,8 @@
 //! - **K3** While writes are refused, since the log is not written, new replies do not wait: a turn at whose beginning and end they are refused has
 //!   written nothing. Replies that wait already go on waiting: what they tell may not be on the disk.
 use polder_engine::Table;
+use polder_persist::storage_process::holds_replies;
 use polder_runtime::Host;
-use polder_runtime::storage_process::holds_replies;
 
 use super::connections::Connections;
 
@@ -29,7 +29,7 @@ impl Connections {
         let limits = &self.limits;
         let is_on = limits.disk.replies_wait && holds_replies(self.process.memory.table());
         (self.disk.is_on, self.disk.covers_reads) = (is_on, limits.disk.reads_wait);
-        self.disk.refuses_writes = is_on && self.process.saves().lacks_log();
+        self.disk.refuses_writes = is_on && self.process.save_signals().lacks_log();
     }
 
     /// Whether a connection must keep what it has to send (K1).
@@ -51,7 +51,7 @@ impl Connections {
     #[cold]
     fn holds(&mut self, slot: usize) -> bool {
         // K3.
-        if self.disk.refuses_writes && self.process.saves().lacks_log() {
+        if self.disk.refuses_writes && self.process.save_signals().lacks_log() {
             return false;
         }
         let Some(connection) = &mut self.slots[slot] else { return false };

@@ -4,8 +4,8 @@ use polder_engine::{BatchPlan, Memory};
 use polder_runtime::{Host, Session, TOGETHER_MAX, execute};
 use smallvec::SmallVec;
 
-use crate::batch::{Content, Frame, Odd};
 use crate::host::{Pause, Process};
+use polder_protocols::batch::{Content, Frame, Odd};
 
 /// How many of the requests in `frames`, from the first on, are of one connection and may share a transaction.
 pub fn group(

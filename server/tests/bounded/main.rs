@@ -18,7 +18,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use polder_calls::command::Run;
-use polder_runtime::lookup;
 use polder_testkit::peers::generate::Template;
 use polder_testkit::process::free_port;
 use polder_wire::resp::command;
@@ -297,7 +296,7 @@ fn no_command_lets_one_client_take_what_is_others() {
     let mut faults = Vec::new();
     let mut number = 0;
     let mut tried = BTreeMap::new();
-    for (_, row) in lookup::all() {
+    for (_, row) in polder_engine::COMMANDS.all() {
         let container = row.name.split('|').next().unwrap_or(row.name);
         if SPARED.iter().any(|(name, _)| *name == row.name || *name == container)
             || matches!(row.run, Run::Container)

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use polder_runtime::persistence::load::Loaded;
+use polder_persist::persistence::load::Loaded;
 use polder_server::Server;
 use polder_table::Counter;
 use polder_testkit::process::free_port;

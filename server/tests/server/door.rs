@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use polder_calls::settings::file;
 use polder_engine::{Memory, Options};
+use polder_persist::persistence::load::Loaded;
 use polder_runtime::configuration::Configuration;
-use polder_runtime::persistence::load::Loaded;
 use polder_server::Server;
 use polder_testkit::process::free_port;
 use polder_testkit::scratch::fresh_name;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::door::{Client, Door, Place, settings};
-use polder_runtime::persistence::load::Loaded;
+use polder_persist::persistence::load::Loaded;
 use polder_server::Server;
 use polder_testkit::process::free_port;
 use polder_wire::resp::command;

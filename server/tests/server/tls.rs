@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use polder_runtime::persistence::load::Loaded;
+use polder_persist::persistence::load::Loaded;
 use polder_server::Server;
 use polder_testkit::process::free_port;
 use rustls::pki_types::pem::PemObject;

@@ -10,6 +10,7 @@ use polder_runtime::lookup::{groups, rows_of};
 use polder_testkit::{c_header, client_rows, python_stub};
 
 fn main() -> ExitCode {
+    polder_engine::register();
     let only_check = std::env::args().any(|word| word == "--check");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let headers = c_header::functions(&root).and_then(|functions| Ok((functions, c_header::client(&root)?)));

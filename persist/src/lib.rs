@@ -1,0 +1,25 @@
+//! The memory as files, and files as the memory: RDB files, the append-only log, the process that writes it, and what a start reads.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `saves`, `persistence` | RDB files: the saves of a process, and SAVE, BGSAVE and their kin |
+//! | `storage_process`, `storage_note`, `storage_figures` | the one process that writes the append-only log, and what it tells in the segment |
+//! | `replay`, `effects` | the log read back; the records of the change log |
+//! | `followers`, `opened` | places in the change log that readers hold; logs that are open |
+//! | `at_start`, `reload`, `flushes` | what a start reads; DEBUG LOADAOF; databases that are emptied at a moment |
+//!
+//! **Invariant:** what a call must know before it writes stands in `polder_runtime::saves`: this crate sets it, and no call waits for it.
+#![forbid(unsafe_code)]
+
+pub mod at_start;
+pub mod effects;
+pub mod flushes;
+pub mod followers;
+pub mod opened;
+pub mod persistence;
+pub mod reload;
+pub mod replay;
+pub mod saves;
+pub mod storage_figures;
+pub mod storage_note;
+pub mod storage_process;

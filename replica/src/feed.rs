@@ -1,0 +1,419 @@
+//! A replica's connection: a copy of the data, then the change log, until one side ends.
+//!
+//! - **F1** The record of the replica holds the log from before the cut of its copy on. So what follows the copy is there when the
+//!   copy has been sent.
+//! - **F2** The copy is a snapshot at an offset of the log. The bytes of the log from that offset on are sent as they are: a stock
+//!   server counts them, and asks for the next one after a break.
+//! - **F3** A replica that takes nothing, or acknowledges nothing, for `repl-timeout` is given up, and so is one for which the log is
+//!   no longer kept.
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use polder_base::time::now_ms;
+use polder_calls::settings::id;
+use polder_table::{Db, Table};
+use polder_wire::resp::{Limits, Request, Requests};
+
+use super::SyncCounts;
+use super::records::{self, Record, State};
+use polder_persist::followers;
+use polder_persist::saves::save::{Plan, Progress, StreamPlace};
+use polder_runtime::configuration::Configuration;
+use polder_runtime::session::{Replica, SyncRequest};
+use polder_runtime::{acl, lookup};
+
+/// Bytes that are sent at once.
+const SEND_BYTES: usize = 256 << 10;
+/// The period of writing the record, and of line feeds to a replica while its copy is made.
+const NOTE_PERIOD: Duration = Duration::from_secs(1);
+/// The shortest and the longest pause while there is nothing to send.
+const PAUSE: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(20);
+/// The time for which a server that ends goes on sending earlier commits.
+const END_PATIENCE: Duration = Duration::from_secs(1);
+/// The share of a segment that the backlog may take at most.
+const BACKLOG_SHARE: u64 = 8;
+/// Bytes of requests that are kept: acknowledgements are short.
+const REQUEST_BYTES_MAX: usize = 64 << 10;
+
+/// A connection that only one thread uses.
+pub trait Link {
+    /// Sends what the peer takes at once; returns how many bytes these are.
+    ///
+    /// # Errors
+    /// `WouldBlock` if it takes nothing; what the system says.
+    fn send(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Takes what has come, without waiting; 0 is the peer's end.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nothing has come; what the system says.
+    fn receive(&mut self, bytes: &mut [u8]) -> io::Result<usize>;
+
+    /// Waits until the peer takes or sends something, for a second at most.
+    ///
+    /// # Errors
+    /// Errors of the system.
+    fn wait(&mut self) -> io::Result<()>;
+}
+
+/// The surroundings of a feed.
+pub struct Feed<'f> {
+    pub table: &'f Table,
+    pub settings: &'f Configuration,
+    pub counts: &'f SyncCounts,
+    pub stops: &'f AtomicBool,
+    /// The client's number, and the address from which it came.
+    pub client: u64,
+    pub peer: String,
+    /// The user by whose rights it gets the data, and what it has sent behind its request.
+    pub user: Vec<u8>,
+    pub rest: Vec<u8>,
+}
+
+/// The state of one feed.
+struct Feeding<'f, 'l> {
+    feed: &'f Feed<'f>,
+    link: &'l mut dyn Link,
+    record: Record,
+    identity: String,
+    place: u64,
+    noted: Instant,
+    heard: Instant,
+    /// The moment at which the log last moved.
+    moved: Instant,
+    input: Vec<u8>,
+    requests: Requests,
+    /// The version of RDB files that the replica is known to read.
+    version: Option<u32>,
+    timeout: Duration,
+}
+
+impl Feed<'_> {
+    /// Feeds a replica until the connection, the log or the server ends.
+    ///
+    /// # Errors
+    /// Why it has ended, in words, unless the server ends.
+    pub fn run(&self, replica: &Replica, link: &mut dyn Link) -> Result<(), String> {
+        let Some(order) = &replica.order else { return Ok(()) };
+        let seat = self.table.seat().map_err(|fault| fault.to_string())?;
+        let log = self.table.log();
+        if !log.is_on() {
+            log.turn_on().map_err(|fault| format!("the change log cannot be turned on: {fault}"))?;
+        }
+        let share = self.table.segment().geometry().ceiling / BACKLOG_SHARE;
+        log.keep((self.settings.number(const { id("repl-backlog-size") }).max(0) as u64).min(share), 0);
+        let now = Instant::now();
+        let mut feeding = Feeding {
+            record: Record {
+                name: format!("replica:{}:{}", std::process::id(), self.client),
+                seat: seat.index(),
+                life: seat.life(),
+                address: replica.address.clone().unwrap_or_else(|| self.peer.clone()),
+                port: replica.port,
+                state: State::Copies,
+                acknowledged: 0,
+                acknowledged_ms: 0,
+            },
+            feed: self,
+            link,
+            identity: log.identity(),
+            place: log.range().1,
+            noted: now,
+            heard: now,
+            moved: now,
+            input: self.rest.clone(),
+            requests: Requests::default(),
+            version: replica.rdb_version,
+            timeout: Duration::from_secs(self.settings.number(const { id("repl-timeout") }).max(1) as u64),
+        };
+        let fed = feeding.begin(order, replica.knows_identities).and_then(|()| feeding.stream());
+        if feeding.record.acknowledged_ms == 0 {
+            // One that has never followed does not come back for more.
+            let forgotten = followers::forget(self.table, feeding.record.name.as_bytes());
+            return fed.and(forgotten.map(drop).map_err(|stop| stop.to_string()));
+        }
+        // Its record holds the log for a while (`records::clear`).
+        fed
+    }
+
+    /// Returns true if the replica's user may still get the data.
+    fn is_permitted(&self) -> bool {
+        let users = self.settings.users();
+        users.refresh(self.table);
+        let command = lookup::find(b"PSYNC").expect("it is a row");
+        users.now().find(&self.user).is_some_and(|user| {
+            user.on && acl::check::check_user(user, command, &[b"PSYNC", b"?", b"-1"]).is_ok()
+        })
+    }
+}
+
+impl Feeding<'_, '_> {
+    /// Goes on where the replica was, if the log is still kept from there on; else sends a copy.
+    fn begin(&mut self, order: &SyncRequest, knows_identities: bool) -> Result<(), String> {
+        let counts = self.feed.counts;
+        if let Some(place) = self.continued(order) {
+            self.place = place;
+            if self.note().is_ok() {
+                records::clear(self.feed.table, Some(&self.record)).map_err(|stop| stop.to_string())?;
+                let line = match knows_identities {
+                    true => format!("+CONTINUE {}\r\n", self.identity),
+                    false => "+CONTINUE\r\n".into(),
+                };
+                counts.partial.fetch_add(1, Ordering::Relaxed);
+                return self.send(line.as_bytes());
+            }
+        }
+        if order.from.as_ref().is_some_and(|(identity, _)| identity != "?") {
+            counts.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        counts.full.fetch_add(1, Ordering::Relaxed);
+        self.place = self.feed.table.log().range().1;
+        // F1.
+        self.note()?;
+        records::clear(self.feed.table, Some(&self.record)).map_err(|stop| stop.to_string())?;
+        self.send_copy(order.is_sync)
+    }
+
+    /// The place from which the replica can go on. It names the first byte that it wants, counted from 1.
+    fn continued(&self, order: &SyncRequest) -> Option<u64> {
+        let (identity, offset) = order.from.as_ref()?;
+        let place = offset.checked_sub(1)?;
+        let (first, end) = self.feed.table.log().range();
+        (*identity == self.identity && (first..=end).contains(&place)).then_some(place)
+    }
+
+    /// Makes a copy in memory, and sends it. Meanwhile the replica hears a line feed each second.
+    fn send_copy(&mut self, is_sync: bool) -> Result<(), String> {
+        let (table, settings) = (self.feed.table, self.feed.settings);
+        let file = rustix::fs::memfd_create("polder-copy", rustix::fs::MemfdFlags::CLOEXEC);
+        let file = File::from(file.map_err(|error| format!("no memory for a copy: {error}"))?);
+        let stream = StreamPlace::of(&self.identity);
+        let plan =
+            Plan::of_stream(settings, PathBuf::from("the copy for a replica"), self.version, stream.clone());
+        let (progress, segment) = (Progress::default(), table.segment().clone());
+        let copied = std::thread::scope(|scope| {
+            let (send, cut) = channel::<(u64, Option<Db>)>();
+            let (file, progress) = (&file, &progress);
+            let writer =
+                std::thread::Builder::new().name("polder-copy".into()).spawn_scoped(scope, move || {
+                    plan.write(&Table::over(segment), progress, file, &mut |table, goes_on| {
+                        table.snapshot_in_log(goes_on, &mut |offset, db| {
+                            stream.set(offset, db);
+                            // The feed that has stopped listening has cancelled this, too.
+                            let _ = send.send((offset, db));
+                        })
+                    })
+                });
+            let writer = writer.map_err(|error| error.to_string())?;
+            let sent = self.await_copy(&cut, is_sync, &|| writer.is_finished());
+            if sent.is_err() {
+                progress.cancelled.store(true, Ordering::Relaxed);
+            }
+            let written =
+                writer.join().unwrap_or_else(|_| Err("the thread that made it has panicked".into()));
+            sent.and(written.map_err(|why| format!("the copy was not made: {why}")))
+        });
+        let keys = copied?;
+        let length = file.metadata().map_err(|error| error.to_string())?.len();
+        self.send(format!("${length}\r\n").as_bytes())?;
+        let (mut at, mut bytes) = (0, vec![0; SEND_BYTES]);
+        while at < length {
+            let count = file.read_at(&mut bytes, at).map_err(|error| error.to_string())?;
+            if count == 0 || self.is_over() {
+                return Err("the copy was not sent as a whole".into());
+            }
+            self.send(&bytes[..count])?;
+            at += count as u64;
+            // A copy that cannot be followed by the log is of no use.
+            self.check()?;
+        }
+        tracing::info!(
+            replica = self.record.address,
+            port = self.record.port,
+            keys,
+            bytes = length,
+            "a replica has the data"
+        );
+        self.heard = Instant::now();
+        Ok(())
+    }
+
+    /// Tells the replica the offset of the cut, and waits until the copy has been made.
+    fn await_copy(
+        &mut self,
+        cut: &std::sync::mpsc::Receiver<(u64, Option<Db>)>,
+        is_sync: bool,
+        is_finished: &dyn Fn() -> bool,
+    ) -> Result<(), String> {
+        let mut is_cut = false;
+        loop {
+            match cut.recv_timeout(NOTE_PERIOD.min(if is_cut { PAUSE_MAX } else { NOTE_PERIOD })) {
+                Ok((offset, _)) => {
+                    (self.place, is_cut) = (offset, true);
+                    if !is_sync {
+                        self.send(format!("+FULLRESYNC {} {offset}\r\n", self.identity).as_bytes())?;
+                    }
+                    self.note()?;
+                }
+                Err(RecvTimeoutError::Disconnected) if is_finished() => return Ok(()),
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(PAUSE),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if self.is_over() {
+                return Err("the server ends".into());
+            }
+            if self.noted.elapsed() >= NOTE_PERIOD {
+                self.send(b"\n")?;
+                self.noted = Instant::now();
+            }
+        }
+    }
+
+    /// F2.
+    fn stream(&mut self) -> Result<(), String> {
+        self.record.state = State::Online;
+        self.note()?;
+        let log = self.feed.table.log();
+        let ping = Duration::from_secs(
+            self.feed.settings.number(const { id("repl-ping-replica-period") }).max(1) as u64,
+        );
+        let (mut bytes, mut pause, mut ends) = (Vec::new(), PAUSE, None);
+        loop {
+            // Where there is no memory for the log, what is not merged stays where it is, and is merged later.
+            let _ = log.merge();
+            bytes.clear();
+            let next = log.read(self.place, &mut bytes, SEND_BYTES).map_err(|error| error.to_string())?;
+            if log.identity() != self.identity {
+                return Err("the stream has ended, and another one has begun".into());
+            }
+            if next != self.place {
+                self.send(&bytes)?;
+                (self.place, self.moved, pause) = (next, Instant::now(), PAUSE);
+            } else if self.is_over()
+                && (self.has_all()
+                    || *ends.get_or_insert_with(|| Instant::now() + END_PATIENCE) <= Instant::now())
+            {
+                return Ok(());
+            } else {
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+            self.listen()?;
+            self.check_patience()?;
+            if self.noted.elapsed() >= NOTE_PERIOD {
+                if !self.feed.is_permitted() {
+                    return Err("its user may not use PSYNC any more".into());
+                }
+                // Without memory for the record the log is kept as it was.
+                self.note().or_else(|_| self.check())?;
+            }
+            if self.moved.elapsed() >= ping {
+                self.moved = Instant::now();
+                // Where there is no memory for it, the next one is tried as late.
+                let _ = records::ping(self.feed.table);
+            }
+        }
+    }
+
+    /// Returns true if all that was committed has been sent.
+    fn has_all(&self) -> bool {
+        let log = self.feed.table.log();
+        !log.has_more() && log.range().1 == self.place
+    }
+
+    /// Returns an error if the log is not kept from the place on.
+    fn check(&self) -> Result<(), String> {
+        let place = self.record.place(&self.identity, self.place);
+        followers::check(self.feed.table, &place).map_err(|stop| stop.to_string())
+    }
+
+    /// F3.
+    fn check_patience(&self) -> Result<(), String> {
+        if self.heard.elapsed() <= self.timeout {
+            Ok(())
+        } else {
+            Err("it takes and acknowledges nothing (repl-timeout)".into())
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.feed.stops.load(Ordering::Acquire) || self.feed.table.segment().removed()
+    }
+
+    /// Sends all bytes. Meanwhile it hears the line feeds of a replica that loads its copy and takes nothing.
+    fn send(&mut self, mut bytes: &[u8]) -> Result<(), String> {
+        while !bytes.is_empty() {
+            match self.link.send(bytes) {
+                Ok(count) => {
+                    bytes = &bytes[count..];
+                    self.heard = Instant::now();
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.link.wait().map_err(|error| error.to_string())?;
+                    self.listen()?;
+                    self.check_patience()?;
+                }
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the record, which holds the log from the place on.
+    fn note(&mut self) -> Result<(), String> {
+        self.noted = Instant::now();
+        let place = self.record.place(&self.identity, self.place);
+        followers::keep(self.feed.table, &place).map_err(|stop| stop.to_string())
+    }
+
+    /// Takes acknowledgements.
+    fn listen(&mut self) -> Result<(), String> {
+        let mut bytes = [0; 4096];
+        match self.link.receive(&mut bytes) {
+            Ok(0) => return Err("it has closed the connection".into()),
+            Ok(count) => {
+                // A replica that loads its copy sends line feeds.
+                self.heard = Instant::now();
+                self.input.extend_from_slice(&bytes[..count]);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            Err(error) => return Err(error.to_string()),
+        }
+        let limits = Limits { bulk_bytes_max: REQUEST_BYTES_MAX, stranger: true };
+        let input = std::mem::take(&mut self.input);
+        let mut rest = &input[..];
+        loop {
+            let mut words = Vec::new();
+            match self.requests.read(&mut rest, &limits, &mut words) {
+                Ok(Some(Request::Bulks(_))) => self.hear(&words),
+                Ok(Some(Request::Inline(_))) => {}
+                Ok(None) => break,
+                Err(_) => return Err("it sends something other than acknowledgements".into()),
+            }
+        }
+        self.input = rest.to_vec();
+        if self.input.len() > REQUEST_BYTES_MAX { Err("it sends a long request".into()) } else { Ok(()) }
+    }
+
+    fn hear(&mut self, words: &[&[u8]]) {
+        let [name, pairs @ ..] = words else { return };
+        if !name.eq_ignore_ascii_case(b"REPLCONF") {
+            return;
+        }
+        for pair in pairs.chunks_exact(2) {
+            if let Some(offset) = polder_base::number::unsigned(pair[1])
+                && pair[0].eq_ignore_ascii_case(b"ACK")
+            {
+                (self.record.acknowledged, self.record.acknowledged_ms) = (offset, now_ms());
+            }
+        }
+    }
+}

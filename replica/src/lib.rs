@@ -1,0 +1,204 @@
+//! Replication as Redis speaks of it. This memory is always a primary.
+//!
+//! ```text
+//!   replica: REPLCONF ..., PSYNC ID OFFSET  -->  the connection leaves its event loop (`feed.rs`)
+//!   feed:    +FULLRESYNC ID OFFSET, an RDB file, the change log from OFFSET on   or   +CONTINUE ID, the change log
+//!   records: each replica is a follower of the change log with a record in the hidden database (`records.rs`)
+//! ```
+#![forbid(unsafe_code)]
+
+use std::sync::atomic::AtomicU64;
+
+use polder_base::number;
+
+pub mod feed;
+pub mod records;
+
+use polder_calls::call::{Outcome, SYNTAX, is};
+use polder_calls::command::{
+    ADMIN, ALLOW_BUSY, DANGEROUS, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE,
+};
+use polder_runtime::row::{Row, SessionCall, TxnCall, neutral, session};
+use polder_runtime::session::{Replica, SyncRequest};
+use polder_table::Mode;
+
+/// Why this memory does not become a replica.
+const NO_REPLICATION: &str = "ERR this version of polder cannot be a replica";
+
+/// Counts of the ways in which replicas were synchronised.
+#[derive(Default)]
+pub struct SyncCounts {
+    pub full: AtomicU64,
+    pub partial: AtomicU64,
+    /// In full, although they had asked to go on.
+    pub refused: AtomicU64,
+}
+
+/// Options that change nothing here: which form of RDB file it prefers, what it has acknowledged.
+const KNOWN_OPTIONS: [&str; 8] = [
+    "ack",
+    "fack",
+    "getack",
+    "rdb-only",
+    "rdb-filter-only",
+    "rdb-channel",
+    "rdb-no-compress",
+    "main-ch-client-id",
+];
+
+/// The longest name of a replica's host, in bytes.
+const ADDRESS_BYTES_MAX: usize = 255;
+
+/// The family's rows.
+pub const COMMANDS: &[Row] = &[
+    session("FAILOVER", "[TO host port [FORCE]] [ABORT] [TIMEOUT milliseconds]", failover)
+        .with(ADMIN | NOSCRIPT | STALE)
+        .since("6.2.0")
+        .about("Starts a coordinated failover from a server to one of its replicas."),
+    session("PSYNC", "replicationid offset [arg ...]", synchronize)
+        .with(ADMIN | NOSCRIPT | NO_ASYNC_LOADING | NO_MULTI)
+        .since("2.8.0")
+        .about("An internal command used in replication."),
+    session("REPLCONF", "[option value ...]", configure)
+        .with(ADMIN | NOSCRIPT | LOADING | STALE | ALLOW_BUSY)
+        .since("3.0.0")
+        .internal()
+        .about("An internal command used in replication."),
+    session("REPLICAOF", "host port", replicate)
+        .with(ADMIN | NOSCRIPT | STALE | NO_ASYNC_LOADING)
+        .since("5.0.0")
+        .about("Configures a server as replica of another, or promotes it to a master."),
+    session("SLAVEOF", "host port", replicate)
+        .with(ADMIN | NOSCRIPT | STALE | NO_ASYNC_LOADING)
+        .since("1.0.0")
+        .replaced("5.0.0", "`REPLICAOF`")
+        .about("Sets a Redis server as a replica of another, or promotes it to being a master."),
+    session("SYNC", "", synchronize)
+        .with(ADMIN | NOSCRIPT | NO_ASYNC_LOADING | NO_MULTI)
+        .since("1.0.0")
+        .about("An internal command used in replication."),
+];
+
+/// A row by itself: Redis has it in the category `@admin`, though it is not flagged so.
+pub const ROLE: &[Row] = &[neutral("ROLE", "", Mode::Read, role)
+    .with(NOSCRIPT | LOADING | STALE | FAST | DANGEROUS)
+    .since("2.8.12")
+    .about("Returns the replication role.")];
+
+fn role(call: &mut TxnCall<'_>) -> Outcome {
+    let replicas = records::within(call.table, call.txn)?;
+    call.reply.array(3);
+    call.reply.bulk(b"master");
+    call.reply.integer(call.table.log().range().1 as i64);
+    call.reply.array(replicas.len());
+    for replica in replicas {
+        call.reply.array(3);
+        call.reply.bulk(replica.address.as_bytes());
+        call.reply.bulk(replica.port.to_string().as_bytes());
+        call.reply.bulk(replica.acknowledged.to_string().as_bytes());
+    }
+    Ok(())
+}
+
+fn replicate(call: &mut SessionCall<'_>) -> Outcome {
+    let [host, port] = [call.args[1], call.args[2]];
+    if is(host, "NO") && is(port, "ONE") {
+        call.reply.ok();
+        return Ok(());
+    }
+    if number::integer(port).is_none_or(|port| !(0..=65535).contains(&port)) {
+        return Err("ERR Invalid master port".into());
+    }
+    Err(NO_REPLICATION.into())
+}
+
+/// REPLCONF: what a replica tells of itself, as far as it matters here; other options of Redis and Valkey are accepted.
+fn configure(call: &mut SessionCall<'_>) -> Outcome {
+    let (pairs, []) = call.args[1..].as_chunks::<2>() else { return Err(SYNTAX.into()) };
+    let mut replica = call.session.replica.take().unwrap_or_default();
+    let heard = pairs.iter().try_for_each(|[option, value]| hear(&mut replica, option, value));
+    call.session.replica = Some(replica);
+    heard?;
+    call.reply.ok();
+    Ok(())
+}
+
+fn hear(replica: &mut Replica, option: &[u8], value: &[u8]) -> Result<(), polder_table::Stop> {
+    match () {
+        () if is(option, "listening-port") => {
+            let port = number::integer(value).and_then(|port| u16::try_from(port).ok());
+            replica.port = port.ok_or(polder_calls::call::NOT_AN_INTEGER)?;
+        }
+        () if is(option, "ip-address") => {
+            let address = std::str::from_utf8(value).ok().filter(|text| text.len() <= ADDRESS_BYTES_MAX);
+            let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b".:-_%[]".contains(&byte);
+            let text = address.filter(|text| text.bytes().all(is_of_name));
+            let text = text
+                .ok_or("ERR REPLCONF ip-address: a host name or address of at most 255 letters is wanted")?;
+            replica.address = Some(text.to_owned());
+        }
+        () if is(option, "capa") && is(value, "psync2") => replica.knows_identities = true,
+        // Redis 8 says so.
+        () if is(option, "capa") && is(value, "rdb-channel-repl") => replica.rdb_version = Some(12),
+        () if is(option, "capa") => {}
+        // Valkey says so from 8.1 on.
+        () if is(option, "version") => {
+            let major = value.split(|byte| *byte == b'.').next().and_then(number::unsigned);
+            replica.rdb_version = major.filter(|major| *major >= 9).map(|_| 80).or(replica.rdb_version);
+        }
+        () if KNOWN_OPTIONS.iter().any(|known| is(option, known)) => {}
+        () => {
+            let option = option.escape_ascii();
+            return Err(format!("ERR Unrecognized REPLCONF option: {option}").into());
+        }
+    }
+    Ok(())
+}
+
+/// PSYNC and SYNC: the connection becomes that of a replica. Nothing is replied here: the feed replies.
+fn synchronize(call: &mut SessionCall<'_>) -> Outcome {
+    let order = match call.args[1..] {
+        [] => SyncRequest { from: None, is_sync: true },
+        [identity, offset] => {
+            let offset = number::integer(offset).ok_or(polder_calls::call::NOT_AN_INTEGER)?;
+            let from = std::str::from_utf8(identity).ok().map(str::to_owned).zip(u64::try_from(offset).ok());
+            SyncRequest { from, is_sync: false }
+        }
+        _ => return Err("ERR PSYNC with FAILOVER is not supported: use REPLICAOF on both sides".into()),
+    };
+    if !call.host.feeds_replicas() {
+        return Err("ERR replicas connect to a server: this program is none".into());
+    }
+    call.session.replica.get_or_insert_default().order = Some(order);
+    call.session.closing = true;
+    Ok(())
+}
+
+fn failover(call: &mut SessionCall<'_>) -> Outcome {
+    match &call.args[1..] {
+        [word] if is(word, "ABORT") => Err("ERR No failover in progress.".into()),
+        words => {
+            check_failover(words)?;
+            Err("ERR FAILOVER requires connected replicas.".into())
+        }
+    }
+}
+
+fn check_failover(words: &[&[u8]]) -> Outcome {
+    match words {
+        [] => Ok(()),
+        [word, time, rest @ ..] if is(word, "TIMEOUT") => {
+            let time = number::integer(time).ok_or(polder_calls::call::NOT_AN_INTEGER)?;
+            if time <= 0 {
+                return Err("ERR FAILOVER timeout must be greater than 0".into());
+            }
+            check_failover(rest)
+        }
+        [word, _, port, rest @ ..] if is(word, "TO") => {
+            number::integer(port).ok_or(polder_calls::call::NOT_AN_INTEGER)?;
+            check_failover(rest)
+        }
+        [word, rest @ ..] if is(word, "FORCE") => check_failover(rest),
+        _ => Err(SYNTAX.into()),
+    }
+}
