@@ -35,7 +35,7 @@ use polder_base::Fault;
 use crate::class::NODE_MAX;
 use crate::crash;
 use crate::item::{CHANGED, Tag};
-use crate::layout::{self, header, log, recording, seat as at};
+use crate::layout::{self, header, log, recording, replicas, seat as at};
 use crate::lock::{self, Locked};
 use crate::node::NodeKind;
 use crate::outbox::{BLOCK_BYTES, BLOCK_HEAD, NEXT, Outbox, PLACE, PLACE_MAX, Piece, RecordHead};
@@ -277,6 +277,34 @@ impl Seat {
         self.note(Tag::Word, log::TAIL, tail_word(ends.tail, format.state()))?;
         self.commit(FREES_MAX - room)?;
         Ok(Merged::Some)
+    }
+
+    /// Appends bytes that no commit has told, as a transaction of their own, unless another thread merges. `asks`: they ask replicas what they have, and
+    /// what was committed before this number lies in the log; nothing happens if they have been asked for that already. Not inside a transaction.
+    ///
+    /// # Errors
+    /// As [`Seat::merge_outboxes`].
+    pub fn append_to_log(&self, bytes: &[u8], asks: Option<u64>) -> Result<Merged, Fault> {
+        self.with_merge_lock(|seat| {
+            let segment = &*seat.segment;
+            let is_asked = asks.is_some_and(|csn| segment.observe(replicas::ASKED_CSN) >= csn);
+            if is_asked || !segment.logs() || segment.load(log::LAST) == 0 && bytes.is_empty() {
+                return Ok(Merged::Nothing);
+            }
+            let ((place, state), ends, mut room) = (segment.log_end(), seat.append_log(bytes)?, FREES_MAX);
+            seat.note(Tag::Cover, log::MERGE_LOCK, 0)?;
+            seat.note_log(ends, &mut room)?;
+            if let Some(csn) = asks {
+                // R3: the number last, so that a reader that sees it sees its place or a later one.
+                seat.note(Tag::Word, replicas::ASKED_END, ends.tail)?;
+                seat.note(Tag::Word, replicas::ASKED_PLACE, place)?;
+                seat.note(Tag::Word, replicas::ASKED_CSN, csn)?;
+            }
+            // SYNC: change-log. Last: from here on readers read.
+            seat.note(Tag::Word, log::TAIL, tail_word(ends.tail, state))?;
+            seat.commit(FREES_MAX - room)?;
+            Ok(Merged::Some)
+        })
     }
 
     /// Frees blocks that are not needed any more: a commit that needs no memory.
