@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicU64;
 use polder_base::number;
 
 pub mod feed;
+mod line;
 pub mod records;
 
 use crate::row::{Row, SessionCall, TxnCall, neutral, session};

@@ -1,6 +1,7 @@
 //! The threads that feed replicas: each has a connection that has left its event loop.
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -56,9 +57,12 @@ impl Link for ReplicaSocket {
         (&self.0).read(bytes)
     }
 
-    fn wait(&mut self) -> io::Result<()> {
-        let mut awaited = [PollFd::new(&self.0, PollFlags::IN | PollFlags::OUT)];
-        match poll(&mut awaited, Some(&Timespec { tv_sec: 1, tv_nsec: 0 })) {
+    fn wait(&mut self, sends: bool, wakeup: Option<BorrowedFd<'_>>, patience: Duration) -> io::Result<()> {
+        let flags = if sends { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let mut awaited = vec![PollFd::new(&self.0, flags)];
+        awaited.extend(wakeup.map(|wakeup| PollFd::from_borrowed_fd(wakeup, PollFlags::IN)));
+        let (seconds, nanoseconds) = (patience.as_secs() as i64, i64::from(patience.subsec_nanos()));
+        match poll(&mut awaited, Some(&Timespec { tv_sec: seconds, tv_nsec: nanoseconds })) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(errno.into()),
         }

@@ -64,6 +64,15 @@ pub enum LogGap {
     Beyond,
 }
 
+/// When bytes are appended that no commit has told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Appends {
+    /// If the log ends at this place.
+    At(u64),
+    /// Unless replicas have been asked for commits below `wanted`, or for more: the bytes ask for that, and every commit below `csn` lies in the log.
+    Question { wanted: u64, csn: u64 },
+}
+
 /// Makes bytes of records.
 pub trait Format {
     /// A new stream, or one of which a follower begins to read here, has selected no database: 0. Else the word that [`Format::state`] gave.
@@ -279,22 +288,24 @@ impl Seat {
         Ok(Merged::Some)
     }
 
-    /// Appends bytes that no commit has told, as a transaction of their own, unless another thread merges. `asks`: they ask replicas what they have, and
-    /// what was committed before this number lies in the log; nothing happens if they have been asked for that already. Not inside a transaction.
+    /// Appends bytes that no commit has told, as a transaction of their own, unless another thread merges. Not inside a transaction.
     ///
     /// # Errors
     /// As [`Seat::merge_outboxes`].
-    pub fn append_to_log(&self, bytes: &[u8], asks: Option<u64>) -> Result<Merged, Fault> {
+    pub fn append_to_log(&self, bytes: &[u8], when: Appends) -> Result<Merged, Fault> {
         self.with_merge_lock(|seat| {
             let segment = &*seat.segment;
-            let is_asked = asks.is_some_and(|csn| segment.observe(replicas::ASKED_CSN) >= csn);
-            if is_asked || !segment.logs() || segment.load(log::LAST) == 0 && bytes.is_empty() {
+            let is_wanted = match when {
+                Appends::At(place) => segment.log_end().0 == place,
+                Appends::Question { wanted, .. } => segment.observe(replicas::ASKED_CSN) < wanted,
+            };
+            if !is_wanted || !segment.logs() {
                 return Ok(Merged::Nothing);
             }
             let ((place, state), ends, mut room) = (segment.log_end(), seat.append_log(bytes)?, FREES_MAX);
             seat.note(Tag::Cover, log::MERGE_LOCK, 0)?;
             seat.note_log(ends, &mut room)?;
-            if let Some(csn) = asks {
+            if let Appends::Question { csn, .. } = when {
                 // R3: the number last, so that a reader that sees it sees its place or a later one.
                 seat.note(Tag::Word, replicas::ASKED_END, ends.tail)?;
                 seat.note(Tag::Word, replicas::ASKED_PLACE, place)?;

@@ -116,6 +116,8 @@ pub mod header {
     pub const NOTES: u64 = 2560;
     /// Commit sequence numbers: the next one ([`outbox`](crate::outbox)); a line of its own.
     pub const CSN: u64 = 2624;
+    /// 1 while a thread that feeds a replica sleeps, or is about to: a writer that has drawn a number wakes it ([`replicas`](crate::replicas)).
+    pub const FEEDER: u64 = CSN + 8;
     /// What tells the memory from every other: random, from its beginning on; a line of its own.
     pub const MEMORY_ID: u64 = 2752; // 16 bytes
     /// Random, from each start of the machine on before which a `file:` segment was in use until the machine went down; 0: there was none. What is in
@@ -265,7 +267,9 @@ pub mod replicas {
     pub const ASKED_END: u64 = ASKED_CSN + 16;
     /// A bit for each seat whose thread waits for replicas.
     pub const WAITING: u64 = ASKED_CSN + 64;
-    pub const END: u64 = WAITING + SEATS_MAX / 64 * 8;
+    /// A bit for each seat whose thread feeds a replica and sleeps.
+    pub const FEEDING: u64 = WAITING + SEATS_MAX / 64 * 8;
+    pub const END: u64 = FEEDING + SEATS_MAX / 64 * 8;
 }
 
 const _: () =

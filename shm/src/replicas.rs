@@ -14,12 +14,16 @@
 //!   the place is the end of the log after it. ASKED_END and ASKED_PLACE are written before ASKED_CSN, and a reader reads them in the other order: it sees
 //!   the place of its number, or a later one.
 //! - **R4** A call that has read n from CSN after its commit, and finds a line with CSN >= n, knows that the replica has that commit (R3, W3).
+//! - **F1** A feed that has nothing to send sets its bit in FEEDING, sets FEEDER, passes a full barrier, and looks whether another seat has a journal and
+//!   *then* whether an outbox has something. If neither, it sleeps. A writer reads FEEDER when it has drawn its number. If it is set, it clears it and wakes
+//!   all feeds, before its commit: they find its journal, and look again soon. A writer whose journal the feed did not see draws later, and sees
+//!   FEEDER; one whose journal was over by then has its record in an outbox. A writer that dies in between costs a sleep, which has a limit.
 //! - **R5** Wake-ups are not lost, as in W5. The death of a feed wakes no thread, so every sleep has a time limit.
 use std::sync::atomic::{Ordering, fence};
 
-use crate::layout::{log, replicas as at};
+use crate::layout::{features, header, log, replicas as at};
 use crate::storage::mark;
-use crate::{Segment, seat::Seat};
+use crate::{Segment, lock, seat::Seat};
 
 /// The words of the replicas of a segment.
 #[derive(Clone, Copy)]
@@ -33,6 +37,15 @@ pub struct Acknowledged {
     pub place: u64,
     /// When, in milliseconds since the epoch; 0: it has not yet.
     pub heard_ms: u64,
+}
+
+/// How long a feed may sleep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rest {
+    /// There is something to send, or a transaction is under way or stopped: how long that takes is not known.
+    Short,
+    /// A writer wakes it.
+    Long,
 }
 
 impl Segment {
@@ -49,6 +62,7 @@ impl ReplicaWords<'_> {
 
     /// Takes the line of a slot for the thread that owns `seat`. Returns false while another living thread has it (R1).
     pub fn claim(&self, slot: u64, seat: &Seat) -> bool {
+        self.segment.word(header::LAYOUT).fetch_or(features::REPLICATION, Ordering::SeqCst);
         let (line, own) = (self.line(slot), mark(seat.index(), seat.life()));
         let before = self.segment.observe(line + at::OWNER);
         if before == own {
@@ -166,7 +180,9 @@ impl ReplicaWords<'_> {
         let segment = self.segment;
         // SYNC: storage-barrier.
         fence(Ordering::SeqCst);
-        if !self.are_any() || segment.outbox_bytes() != 0 || crate::lock::owner(segment.observe(log::MERGE_LOCK)).is_some()
+        if !self.are_any()
+            || segment.outbox_bytes() != 0
+            || lock::owner(segment.observe(log::MERGE_LOCK)).is_some()
         {
             return None;
         }
@@ -184,9 +200,41 @@ impl ReplicaWords<'_> {
         self.online().filter(is_good).count() as u64
     }
 
-    /// Asks for everything up to this number to be acknowledged.
+    /// Asks for everything up to this number to be acknowledged, and wakes the feeds.
     pub fn want(&self, csn: u64) {
         self.segment.word(at::WANTED).fetch_max(csn, Ordering::SeqCst);
+        // SYNC: feeder. Either this thread sees FEEDER, or the feed sees what is wanted.
+        fence(Ordering::SeqCst);
+        if self.segment.load(header::FEEDER) != 0 {
+            self.wake_feeds();
+        }
+    }
+
+    /// Wakes the feeds that sleep.
+    #[cold]
+    pub fn wake_feeds(&self) {
+        if self.segment.exchange(header::FEEDER, 1, 0).is_ok() {
+            self.segment.wake_all_in(at::FEEDING);
+        }
+    }
+
+    /// Says that the thread of a feed is about to sleep until there is something to send behind `place` (F1). It has noted in its seat that it sleeps.
+    pub fn await_writer(&self, seat: &Seat, place: u64) -> Rest {
+        self.segment
+            .word(at::FEEDING + seat.index() / 64 * 8)
+            .fetch_or(1 << (seat.index() % 64), Ordering::SeqCst);
+        self.segment.word(header::FEEDER).swap(1, Ordering::SeqCst);
+        // SYNC: feeder.
+        fence(Ordering::SeqCst);
+        // Journals first: a writer whose journal is over has its record in an outbox.
+        let is_quiet = self.segment.storage().is_quiet(seat.index());
+        let is_empty = self.segment.outbox_bytes() == 0;
+        // What another thread has taken out of the outboxes is in the log when it has given the lock back.
+        let merges = lock::owner(self.segment.observe(log::MERGE_LOCK)).is_some();
+        match self.segment.log_end().0 == place && is_empty && self.unasked().is_none() {
+            true if is_quiet && !merges => Rest::Long,
+            _ => Rest::Short,
+        }
     }
 
     /// The highest number that is wanted, if replicas have not been asked for it.

@@ -4,7 +4,7 @@ mod common;
 use std::sync::Arc;
 
 use common::Guard;
-use polder_shm::change_log::{Format, Merged};
+use polder_shm::change_log::{Appends, Format, Merged};
 use polder_shm::{Segment, SegmentOptions};
 
 fn segment(name: &str) -> (Guard, Arc<Segment>) {
@@ -71,10 +71,17 @@ fn a_number_is_acknowledged_by_what_lies_behind_its_question() {
     let drawn = segment.storage().draw();
     assert_eq!(seat.merge_outboxes(&mut Nothing).unwrap(), Merged::Nothing);
     let before = segment.log_range().1;
-    assert_eq!(seat.append_to_log(b"GETACK", Some(drawn)).unwrap(), Merged::Some);
+    assert_eq!(
+        seat.append_to_log(b"GETACK", Appends::Question { wanted, csn: drawn }).unwrap(),
+        Merged::Some
+    );
     assert_eq!(segment.log_range().1, before + 6);
     assert_eq!(words.unasked(), None);
-    assert_eq!(seat.append_to_log(b"GETACK", Some(wanted)).unwrap(), Merged::Nothing, "it was asked");
+    assert_eq!(
+        seat.append_to_log(b"GETACK", Appends::Question { wanted, csn: drawn + 9 }).unwrap(),
+        Merged::Nothing,
+        "it was asked"
+    );
     let later = segment.storage().seen() + 1;
     words.acknowledge(5, before.wrapping_sub(1), None, 1);
     assert_eq!(words.count(wanted, false), 0);
@@ -82,7 +89,9 @@ fn a_number_is_acknowledged_by_what_lies_behind_its_question() {
     assert_eq!((words.count(wanted, false), words.count(wanted, true)), (1, 0));
     words.acknowledge(5, before, Some(before), 1);
     assert_eq!((words.count(later, true), words.count(wanted, true)), (0, 1));
+    assert_eq!(seat.append_to_log(b"PING", Appends::At(before)).unwrap(), Merged::Nothing, "it has moved");
+    assert_eq!(seat.append_to_log(b"PING", Appends::At(before + 6)).unwrap(), Merged::Some);
     let mut bytes = Vec::new();
-    assert_eq!(seat.read_log(before, &mut bytes, 100).unwrap(), Ok(before + 6));
-    assert_eq!(bytes, b"GETACK");
+    assert_eq!(seat.read_log(before, &mut bytes, 100).unwrap(), Ok(before + 10));
+    assert_eq!(bytes, b"GETACKPING");
 }

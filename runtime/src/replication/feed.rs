@@ -8,6 +8,7 @@
 //!   no longer kept.
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,10 +17,12 @@ use std::time::{Duration, Instant};
 
 use polder_base::time::now_ms;
 use polder_calls::settings::id;
+use polder_shm::replicas::Rest;
 use polder_table::{Db, Table};
 use polder_wire::resp::{Limits, Request, Requests};
 
 use super::SyncCounts;
+use super::line::Line;
 use super::records::{self, Record, State};
 use crate::configuration::Configuration;
 use crate::saves::save::{Plan, Progress, StreamPlace};
@@ -30,8 +33,8 @@ use crate::{acl, followers, lookup};
 const SEND_BYTES: usize = 256 << 10;
 /// The period of writing the record, and of line feeds to a replica while its copy is made.
 const NOTE_PERIOD: Duration = Duration::from_secs(1);
-/// The shortest and the longest pause while there is nothing to send.
-const PAUSE: Duration = Duration::from_millis(1);
+/// The pause between two looks at what another thread does: this long at first, then twice as long each time, up to the longest sleep without news.
+const PAUSE_MIN: Duration = Duration::from_micros(50);
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 /// The time for which a server that ends goes on sending earlier commits.
 const END_PATIENCE: Duration = Duration::from_secs(1);
@@ -54,11 +57,11 @@ pub trait Link {
     /// `WouldBlock` if nothing has come; what the system says.
     fn receive(&mut self, bytes: &mut [u8]) -> io::Result<usize>;
 
-    /// Waits until the peer takes or sends something, for a second at most.
+    /// Waits until the peer sends something, takes something if there is something to send, or `wakeup` becomes readable: no longer than `patience`.
     ///
     /// # Errors
     /// Errors of the system.
-    fn wait(&mut self) -> io::Result<()>;
+    fn wait(&mut self, sends: bool, wakeup: Option<BorrowedFd<'_>>, patience: Duration) -> io::Result<()>;
 }
 
 /// The surroundings of a feed.
@@ -80,6 +83,9 @@ struct Feeding<'f, 'l> {
     feed: &'f Feed<'f>,
     link: &'l mut dyn Link,
     record: Record,
+    line: Line<'f>,
+    /// It becomes readable when a writer wakes this thread.
+    wakeup: Option<OwnedFd>,
     identity: String,
     place: u64,
     noted: Instant,
@@ -101,6 +107,7 @@ impl Feed<'_> {
     pub fn run(&self, replica: &Replica, link: &mut dyn Link) -> Result<(), String> {
         let Some(order) = &replica.order else { return Ok(()) };
         let seat = self.table.seat().map_err(|fault| fault.to_string())?;
+        seat.note_lost();
         let log = self.table.log();
         if !log.is_on() {
             log.turn_on().map_err(|fault| format!("the change log cannot be turned on: {fault}"))?;
@@ -119,6 +126,9 @@ impl Feed<'_> {
                 acknowledged: 0,
                 acknowledged_ms: 0,
             },
+            line: Line::of(self.table),
+            // Without one it looks by the clock.
+            wakeup: seat.wakeup_fifo().ok(),
             feed: self,
             link,
             identity: log.identity(),
@@ -261,7 +271,7 @@ impl Feeding<'_, '_> {
                     self.note()?;
                 }
                 Err(RecvTimeoutError::Disconnected) if is_finished() => return Ok(()),
-                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(PAUSE),
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(PAUSE_MIN),
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if self.is_over() {
@@ -277,15 +287,20 @@ impl Feeding<'_, '_> {
     /// F2.
     fn stream(&mut self) -> Result<(), String> {
         self.record.state = State::Online;
+        self.line.go_online();
         self.note()?;
         let log = self.feed.table.log();
         let ping = Duration::from_secs(
             self.feed.settings.number(const { id("repl-ping-replica-period") }).max(1) as u64,
         );
-        let (mut bytes, mut pause, mut ends) = (Vec::new(), PAUSE, None);
+        let (mut bytes, mut pause, mut ends) = (Vec::new(), PAUSE_MIN, None);
         loop {
             // Where there is no memory for the log, what is not merged stays where it is, and is merged later.
             let _ = log.merge();
+            if let Some(wanted) = self.feed.table.segment().replicas().unasked() {
+                // Where another thread is at the log, it is tried again.
+                let _ = log.ask(&[b"REPLCONF", b"GETACK", b"*"], wanted);
+            }
             bytes.clear();
             let next = log.read(self.place, &mut bytes, SEND_BYTES).map_err(|error| error.to_string())?;
             if log.identity() != self.identity {
@@ -293,15 +308,14 @@ impl Feeding<'_, '_> {
             }
             if next != self.place {
                 self.send(&bytes)?;
-                (self.place, self.moved, pause) = (next, Instant::now(), PAUSE);
+                (self.place, self.moved, pause) = (next, Instant::now(), PAUSE_MIN);
             } else if self.is_over()
                 && (self.has_all()
                     || *ends.get_or_insert_with(|| Instant::now() + END_PATIENCE) <= Instant::now())
             {
                 return Ok(());
             } else {
-                std::thread::sleep(pause);
-                pause = (pause * 2).min(PAUSE_MAX);
+                self.rest(&mut pause)?;
             }
             self.listen()?;
             self.check_patience()?;
@@ -315,9 +329,28 @@ impl Feeding<'_, '_> {
             if self.moved.elapsed() >= ping {
                 self.moved = Instant::now();
                 // Where there is no memory for it, the next one is tried as late.
-                let _ = records::ping(self.feed.table);
+                let _ = log.append_at(self.place, &[b"PING"]);
             }
         }
+    }
+
+    /// Sleeps until there is something to send or the replica sends something, and no longer than [`PAUSE_MAX`].
+    fn rest(&mut self, pause: &mut Duration) -> Result<(), String> {
+        let seat = self.feed.table.seat().map_err(|fault| fault.to_string())?;
+        let is_woken = self.wakeup.is_some() && seat.prepare_sleep();
+        let patience = match self.feed.table.segment().replicas().await_writer(&seat, self.place) {
+            Rest::Long if is_woken => PAUSE_MAX,
+            _ => std::mem::replace(pause, (*pause * 2).min(PAUSE_MAX)),
+        };
+        let wakeup = self.wakeup.as_ref().map(AsFd::as_fd);
+        let waited = self.link.wait(false, wakeup, patience).map_err(|error| error.to_string());
+        seat.after_sleep();
+        let mut bytes = [0; 256];
+        while wakeup
+            .is_some_and(|wakeup| rustix::io::read(wakeup, &mut bytes).is_ok_and(|count| count == 256))
+        {
+        }
+        waited
     }
 
     /// Returns true if all that was committed has been sent.
@@ -355,7 +388,7 @@ impl Feeding<'_, '_> {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.link.wait().map_err(|error| error.to_string())?;
+                    self.link.wait(true, None, NOTE_PERIOD).map_err(|error| error.to_string())?;
                     self.listen()?;
                     self.check_patience()?;
                 }
@@ -369,7 +402,9 @@ impl Feeding<'_, '_> {
     fn note(&mut self) -> Result<(), String> {
         self.noted = Instant::now();
         let place = self.record.place(&self.identity, self.place);
-        followers::keep(self.feed.table, &place).map_err(|stop| stop.to_string())
+        let slot = followers::keep(self.feed.table, &place).map_err(|stop| stop.to_string())?;
+        self.line.stand_in(slot);
+        Ok(())
     }
 
     /// Takes acknowledgements.
@@ -407,12 +442,14 @@ impl Feeding<'_, '_> {
         if !name.eq_ignore_ascii_case(b"REPLCONF") {
             return;
         }
-        for pair in pairs.chunks_exact(2) {
-            if let Some(offset) = polder_base::number::unsigned(pair[1])
-                && pair[0].eq_ignore_ascii_case(b"ACK")
-            {
-                (self.record.acknowledged, self.record.acknowledged_ms) = (offset, now_ms());
-            }
+        let offset_of = |option: &[u8]| {
+            let pair = pairs.chunks_exact(2).find(|pair| pair[0].eq_ignore_ascii_case(option))?;
+            // What was never sent is acknowledged by no honest replica.
+            polder_base::number::unsigned(pair[1]).filter(|offset| *offset <= self.place)
+        };
+        if let Some(offset) = offset_of(b"ACK") {
+            self.line.acknowledge(offset, offset_of(b"FACK"));
+            (self.record.acknowledged, self.record.acknowledged_ms) = (offset, now_ms());
         }
     }
 }

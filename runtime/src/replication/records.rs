@@ -5,10 +5,9 @@
 use polder_base::time::now_ms;
 use polder_base::words::{quote, split};
 use polder_shm::layout::log::HOLD_SLOTS;
-use polder_table::{Mode, Stop, Table, Txn};
+use polder_table::{Stop, Table, Txn};
 
 use crate::followers::{self, Place};
-use crate::retry::retry;
 
 /// The time for which the log is held for a replica whose feed has died, in milliseconds since its last acknowledgement.
 const RETURN_MS: u64 = 60_000;
@@ -95,6 +94,7 @@ pub fn within(table: &Table, txn: &Txn<'_>) -> Result<Vec<Record>, Stop> {
 /// # Errors
 /// Faults of the memory.
 pub fn clear(table: &Table, returned: Option<&Record>) -> Result<(), Stop> {
+    table.segment().replicas().sweep(&*table.seat()?);
     let is_held = (1..HOLD_SLOTS).any(|slot| table.log().held(slot).is_some());
     if !is_held {
         return Ok(());
@@ -111,15 +111,6 @@ pub fn clear(table: &Table, returned: Option<&Record>) -> Result<(), Stop> {
         }
     }
     Ok(())
-}
-
-/// Appends a PING to the change log, so that replicas hear something while nothing is written.
-///
-/// # Errors
-/// Faults of the memory.
-pub fn ping(table: &Table) -> Result<(), Stop> {
-    let txn = table.begin(Mode::Write)?;
-    retry(&txn, || followers::touch(&txn).map(|()| txn.tell(0, &[b"PING"])))
 }
 
 #[cfg(test)]

@@ -496,6 +496,7 @@ impl Connections {
         self.deliveries.told.retain(|told| *told != slot);
         self.waiters.forget(slot, connection.turn.parked);
         self.disk.forget(slot);
+        self.disk.forget_call(connection.session.identity.id);
         if connection.turn.queued {
             self.ready.retain(|ready| *ready != slot);
         }
