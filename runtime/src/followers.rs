@@ -82,12 +82,13 @@ pub fn all(table: &Table) -> Result<Vec<Place>, Stop> {
     })
 }
 
-/// The same, as a part of a transaction.
+/// The same with their slots, as a part of a transaction.
 ///
 /// # Errors
 /// Faults of the memory.
-pub fn within(txn: &Txn<'_>) -> Result<Vec<Place>, Stop> {
-    SLOTS.filter_map(|slot| read(txn, slot).transpose()).collect()
+pub fn within(txn: &Txn<'_>) -> Result<Vec<(u64, Place)>, Stop> {
+    let found = SLOTS.map(|slot| Ok(read(txn, slot)?.map(|place| (slot, place))));
+    found.filter_map(Result::transpose).collect()
 }
 
 /// The place of a follower, for which the log is kept from here on; `None`: there is none of this name.

@@ -42,6 +42,7 @@ mod limits;
 mod listener;
 mod listener_set;
 pub mod log;
+mod replica_link;
 mod server;
 mod sessions;
 mod storage;

@@ -6,26 +6,25 @@
 //!   server counts them, and asks for the next one after a break.
 //! - **F3** A replica that takes nothing, or acknowledges nothing, for `repl-timeout` is given up, and so is one for which the log is
 //!   no longer kept.
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use polder_base::time::now_ms;
 use polder_calls::settings::id;
 use polder_shm::replicas::Rest;
-use polder_table::{Db, Table};
+use polder_table::Table;
 use polder_wire::resp::{Limits, Request, Requests};
 
 use super::SyncCounts;
+use super::copies::Copies;
+use super::face::Face;
+use super::lag::Lag;
 use super::line::Line;
 use super::records::{self, Record, State};
 use crate::configuration::Configuration;
-use crate::saves::save::{Plan, Progress, StreamPlace};
 use crate::session::{Replica, SyncRequest};
 use crate::{acl, followers, lookup};
 
@@ -69,9 +68,10 @@ pub struct Feed<'f> {
     pub table: &'f Table,
     pub settings: &'f Configuration,
     pub counts: &'f SyncCounts,
+    pub copies: &'f Copies,
     pub stops: &'f AtomicBool,
-    /// The client's number, and the address from which it came.
-    pub client: u64,
+    /// The client, and the address from which it came.
+    pub face: &'f Face,
     pub peer: String,
     /// The user by whose rights it gets the data, and what it has sent behind its request.
     pub user: Vec<u8>,
@@ -86,6 +86,7 @@ struct Feeding<'f, 'l> {
     line: Line<'f>,
     /// It becomes readable when a writer wakes this thread.
     wakeup: Option<OwnedFd>,
+    lag: Lag,
     identity: String,
     place: u64,
     noted: Instant,
@@ -117,7 +118,7 @@ impl Feed<'_> {
         let now = Instant::now();
         let mut feeding = Feeding {
             record: Record {
-                name: format!("replica:{}:{}", std::process::id(), self.client),
+                name: format!("replica:{}:{}", std::process::id(), self.face.id()),
                 seat: seat.index(),
                 life: seat.life(),
                 address: replica.address.clone().unwrap_or_else(|| self.peer.clone()),
@@ -129,6 +130,7 @@ impl Feed<'_> {
             line: Line::of(self.table),
             // Without one it looks by the clock.
             wakeup: seat.wakeup_fifo().ok(),
+            lag: Lag::from(log.range().1),
             feed: self,
             link,
             identity: log.identity(),
@@ -197,43 +199,39 @@ impl Feeding<'_, '_> {
         (*identity == self.identity && (first..=end).contains(&place)).then_some(place)
     }
 
-    /// Makes a copy in memory, and sends it. Meanwhile the replica hears a line feed each second.
+    /// Gets a copy, and sends it. Meanwhile the replica hears a line feed each second.
     fn send_copy(&mut self, is_sync: bool) -> Result<(), String> {
         let (table, settings) = (self.feed.table, self.feed.settings);
-        let file = rustix::fs::memfd_create("polder-copy", rustix::fs::MemfdFlags::CLOEXEC);
-        let file = File::from(file.map_err(|error| format!("no memory for a copy: {error}"))?);
-        let stream = StreamPlace::of(&self.identity);
-        let plan =
-            Plan::of_stream(settings, PathBuf::from("the copy for a replica"), self.version, stream.clone());
-        let (progress, segment) = (Progress::default(), table.segment().clone());
-        let copied = std::thread::scope(|scope| {
-            let (send, cut) = channel::<(u64, Option<Db>)>();
-            let (file, progress) = (&file, &progress);
-            let writer =
-                std::thread::Builder::new().name("polder-copy".into()).spawn_scoped(scope, move || {
-                    plan.write(&Table::over(segment), progress, file, &mut |table, goes_on| {
-                        table.snapshot_in_log(goes_on, &mut |offset, db| {
-                            stream.set(offset, db);
-                            // The feed that has stopped listening has cancelled this, too.
-                            let _ = send.send((offset, db));
-                        })
-                    })
-                });
-            let writer = writer.map_err(|error| error.to_string())?;
-            let sent = self.await_copy(&cut, is_sync, &|| writer.is_finished());
-            if sent.is_err() {
-                progress.cancelled.store(true, Ordering::Relaxed);
+        let made = {
+            let ticket = self.feed.copies.join(table, settings, self.version, &self.identity)?;
+            loop {
+                // C1.
+                if let Some(offset) = ticket.cut().filter(|offset| *offset != self.place) {
+                    self.place = offset;
+                    self.note()?;
+                }
+                if let Some(made) = ticket.wait(PAUSE_MAX)? {
+                    break made;
+                }
+                if self.is_over() {
+                    return Err("the server ends".into());
+                }
+                if self.noted.elapsed() >= NOTE_PERIOD {
+                    self.send(b"\n")?;
+                    self.noted = Instant::now();
+                }
             }
-            let written =
-                writer.join().unwrap_or_else(|_| Err("the thread that made it has panicked".into()));
-            sent.and(written.map_err(|why| format!("the copy was not made: {why}")))
-        });
-        let keys = copied?;
-        let length = file.metadata().map_err(|error| error.to_string())?.len();
+        };
+        self.place = made.offset;
+        self.note()?;
+        if !is_sync {
+            self.send(format!("+FULLRESYNC {} {}\r\n", self.identity, made.offset).as_bytes())?;
+        }
+        let length = made.file.metadata().map_err(|error| error.to_string())?.len();
         self.send(format!("${length}\r\n").as_bytes())?;
         let (mut at, mut bytes) = (0, vec![0; SEND_BYTES]);
         while at < length {
-            let count = file.read_at(&mut bytes, at).map_err(|error| error.to_string())?;
+            let count = made.file.read_at(&mut bytes, at).map_err(|error| error.to_string())?;
             if count == 0 || self.is_over() {
                 return Err("the copy was not sent as a whole".into());
             }
@@ -245,43 +243,12 @@ impl Feeding<'_, '_> {
         tracing::info!(
             replica = self.record.address,
             port = self.record.port,
-            keys,
+            keys = made.keys,
             bytes = length,
             "a replica has the data"
         );
         self.heard = Instant::now();
         Ok(())
-    }
-
-    /// Tells the replica the offset of the cut, and waits until the copy has been made.
-    fn await_copy(
-        &mut self,
-        cut: &std::sync::mpsc::Receiver<(u64, Option<Db>)>,
-        is_sync: bool,
-        is_finished: &dyn Fn() -> bool,
-    ) -> Result<(), String> {
-        let mut is_cut = false;
-        loop {
-            match cut.recv_timeout(NOTE_PERIOD.min(if is_cut { PAUSE_MAX } else { NOTE_PERIOD })) {
-                Ok((offset, _)) => {
-                    (self.place, is_cut) = (offset, true);
-                    if !is_sync {
-                        self.send(format!("+FULLRESYNC {} {offset}\r\n", self.identity).as_bytes())?;
-                    }
-                    self.note()?;
-                }
-                Err(RecvTimeoutError::Disconnected) if is_finished() => return Ok(()),
-                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(PAUSE_MIN),
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            if self.is_over() {
-                return Err("the server ends".into());
-            }
-            if self.noted.elapsed() >= NOTE_PERIOD {
-                self.send(b"\n")?;
-                self.noted = Instant::now();
-            }
-        }
     }
 
     /// F2.
@@ -319,6 +286,7 @@ impl Feeding<'_, '_> {
             }
             self.listen()?;
             self.check_patience()?;
+            self.check_lag()?;
             if self.noted.elapsed() >= NOTE_PERIOD {
                 if !self.feed.is_permitted() {
                     return Err("its user may not use PSYNC any more".into());
@@ -374,6 +342,19 @@ impl Feeding<'_, '_> {
         }
     }
 
+    /// Returns an error if the replica has taken too little of the stream.
+    fn check_lag(&mut self) -> Result<(), String> {
+        let end = self.feed.table.log().range().1;
+        self.feed.face.fall_behind(end.saturating_sub(self.place));
+        if self.record.acknowledged_ms == 0 {
+            self.lag = Lag::from(end);
+            return Ok(());
+        }
+        self.lag.look(self.feed.settings, end, self.place).inspect_err(|_| {
+            self.feed.counts.limited.fetch_add(1, Ordering::Relaxed);
+        })
+    }
+
     fn is_over(&self) -> bool {
         self.feed.stops.load(Ordering::Acquire) || self.feed.table.segment().removed()
     }
@@ -391,6 +372,7 @@ impl Feeding<'_, '_> {
                     self.link.wait(true, None, NOTE_PERIOD).map_err(|error| error.to_string())?;
                     self.listen()?;
                     self.check_patience()?;
+                    self.check_lag()?;
                 }
                 Err(error) => return Err(error.to_string()),
             }
@@ -449,6 +431,7 @@ impl Feeding<'_, '_> {
         };
         if let Some(offset) = offset_of(b"ACK") {
             self.line.acknowledge(offset, offset_of(b"FACK"));
+            self.feed.face.hear();
             (self.record.acknowledged, self.record.acknowledged_ms) = (offset, now_ms());
         }
     }

@@ -84,8 +84,18 @@ impl Record {
 /// # Errors
 /// Faults of the memory.
 pub fn within(table: &Table, txn: &Txn<'_>) -> Result<Vec<Record>, Stop> {
-    let lives = |record: &Record| table.segment().lives(record.seat, record.life);
-    Ok(followers::within(txn)?.iter().filter_map(Record::read).filter(lives).collect())
+    let words = table.segment().replicas();
+    let record_of = |(slot, place): (u64, Place)| {
+        let mut record = Record::read(&place)?;
+        // The record is written each second, the line with each acknowledgement.
+        if let Some(read) =
+            words.acknowledged(slot, record.seat, record.life).filter(|read| read.heard_ms != 0)
+        {
+            (record.acknowledged, record.acknowledged_ms) = (read.place, read.heard_ms);
+        }
+        table.segment().lives(record.seat, record.life).then_some(record)
+    };
+    Ok(followers::within(txn)?.into_iter().filter_map(record_of).collect())
 }
 
 /// Forgets replicas whose feeds have died: those that have not acknowledged anything for [`RETURN_MS`], and earlier records of `returned`,
