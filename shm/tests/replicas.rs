@@ -3,8 +3,9 @@ mod common;
 
 use std::sync::Arc;
 
-use common::Guard;
+use common::{Guard, kill_at_each_store};
 use polder_shm::change_log::{Appends, Format, Merged};
+use polder_shm::layout::replicas as at;
 use polder_shm::{Segment, SegmentOptions};
 
 fn segment(name: &str) -> (Guard, Arc<Segment>) {
@@ -94,4 +95,55 @@ fn a_number_is_acknowledged_by_what_lies_behind_its_question() {
     let mut bytes = Vec::new();
     assert_eq!(seat.read_log(before, &mut bytes, 100).unwrap(), Ok(before + 10));
     assert_eq!(bytes, b"GETACKPING");
+}
+
+/// R3, at any death of the thread that asks.
+#[test]
+fn a_question_is_in_the_log_with_its_number_or_not_at_all() {
+    let (_guard, segment) = segment("replica-dies-asking");
+    let seat = segment.seat().unwrap();
+    seat.turn_log_on(&mut || true).unwrap();
+    let before = std::cell::Cell::new((0, 0));
+    let prepare = || before.set((segment.observe(at::ASKED_CSN), segment.log_range().1));
+    let asks = |seat: &polder_shm::Seat| {
+        let csn = before.get().0 + 1;
+        // So long that some of the deaths meet a new block.
+        seat.append_to_log(&[b'x'; 5000], Appends::Question { wanted: csn, csn }).unwrap();
+    };
+    let look = |store: u64| {
+        let (csn, end) = before.get();
+        let (asked, place) = (segment.observe(at::ASKED_CSN), segment.observe(at::ASKED_PLACE));
+        assert!(asked == csn || place == end, "{asked} at {place} after a death at store {store}");
+        assert!([end, end + 5000].contains(&segment.log_range().1), "after a death at store {store}");
+    };
+    kill_at_each_store(&segment, prepare, asks, look);
+    assert_eq!(segment.log_range().1, segment.observe(at::ASKED_END));
+}
+
+/// R1 and R2, at any death of a feed.
+#[test]
+fn a_feed_that_dies_anywhere_leaves_a_line_that_counts_for_no_replica() {
+    let (_guard, segment) = segment("replica-dies");
+    let own = segment.seat().unwrap();
+    own.turn_log_on(&mut || true).unwrap();
+    let words = segment.replicas();
+    let feeds = |seat: &polder_shm::Seat| {
+        for slot in [1, 2, 3] {
+            assert!(words.claim(slot, seat));
+            words.acknowledge(slot, segment.log_range().1, Some(0), 1);
+            words.go_online(slot, seat);
+        }
+        words.release(3, seat);
+    };
+    let look = |store: u64| {
+        assert_eq!(words.count(0, false), 0, "after a death at store {store}");
+        assert!(words.claim(1, &own));
+        assert_eq!(words.count(0, false), 0, "after a death at store {store}");
+        words.go_online(1, &own);
+        assert_eq!(words.count(0, false), 1, "after a death at store {store}");
+        words.release(1, &own);
+        words.sweep(&own);
+        assert!(!words.are_any(), "after a death at store {store}");
+    };
+    kill_at_each_store(&segment, || {}, feeds, look);
 }

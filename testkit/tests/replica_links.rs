@@ -118,6 +118,30 @@ fn a_copy_is_of_the_lowest_version_that_can_hold_it() {
     assert_eq!(version_of_copy(&server.address()), "REDIS0012");
 }
 
+#[test]
+fn http_has_no_replicas() {
+    let world = World::new("links-http");
+    let port = free_port().expect("a port");
+    let (_server, mut primary) = world.serve(&["--http-port", &port.to_string()]);
+    for (path, body) in [
+        ("/js", r#"["PSYNC","?","-1"]"#),
+        ("/js", r#"["REPLCONF","capa","eof"]"#),
+        ("/resp", "*1\r\n$4\r\nSYNC\r\n"),
+    ] {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+        let length = body.len();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}"
+        );
+        stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).expect("sent");
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).expect("a reply");
+        assert!(reply.starts_with("HTTP/1.1 400 ") && reply.contains("each HTTP request"), "{body}: {reply}");
+    }
+    assert_eq!(figure(&mut primary, "replication", "connected_slaves"), "0");
+    assert_eq!(figure(&mut primary, "replication", "repl_backlog_active"), "0");
+}
+
 fn openssl(folder: &str, words: &str) {
     let made = Command::new("openssl").args(words.split(' ')).current_dir(folder).output().expect("openssl");
     assert!(made.status.success(), "openssl {words}: {}", String::from_utf8_lossy(&made.stderr));
