@@ -246,9 +246,9 @@ pub mod storage {
 
 /// Words of the replicas ([`replicas`](crate::replicas)), behind those of the storage process.
 pub mod replicas {
-    use super::{SEATS_MAX, log, storage};
+    use super::{SEATS_MAX, log};
     /// A line for each slot of the log. The first one, which is the storage process's, has no replica.
-    pub const LINES: u64 = storage::END;
+    pub const LINES: u64 = log::MERGE_LOCK + 2752;
     pub const LINE_BYTES: u64 = 64;
     /// In a line: which thread feeds the replica, and the same again while it reads the stream; what it has acknowledged, when, and two commit numbers.
     pub const OWNER: u64 = 0;
@@ -274,7 +274,9 @@ pub mod replicas {
 
 const _: () =
     assert!(replicas::END <= ROOTS_AT + ROOTS_BYTES && log::HOLDS + log::HOLD_SLOTS * 8 <= storage::OWNER);
-const _: () = assert!(replicas::LINES.is_multiple_of(64) && log::HOLD_SLOTS <= 64);
+const _: () = assert!(
+    replicas::LINES == storage::END && replicas::LINES.is_multiple_of(64) && log::HOLD_SLOTS <= 64
+);
 
 /// How many threads can be attached at once.
 pub const SEATS_MAX: u64 = 1024;
