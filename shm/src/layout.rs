@@ -274,9 +274,8 @@ pub mod replicas {
 
 const _: () =
     assert!(replicas::END <= ROOTS_AT + ROOTS_BYTES && log::HOLDS + log::HOLD_SLOTS * 8 <= storage::OWNER);
-const _: () = assert!(
-    replicas::LINES == storage::END && replicas::LINES.is_multiple_of(64) && log::HOLD_SLOTS <= 64
-);
+const _: () =
+    assert!(replicas::LINES == storage::END && replicas::LINES.is_multiple_of(64) && log::HOLD_SLOTS <= 64);
 
 /// How many threads can be attached at once.
 pub const SEATS_MAX: u64 = 1024;

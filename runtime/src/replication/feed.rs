@@ -304,6 +304,11 @@ impl Feeding<'_, '_> {
 
     /// Sleeps until there is something to send or the replica sends something, and no longer than [`PAUSE_MAX`].
     fn rest(&mut self, pause: &mut Duration) -> Result<(), String> {
+        if *pause == PAUSE_MIN {
+            // Under load there is more by then, and no writer has to wake this thread for each of its commits.
+            *pause *= 2;
+            return self.link.wait(false, None, PAUSE_MIN).map_err(|error| error.to_string());
+        }
         let seat = self.feed.table.seat().map_err(|fault| fault.to_string())?;
         let is_woken = self.wakeup.is_some() && seat.prepare_sleep();
         let patience = match self.feed.table.segment().replicas().await_writer(&seat, self.place) {
@@ -335,7 +340,8 @@ impl Feeding<'_, '_> {
 
     /// F3.
     fn check_patience(&self) -> Result<(), String> {
-        if self.heard.elapsed() <= self.timeout {
+        // Whole seconds, as in Redis: a replica acknowledges once a second.
+        if self.heard.elapsed().as_secs() <= self.timeout.as_secs() {
             Ok(())
         } else {
             Err("it takes and acknowledges nothing (repl-timeout)".into())
