@@ -131,6 +131,9 @@ impl ClientKind {
     }
 
     fn of(client: &Client) -> ClientKind {
+        if client.flags.starts_with('S') {
+            return ClientKind::Replica;
+        }
         match client.channels + client.patterns + client.shard_channels {
             0 => ClientKind::Normal,
             _ => ClientKind::Pubsub,

@@ -5,6 +5,7 @@
 //! transaction that found nothing records the call for its keys, so that no change can slip in
 //! between. The call is run again, as a transaction of its own, when one of the keys changes.
 use polder_base::{Reply, number};
+use polder_shm::Segment;
 use polder_table::{Db, Stop};
 use polder_values::Kind;
 
@@ -74,10 +75,9 @@ impl Waiting {
         self.ticket != 0
     }
 
-    /// The number that the disk must have reached (`polder_shm::storage`), where the call waits for the disk and for no key.
-    pub fn awaits_disk(&self) -> Option<u64> {
-        let number = if self.keys.is_empty() { self.memo.as_slice().try_into().ok() } else { None };
-        number.map(u64::from_le_bytes)
+    /// The copies that the call waits for, where it waits for these and for no key.
+    pub fn awaits_copies(&self) -> Option<Copies> {
+        if self.keys.is_empty() { Copies::read(&self.memo) } else { None }
     }
 
     /// Whether its last run has left something to clients that came before it.
@@ -88,6 +88,50 @@ impl Waiting {
     /// The database, the keys, and whether the call ends as well where one of them goes.
     pub fn subject(&self) -> (Db, &[Vec<u8>], bool) {
         (self.db, &self.keys, self.command.has(ENDS_WITH_KEY))
+    }
+}
+
+/// What WAIT and WAITAOF wait for: copies of all that was committed before a number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Copies {
+    /// The number (`polder_shm::storage`, W3).
+    pub csn: u64,
+    /// The own append-only file is to have it.
+    pub in_file: bool,
+    /// Replicas that are to have it, at least; in their files.
+    pub replicas: u64,
+    pub in_files: bool,
+}
+
+impl Copies {
+    /// The bytes that a call leaves for its later runs.
+    pub fn memo(self) -> Vec<u8> {
+        let flags = u64::from(self.in_file) | u64::from(self.in_files) << 1;
+        [self.csn, self.replicas, flags].map(u64::to_le_bytes).concat()
+    }
+
+    /// Reads these bytes.
+    pub fn read(memo: &[u8]) -> Option<Copies> {
+        let (words, []) = memo.as_chunks::<8>() else { return None };
+        let [csn, replicas, flags] = *words else { return None };
+        let [csn, replicas, flags] = [csn, replicas, flags].map(u64::from_le_bytes);
+        Some(Copies { csn, in_file: flags & 1 != 0, replicas, in_files: flags & 2 != 0 })
+    }
+
+    /// Returns true if they are there.
+    pub fn are_made(&self, segment: &Segment) -> bool {
+        (!self.in_file || segment.storage().is_promised() && segment.storage().is_durable(self.csn))
+            && (self.replicas == 0 || segment.replicas().count(self.csn, self.in_files) >= self.replicas)
+    }
+
+    /// Has the storage process and the feeds of replicas hurry.
+    pub fn want(&self, segment: &Segment) {
+        if self.in_file {
+            segment.storage().want(self.csn);
+        }
+        if self.replicas > 0 {
+            segment.replicas().want(self.csn);
+        }
     }
 }
 

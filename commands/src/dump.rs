@@ -21,7 +21,7 @@ use polder_calls::settings::{Id, Settings, id};
 
 use crate::types;
 
-pub use crate::encode::{Drain, Source};
+pub use crate::encode::{Drain, LOST_EXPIRIES, Source};
 pub use build::{Builder, Problem};
 
 const BUSY_KEY: &str = "BUSYKEY Target key name already exists.";

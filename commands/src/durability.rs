@@ -1,5 +1,5 @@
-//! WAIT and WAITAOF: until when replicas and the append-only file have what was written. There are no replicas, so a client that asks for one
-//! waits until its timeout, as in Redis.
+//! WAIT and WAITAOF: until when replicas and append-only files have what was written. They cover all commits up to the call, not only the client's own
+//! (`polder_shm::replicas`, R4).
 use polder_base::number;
 use polder_table::Mode;
 use polder_values::Kind;
@@ -7,7 +7,7 @@ use polder_values::Kind;
 use polder_calls::call::{Call, Outcome, integer};
 use polder_calls::command::{BLOCKING, Command, neutral};
 use polder_calls::settings::id;
-use polder_calls::waiting::{self, Otherwise, Wait};
+use polder_calls::waiting::{self, Copies, Otherwise, Wait};
 
 const COUNTS: &[&str] = &["request_policy:all_shards", "response_policy:agg_min"];
 
@@ -27,7 +27,13 @@ pub const COMMANDS: &[Command] = &[
 fn wait(call: &mut Call<'_>) -> Outcome {
     let replicas = integer(call.args[1])?;
     let timeout_ms = waiting::milliseconds(call.args[2])?;
-    wait_or_answer(call, replicas > 0, timeout_ms, Otherwise::Zeros(1))
+    let replicas = u64::try_from(replicas).unwrap_or(0);
+    let copies = awaited(call, Copies { csn: 0, in_file: false, replicas, in_files: false });
+    if is_over(call) || copies.are_made(call.table.segment()) {
+        call.reply.integer(call.table.segment().replicas().count(copies.csn, false) as i64);
+        return Ok(());
+    }
+    wait_for(call, copies, timeout_ms, Otherwise::Zeros(1))
 }
 
 fn wait_for_log(call: &mut Call<'_>) -> Outcome {
@@ -36,7 +42,7 @@ fn wait_for_log(call: &mut Call<'_>) -> Outcome {
         return Err("ERR value is out of range, value must between 0 and 1".into());
     }
     let replicas = number::integer(call.args[2])
-        .filter(|count| *count >= 0)
+        .and_then(|count| u64::try_from(count).ok())
         .ok_or("ERR value is out of range, must be positive")?;
     let timeout_ms = waiting::milliseconds(call.args[3])?;
     let words = call.table.segment().storage();
@@ -44,40 +50,28 @@ fn wait_for_log(call: &mut Call<'_>) -> Outcome {
     if local > 0 && !is_logged {
         return Err("ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.".into());
     }
-    let seen =
-        call.memo().and_then(|memo| memo.try_into().ok()).map_or_else(|| words.seen(), u64::from_le_bytes);
-    let is_durable = is_logged && words.is_promised() && words.is_durable(seen);
-    let is_over = !call.may_wait() || call.caller.waiting.as_ref().is_some_and(|waiting| waiting.insists);
-    if is_over || replicas == 0 && (local == 0 || is_durable) {
+    let copies = awaited(call, Copies { csn: 0, in_file: local > 0, replicas, in_files: true });
+    if is_over(call) || copies.are_made(call.table.segment()) {
+        let is_durable = is_logged && words.is_promised() && words.is_durable(copies.csn);
         call.reply.array(2);
         call.reply.integer(is_durable.into());
-        call.reply.integer(0);
+        call.reply.integer(call.table.segment().replicas().count(copies.csn, true) as i64);
         return Ok(());
     }
-    // It runs once more when its time is over, to tell what the disk has by then.
-    let memo = seen.to_le_bytes().to_vec();
-    call.wait(Wait {
-        kind: Kind::List,
-        keys: &[],
-        timeout_ms,
-        otherwise: Otherwise::Zeros(2),
-        memo,
-        yields: true,
-    })
+    wait_for(call, copies, timeout_ms, Otherwise::Zeros(2))
 }
 
-fn wait_or_answer(call: &mut Call<'_>, waits: bool, timeout_ms: u64, otherwise: Otherwise) -> Outcome {
-    if waits {
-        // No key ever brings what is waited for.
-        return call.wait(Wait {
-            kind: Kind::List,
-            keys: &[],
-            timeout_ms,
-            otherwise,
-            memo: Vec::new(),
-            yields: false,
-        });
-    }
-    otherwise.write(call.reply);
-    Ok(())
+/// The copies that a call waits for: of what was committed before its first run.
+fn awaited(call: &Call<'_>, copies: Copies) -> Copies {
+    let first = call.memo().and_then(Copies::read);
+    first.unwrap_or_else(|| Copies { csn: call.table.segment().storage().seen(), ..copies })
+}
+
+/// Returns true if a call may wait no longer. It runs once more when its time is over, to tell what there is by then.
+fn is_over(call: &Call<'_>) -> bool {
+    !call.may_wait() || call.caller.waiting.as_ref().is_some_and(|waiting| waiting.insists)
+}
+
+fn wait_for(call: &mut Call<'_>, copies: Copies, timeout_ms: u64, otherwise: Otherwise) -> Outcome {
+    call.wait(Wait { kind: Kind::List, keys: &[], timeout_ms, otherwise, memo: copies.memo(), yields: true })
 }

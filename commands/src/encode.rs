@@ -10,7 +10,8 @@ use polder_wire::rebuild::ValueWriter;
 use polder_calls::call::Outcome;
 
 /// What is said of a hash that the version asked for cannot hold.
-const LOST_EXPIRIES: &str = "ERR rdb-version 10 and 11 cannot hold the expiries of a hash's fields: choose another, or set rdb-drop-field-expiries to yes";
+/// The refusal of a hash whose fields expire.
+pub const LOST_EXPIRIES: &str = "ERR rdb-version 10 and 11 cannot hold the expiries of a hash's fields: choose another, or set rdb-drop-field-expiries to yes";
 
 /// A string longer than this, in bytes, is written in pieces and not compressed.
 const WHOLE_MAX: u64 = 16 << 20;

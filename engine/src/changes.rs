@@ -172,7 +172,7 @@ impl Memory {
         let Position { identity, offset, db } = position.clone();
         let rest = db.map_or(String::new(), |db| db.to_string());
         let name = name.as_ref().to_vec();
-        followers::keep(self.table(), &Place { name, identity, offset, rest })
+        followers::keep(self.table(), &Place { name, identity, offset, rest }).map(drop)
     }
 
     /// The position that was kept last under a name; `None`: there is no follower of this name. It may not be readable any more, which [`Memory::changes`]

@@ -15,8 +15,8 @@ use crate::{Memory, PAUSE_NAP};
 /// How long to sleep before a lock that another thread holds is tried again.
 const BUSY_REST: Duration = Duration::from_millis(1);
 
-/// How often a call that waits for the disk looks whether it is there.
-const DISK_NAP: Duration = Duration::from_millis(2);
+/// How often a call that waits for the disk or for replicas looks whether they have what it waits for.
+const COPIES_NAP: Duration = Duration::from_millis(2);
 
 /// One caller that waits; what is heard for others of the thread goes to them.
 struct Waiter<'c> {
@@ -171,10 +171,15 @@ fn wait_long(
             waiter.retry(client);
             continue;
         }
-        if waiter.session.caller.waiting.as_ref().is_some_and(|waiting| waiting.awaits_disk().is_some()) {
-            thread_state::nap(table, left.min(DISK_NAP));
-            let client = waiter.session.identity.id;
-            waiter.retry(client);
+        if let Some(copies) =
+            waiter.session.caller.waiting.as_ref().and_then(|waiting| waiting.awaits_copies())
+        {
+            copies.want(table.segment());
+            thread_state::nap(table, left.min(COPIES_NAP));
+            if copies.are_made(table.segment()) {
+                let client = waiter.session.identity.id;
+                waiter.retry(client);
+            }
             continue;
         }
         thread_state::nap(table, left);

@@ -82,12 +82,13 @@ pub fn all(table: &Table) -> Result<Vec<Place>, Stop> {
     })
 }
 
-/// The same, as a part of a transaction.
+/// The same with their slots, as a part of a transaction.
 ///
 /// # Errors
 /// Faults of the memory.
-pub fn within(txn: &Txn<'_>) -> Result<Vec<Place>, Stop> {
-    SLOTS.filter_map(|slot| read(txn, slot).transpose()).collect()
+pub fn within(txn: &Txn<'_>) -> Result<Vec<(u64, Place)>, Stop> {
+    let found = SLOTS.map(|slot| Ok(read(txn, slot)?.map(|place| (slot, place))));
+    found.filter_map(Result::transpose).collect()
 }
 
 /// The place of a follower, for which the log is kept from here on; `None`: there is none of this name.
@@ -102,11 +103,11 @@ pub fn find(table: &Table, name: &[u8]) -> Result<Option<Place>, Stop> {
     Ok(found.map(|(_, place)| place))
 }
 
-/// Notes where a follower is, and has the log kept from there on. One that is not known yet becomes known.
+/// Notes where a follower is, and has the log kept from there on. One that is not known yet becomes known. Returns its slot.
 ///
 /// # Errors
 /// [`Stop::Refused`] where there are too many followers, or the log is not kept from there on; what the memory says.
-pub fn keep(table: &Table, place: &Place) -> Result<(), Stop> {
+pub fn keep(table: &Table, place: &Place) -> Result<u64, Stop> {
     check(table, place)?;
     let slot = with_slots(table, Mode::Write, |txn, slots| {
         let free = || slots.iter().find(|(_, place)| place.is_none()).map(|(slot, _)| *slot);
@@ -122,7 +123,7 @@ pub fn keep(table: &Table, place: &Place) -> Result<(), Stop> {
     })?;
     hold(table, slot, place);
     // It may have been trimmed before the slot said so.
-    check(table, place)
+    check(table, place).map(|()| slot)
 }
 
 /// Whether the log can be read from a place on.
@@ -149,15 +150,6 @@ pub fn forget(table: &Table, name: &[u8]) -> Result<bool, Stop> {
         txn.remove(SYSTEM, &key_of(slot), Replaces::Whole)?;
         Ok(true)
     })
-}
-
-/// Writes something that no client sees, for a transaction that only tells.
-///
-/// # Errors
-/// Faults of the memory.
-pub fn touch(txn: &Txn<'_>) -> Result<(), Stop> {
-    let value = string::make(txn, b"1")?;
-    txn.write(SYSTEM, b"changes:touched", &New::of(Kind::String, value), Replaces::Whole)
 }
 
 /// Has nothing kept for named followers any more: the stream has ended that they follow.

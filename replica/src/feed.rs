@@ -6,23 +6,25 @@
 //!   server counts them, and asks for the next one after a break.
 //! - **F3** A replica that takes nothing, or acknowledges nothing, for `repl-timeout` is given up, and so is one for which the log is
 //!   no longer kept.
-use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use polder_base::time::now_ms;
 use polder_calls::settings::id;
-use polder_table::{Db, Table};
+use polder_shm::replicas::Rest;
+use polder_table::Table;
 use polder_wire::resp::{Limits, Request, Requests};
 
 use super::SyncCounts;
+use super::copies::Copies;
+use super::face::Face;
+use super::lag::Lag;
+use super::line::Line;
 use super::records::{self, Record, State};
 use polder_persist::followers;
-use polder_persist::saves::save::{Plan, Progress, StreamPlace};
 use polder_runtime::configuration::Configuration;
 use polder_runtime::session::{Replica, SyncRequest};
 use polder_runtime::{acl, lookup};
@@ -31,8 +33,8 @@ use polder_runtime::{acl, lookup};
 const SEND_BYTES: usize = 256 << 10;
 /// The period of writing the record, and of line feeds to a replica while its copy is made.
 const NOTE_PERIOD: Duration = Duration::from_secs(1);
-/// The shortest and the longest pause while there is nothing to send.
-const PAUSE: Duration = Duration::from_millis(1);
+/// The pause between two looks at what another thread does: this long at first, then twice as long each time, up to the longest sleep without news.
+const PAUSE_MIN: Duration = Duration::from_micros(50);
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 /// The time for which a server that ends goes on sending earlier commits.
 const END_PATIENCE: Duration = Duration::from_secs(1);
@@ -55,11 +57,11 @@ pub trait Link {
     /// `WouldBlock` if nothing has come; what the system says.
     fn receive(&mut self, bytes: &mut [u8]) -> io::Result<usize>;
 
-    /// Waits until the peer takes or sends something, for a second at most.
+    /// Waits until the peer sends something, takes something if there is something to send, or `wakeup` becomes readable: no longer than `patience`.
     ///
     /// # Errors
     /// Errors of the system.
-    fn wait(&mut self) -> io::Result<()>;
+    fn wait(&mut self, sends: bool, wakeup: Option<BorrowedFd<'_>>, patience: Duration) -> io::Result<()>;
 }
 
 /// The surroundings of a feed.
@@ -67,9 +69,10 @@ pub struct Feed<'f> {
     pub table: &'f Table,
     pub settings: &'f Configuration,
     pub counts: &'f SyncCounts,
+    pub copies: &'f Copies,
     pub stops: &'f AtomicBool,
-    /// The client's number, and the address from which it came.
-    pub client: u64,
+    /// The client, and the address from which it came.
+    pub face: &'f Face,
     pub peer: String,
     /// The user by whose rights it gets the data, and what it has sent behind its request.
     pub user: Vec<u8>,
@@ -81,6 +84,10 @@ struct Feeding<'f, 'l> {
     feed: &'f Feed<'f>,
     link: &'l mut dyn Link,
     record: Record,
+    line: Line<'f>,
+    /// It becomes readable when a writer wakes this thread.
+    wakeup: Option<OwnedFd>,
+    lag: Lag,
     identity: String,
     place: u64,
     noted: Instant,
@@ -102,6 +109,7 @@ impl Feed<'_> {
     pub fn run(&self, replica: &Replica, link: &mut dyn Link) -> Result<(), String> {
         let Some(order) = &replica.order else { return Ok(()) };
         let seat = self.table.seat().map_err(|fault| fault.to_string())?;
+        seat.note_lost();
         let log = self.table.log();
         if !log.is_on() {
             log.turn_on().map_err(|fault| format!("the change log cannot be turned on: {fault}"))?;
@@ -111,7 +119,7 @@ impl Feed<'_> {
         let now = Instant::now();
         let mut feeding = Feeding {
             record: Record {
-                name: format!("replica:{}:{}", std::process::id(), self.client),
+                name: format!("replica:{}:{}", std::process::id(), self.face.id()),
                 seat: seat.index(),
                 life: seat.life(),
                 address: replica.address.clone().unwrap_or_else(|| self.peer.clone()),
@@ -120,6 +128,10 @@ impl Feed<'_> {
                 acknowledged: 0,
                 acknowledged_ms: 0,
             },
+            line: Line::of(self.table),
+            // Without one it looks by the clock.
+            wakeup: seat.wakeup_fifo().ok(),
+            lag: Lag::from(log.range().1),
             feed: self,
             link,
             identity: log.identity(),
@@ -188,43 +200,39 @@ impl Feeding<'_, '_> {
         (*identity == self.identity && (first..=end).contains(&place)).then_some(place)
     }
 
-    /// Makes a copy in memory, and sends it. Meanwhile the replica hears a line feed each second.
+    /// Gets a copy, and sends it. Meanwhile the replica hears a line feed each second.
     fn send_copy(&mut self, is_sync: bool) -> Result<(), String> {
         let (table, settings) = (self.feed.table, self.feed.settings);
-        let file = rustix::fs::memfd_create("polder-copy", rustix::fs::MemfdFlags::CLOEXEC);
-        let file = File::from(file.map_err(|error| format!("no memory for a copy: {error}"))?);
-        let stream = StreamPlace::of(&self.identity);
-        let plan =
-            Plan::of_stream(settings, PathBuf::from("the copy for a replica"), self.version, stream.clone());
-        let (progress, segment) = (Progress::default(), table.segment().clone());
-        let copied = std::thread::scope(|scope| {
-            let (send, cut) = channel::<(u64, Option<Db>)>();
-            let (file, progress) = (&file, &progress);
-            let writer =
-                std::thread::Builder::new().name("polder-copy".into()).spawn_scoped(scope, move || {
-                    plan.write(&Table::over(segment), progress, file, &mut |table, goes_on| {
-                        table.snapshot_in_log(goes_on, &mut |offset, db| {
-                            stream.set(offset, db);
-                            // The feed that has stopped listening has cancelled this, too.
-                            let _ = send.send((offset, db));
-                        })
-                    })
-                });
-            let writer = writer.map_err(|error| error.to_string())?;
-            let sent = self.await_copy(&cut, is_sync, &|| writer.is_finished());
-            if sent.is_err() {
-                progress.cancelled.store(true, Ordering::Relaxed);
+        let made = {
+            let ticket = self.feed.copies.join(table, settings, self.version, &self.identity)?;
+            loop {
+                // C1.
+                if let Some(offset) = ticket.cut().filter(|offset| *offset != self.place) {
+                    self.place = offset;
+                    self.note()?;
+                }
+                if let Some(made) = ticket.wait(PAUSE_MAX)? {
+                    break made;
+                }
+                if self.is_over() {
+                    return Err("the server ends".into());
+                }
+                if self.noted.elapsed() >= NOTE_PERIOD {
+                    self.send(b"\n")?;
+                    self.noted = Instant::now();
+                }
             }
-            let written =
-                writer.join().unwrap_or_else(|_| Err("the thread that made it has panicked".into()));
-            sent.and(written.map_err(|why| format!("the copy was not made: {why}")))
-        });
-        let keys = copied?;
-        let length = file.metadata().map_err(|error| error.to_string())?.len();
+        };
+        self.place = made.offset;
+        self.note()?;
+        if !is_sync {
+            self.send(format!("+FULLRESYNC {} {}\r\n", self.identity, made.offset).as_bytes())?;
+        }
+        let length = made.file.metadata().map_err(|error| error.to_string())?.len();
         self.send(format!("${length}\r\n").as_bytes())?;
         let (mut at, mut bytes) = (0, vec![0; SEND_BYTES]);
         while at < length {
-            let count = file.read_at(&mut bytes, at).map_err(|error| error.to_string())?;
+            let count = made.file.read_at(&mut bytes, at).map_err(|error| error.to_string())?;
             if count == 0 || self.is_over() {
                 return Err("the copy was not sent as a whole".into());
             }
@@ -236,7 +244,7 @@ impl Feeding<'_, '_> {
         tracing::info!(
             replica = self.record.address,
             port = self.record.port,
-            keys,
+            keys = made.keys,
             bytes = length,
             "a replica has the data"
         );
@@ -244,49 +252,23 @@ impl Feeding<'_, '_> {
         Ok(())
     }
 
-    /// Tells the replica the offset of the cut, and waits until the copy has been made.
-    fn await_copy(
-        &mut self,
-        cut: &std::sync::mpsc::Receiver<(u64, Option<Db>)>,
-        is_sync: bool,
-        is_finished: &dyn Fn() -> bool,
-    ) -> Result<(), String> {
-        let mut is_cut = false;
-        loop {
-            match cut.recv_timeout(NOTE_PERIOD.min(if is_cut { PAUSE_MAX } else { NOTE_PERIOD })) {
-                Ok((offset, _)) => {
-                    (self.place, is_cut) = (offset, true);
-                    if !is_sync {
-                        self.send(format!("+FULLRESYNC {} {offset}\r\n", self.identity).as_bytes())?;
-                    }
-                    self.note()?;
-                }
-                Err(RecvTimeoutError::Disconnected) if is_finished() => return Ok(()),
-                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(PAUSE),
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            if self.is_over() {
-                return Err("the server ends".into());
-            }
-            if self.noted.elapsed() >= NOTE_PERIOD {
-                self.send(b"\n")?;
-                self.noted = Instant::now();
-            }
-        }
-    }
-
     /// F2.
     fn stream(&mut self) -> Result<(), String> {
         self.record.state = State::Online;
+        self.line.go_online();
         self.note()?;
         let log = self.feed.table.log();
         let ping = Duration::from_secs(
             self.feed.settings.number(const { id("repl-ping-replica-period") }).max(1) as u64,
         );
-        let (mut bytes, mut pause, mut ends) = (Vec::new(), PAUSE, None);
+        let (mut bytes, mut pause, mut ends) = (Vec::new(), PAUSE_MIN, None);
         loop {
             // Where there is no memory for the log, what is not merged stays where it is, and is merged later.
             let _ = log.merge();
+            if let Some(wanted) = self.feed.table.segment().replicas().unasked() {
+                // Where another thread is at the log, it is tried again.
+                let _ = log.ask(&[b"REPLCONF", b"GETACK", b"*"], wanted);
+            }
             bytes.clear();
             let next = log.read(self.place, &mut bytes, SEND_BYTES).map_err(|error| error.to_string())?;
             if log.identity() != self.identity {
@@ -294,18 +276,18 @@ impl Feeding<'_, '_> {
             }
             if next != self.place {
                 self.send(&bytes)?;
-                (self.place, self.moved, pause) = (next, Instant::now(), PAUSE);
+                (self.place, self.moved, pause) = (next, Instant::now(), PAUSE_MIN);
             } else if self.is_over()
                 && (self.has_all()
                     || *ends.get_or_insert_with(|| Instant::now() + END_PATIENCE) <= Instant::now())
             {
                 return Ok(());
             } else {
-                std::thread::sleep(pause);
-                pause = (pause * 2).min(PAUSE_MAX);
+                self.rest(&mut pause)?;
             }
             self.listen()?;
             self.check_patience()?;
+            self.check_lag()?;
             if self.noted.elapsed() >= NOTE_PERIOD {
                 if !self.feed.is_permitted() {
                     return Err("its user may not use PSYNC any more".into());
@@ -316,9 +298,33 @@ impl Feeding<'_, '_> {
             if self.moved.elapsed() >= ping {
                 self.moved = Instant::now();
                 // Where there is no memory for it, the next one is tried as late.
-                let _ = records::ping(self.feed.table);
+                let _ = log.append_at(self.place, &[b"PING"]);
             }
         }
+    }
+
+    /// Sleeps until there is something to send or the replica sends something, and no longer than [`PAUSE_MAX`].
+    fn rest(&mut self, pause: &mut Duration) -> Result<(), String> {
+        if *pause == PAUSE_MIN {
+            // Under load there is more by then, and no writer has to wake this thread for each of its commits.
+            *pause *= 2;
+            return self.link.wait(false, None, PAUSE_MIN).map_err(|error| error.to_string());
+        }
+        let seat = self.feed.table.seat().map_err(|fault| fault.to_string())?;
+        let is_woken = self.wakeup.is_some() && seat.prepare_sleep();
+        let patience = match self.feed.table.segment().replicas().await_writer(&seat, self.place) {
+            Rest::Long if is_woken => PAUSE_MAX,
+            _ => std::mem::replace(pause, (*pause * 2).min(PAUSE_MAX)),
+        };
+        let wakeup = self.wakeup.as_ref().map(AsFd::as_fd);
+        let waited = self.link.wait(false, wakeup, patience).map_err(|error| error.to_string());
+        seat.after_sleep();
+        let mut bytes = [0; 256];
+        while wakeup
+            .is_some_and(|wakeup| rustix::io::read(wakeup, &mut bytes).is_ok_and(|count| count == 256))
+        {
+        }
+        waited
     }
 
     /// Returns true if all that was committed has been sent.
@@ -335,11 +341,25 @@ impl Feeding<'_, '_> {
 
     /// F3.
     fn check_patience(&self) -> Result<(), String> {
-        if self.heard.elapsed() <= self.timeout {
+        // Whole seconds, as in Redis: a replica acknowledges once a second.
+        if self.heard.elapsed().as_secs() <= self.timeout.as_secs() {
             Ok(())
         } else {
             Err("it takes and acknowledges nothing (repl-timeout)".into())
         }
+    }
+
+    /// Returns an error if the replica has taken too little of the stream.
+    fn check_lag(&mut self) -> Result<(), String> {
+        let end = self.feed.table.log().range().1;
+        self.feed.face.fall_behind(end.saturating_sub(self.place));
+        if self.record.acknowledged_ms == 0 {
+            self.lag = Lag::from(end);
+            return Ok(());
+        }
+        self.lag.look(self.feed.settings, end, self.place).inspect_err(|_| {
+            self.feed.counts.limited.fetch_add(1, Ordering::Relaxed);
+        })
     }
 
     fn is_over(&self) -> bool {
@@ -356,9 +376,10 @@ impl Feeding<'_, '_> {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.link.wait().map_err(|error| error.to_string())?;
+                    self.link.wait(true, None, NOTE_PERIOD).map_err(|error| error.to_string())?;
                     self.listen()?;
                     self.check_patience()?;
+                    self.check_lag()?;
                 }
                 Err(error) => return Err(error.to_string()),
             }
@@ -370,7 +391,9 @@ impl Feeding<'_, '_> {
     fn note(&mut self) -> Result<(), String> {
         self.noted = Instant::now();
         let place = self.record.place(&self.identity, self.place);
-        followers::keep(self.feed.table, &place).map_err(|stop| stop.to_string())
+        let slot = followers::keep(self.feed.table, &place).map_err(|stop| stop.to_string())?;
+        self.line.stand_in(slot);
+        Ok(())
     }
 
     /// Takes acknowledgements.
@@ -408,12 +431,15 @@ impl Feeding<'_, '_> {
         if !name.eq_ignore_ascii_case(b"REPLCONF") {
             return;
         }
-        for pair in pairs.chunks_exact(2) {
-            if let Some(offset) = polder_base::number::unsigned(pair[1])
-                && pair[0].eq_ignore_ascii_case(b"ACK")
-            {
-                (self.record.acknowledged, self.record.acknowledged_ms) = (offset, now_ms());
-            }
+        let offset_of = |option: &[u8]| {
+            let pair = pairs.chunks_exact(2).find(|pair| pair[0].eq_ignore_ascii_case(option))?;
+            // What was never sent is acknowledged by no honest replica.
+            polder_base::number::unsigned(pair[1]).filter(|offset| *offset <= self.place)
+        };
+        if let Some(offset) = offset_of(b"ACK") {
+            self.line.acknowledge(offset, offset_of(b"FACK"));
+            self.feed.face.hear();
+            (self.record.acknowledged, self.record.acknowledged_ms) = (offset, now_ms());
         }
     }
 }

@@ -5,10 +5,9 @@
 use polder_base::time::now_ms;
 use polder_base::words::{quote, split};
 use polder_shm::layout::log::HOLD_SLOTS;
-use polder_table::{Mode, Stop, Table, Txn};
+use polder_table::{Stop, Table, Txn};
 
 use polder_persist::followers::{self, Place};
-use polder_runtime::retry::retry;
 
 /// The time for which the log is held for a replica whose feed has died, in milliseconds since its last acknowledgement.
 const RETURN_MS: u64 = 60_000;
@@ -85,8 +84,18 @@ impl Record {
 /// # Errors
 /// Faults of the memory.
 pub fn within(table: &Table, txn: &Txn<'_>) -> Result<Vec<Record>, Stop> {
-    let lives = |record: &Record| table.segment().lives(record.seat, record.life);
-    Ok(followers::within(txn)?.iter().filter_map(Record::read).filter(lives).collect())
+    let words = table.segment().replicas();
+    let record_of = |(slot, place): (u64, Place)| {
+        let mut record = Record::read(&place)?;
+        // The record is written each second, the line with each acknowledgement.
+        if let Some(read) =
+            words.acknowledged(slot, record.seat, record.life).filter(|read| read.heard_ms != 0)
+        {
+            (record.acknowledged, record.acknowledged_ms) = (read.place, read.heard_ms);
+        }
+        table.segment().lives(record.seat, record.life).then_some(record)
+    };
+    Ok(followers::within(txn)?.into_iter().filter_map(record_of).collect())
 }
 
 /// Forgets replicas whose feeds have died: those that have not acknowledged anything for [`RETURN_MS`], and earlier records of `returned`,
@@ -95,6 +104,7 @@ pub fn within(table: &Table, txn: &Txn<'_>) -> Result<Vec<Record>, Stop> {
 /// # Errors
 /// Faults of the memory.
 pub fn clear(table: &Table, returned: Option<&Record>) -> Result<(), Stop> {
+    table.segment().replicas().sweep(&*table.seat()?);
     let is_held = (1..HOLD_SLOTS).any(|slot| table.log().held(slot).is_some());
     if !is_held {
         return Ok(());
@@ -111,15 +121,6 @@ pub fn clear(table: &Table, returned: Option<&Record>) -> Result<(), Stop> {
         }
     }
     Ok(())
-}
-
-/// Appends a PING to the change log, so that replicas hear something while nothing is written.
-///
-/// # Errors
-/// Faults of the memory.
-pub fn ping(table: &Table) -> Result<(), Stop> {
-    let txn = table.begin(Mode::Write)?;
-    retry(&txn, || followers::touch(&txn).map(|()| txn.tell(0, &[b"PING"])))
 }
 
 #[cfg(test)]

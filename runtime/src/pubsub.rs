@@ -253,8 +253,16 @@ fn unsubscribe<const SUBJECT: usize>(call: &mut TxnCall<'_>) -> Outcome {
 
 fn publish<const IS_SHARD: bool>(call: &mut Call<'_>) -> Outcome {
     let reached = subject::publish(call.txn, IS_SHARD, call.args[1], call.args[2])?;
+    tell_replicas(call, &[call.args]);
     call.reply.integer(reached as i64);
     Ok(())
+}
+
+/// Replicas hear a message behind what their primary's client has written before it. Without replicas it is in no log.
+fn tell_replicas(call: &Call<'_>, messages: &[&[&[u8]]]) {
+    if call.table.segment().replicas().are_any() {
+        messages.iter().for_each(|args| call.txn.tell_news(call.caller.db, args));
+    }
 }
 
 /// Messages on one channel: its listeners are looked up once.
@@ -262,7 +270,9 @@ fn publish_many<const IS_SHARD: bool>(call: &mut Call<'_>, calls: &[&[&[u8]]]) -
     let channel = calls[0][1];
     let receivers = Receivers::of(call.txn, IS_SHARD, channel)?;
     let alike = calls.iter().take_while(|args| args[1] == channel);
-    Ok(alike.map(|args| call.reply.integer(receivers.tell(call.txn, args[2]) as i64)).count())
+    let count = alike.map(|args| call.reply.integer(receivers.tell(call.txn, args[2]) as i64)).count();
+    tell_replicas(call, &calls[..count]);
+    Ok(count)
 }
 
 fn channels<const SUBJECT: usize>(call: &mut TxnCall<'_>) -> Outcome {

@@ -214,6 +214,13 @@ impl Recorder {
         let _ = self.segment.set(table.segment().clone());
     }
 
+    /// How many replicas of the memory have acknowledged something within this many seconds.
+    pub fn replicas_within(&self, seconds: u64) -> u64 {
+        self.segment
+            .get()
+            .map_or(0, |segment| segment.replicas().count_within(seconds, polder_base::time::now_ms()))
+    }
+
     /// A number that no process of the segment has given to anything else of the kind; from 0 on.
     pub fn next_note(&self, note: Note) -> u64 {
         let shared = self.segment.get().map(|segment| segment.word(header::NOTES + 8 * note as u64));

@@ -18,7 +18,7 @@ use polder_calls::command::{
     Command, EMPTIES, EXPLAINS, FAST, FOLLOWS, READONLY, Run, SCRIPTS, TELLS_UNSAVED,
 };
 use polder_calls::facts::Tells;
-use polder_calls::settings::{Settings, id};
+use polder_calls::settings::id;
 
 /// The keys of a call or of a whole EXEC; a few need no allocation.
 pub(crate) type Keys<'a> = SmallVec<[(Db, &'a [u8]); 4]>;
@@ -91,13 +91,15 @@ pub(crate) fn settle(
 #[inline]
 pub fn writes_restricted(host: &dyn Host) -> bool {
     let signals = host.save_signals();
-    signals.is_failing() || signals.lacks_log() || lacks_replicas(host.settings())
+    signals.is_failing() || signals.lacks_log() || lacks_replicas(host)
 }
 
-/// Whether writes want replicas, of which there are none.
-fn lacks_replicas(settings: &Settings) -> bool {
-    settings.number(const { id("min-replicas-to-write") }) > 0
-        && settings.number(const { id("min-replicas-max-lag") }) > 0
+/// Returns true if writes want more replicas than there are that have acknowledged something lately: those of all servers of the memory count.
+fn lacks_replicas(host: &dyn Host) -> bool {
+    let number = |id| u64::try_from(host.settings().number(id)).unwrap_or(0);
+    let wanted = number(const { id("min-replicas-to-write") });
+    let lag_seconds = number(const { id("min-replicas-max-lag") });
+    wanted > 0 && lag_seconds > 0 && host.recorder().replicas_within(lag_seconds) < wanted
 }
 
 /// Whether the last save failed and writes are to stop then.
@@ -122,7 +124,7 @@ fn permit_by_disk(host: &dyn Host) -> Outcome {
 /// Redis's texts: MISCONF after a save that failed, or while the append-only log cannot be written; NOREPLICAS.
 pub fn permit_writes(host: &dyn Host) -> Outcome {
     permit_by_disk(host)?;
-    if lacks_replicas(host.settings()) {
+    if lacks_replicas(host) {
         return Err("NOREPLICAS Not enough good replicas to write.".into());
     }
     Ok(())

@@ -1,5 +1,5 @@
 //! The threads that feed replicas: each has a connection that has left its event loop.
-use std::io::{self, Read, Write};
+use std::io::Write;
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,13 +7,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use polder_engine::{Memory, Table};
-use polder_replica::feed::{Feed, Link};
+use polder_replica::copies::Copies;
+use polder_replica::face::Face;
+use polder_replica::feed::Feed;
 use polder_replica::{SyncCounts, records};
 use polder_runtime::configuration::Configuration;
-use polder_runtime::session::Replica;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use polder_runtime::session::{Client, Replica};
 use socket2::Socket;
+
+use crate::filter::Filter;
+use crate::replica_link::ReplicaLink;
 
 /// Feeds of a process, at most: the change log has as many slots for followers.
 const FEEDS_MAX: usize = 63;
@@ -27,6 +30,7 @@ const CLEAR_PERIOD_MS: u64 = 1_000;
 #[derive(Default)]
 pub struct Feeds {
     pub counts: Arc<SyncCounts>,
+    copies: Arc<Copies>,
     stops: Arc<AtomicBool>,
     running: Mutex<Vec<Running>>,
     /// The next moment at which records of replicas that are gone are looked for, in milliseconds since the epoch.
@@ -36,38 +40,19 @@ pub struct Feeds {
 /// A connection with what its client has asked for.
 pub struct Handover {
     pub socket: Socket,
+    /// The layer of TLS, if there is one.
+    pub filter: Option<Box<Filter>>,
     pub replica: Box<Replica>,
-    pub client: u64,
+    pub face: Client,
     pub peer: String,
     /// Its user, and what it has sent behind its request.
     pub user: Vec<u8>,
     pub rest: Vec<u8>,
 }
 
-/// The socket of a replica, which does not wait by itself.
-struct ReplicaSocket(Socket);
-
-impl Link for ReplicaSocket {
-    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        (&self.0).write(bytes)
-    }
-
-    fn receive(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        (&self.0).read(bytes)
-    }
-
-    fn wait(&mut self) -> io::Result<()> {
-        let mut awaited = [PollFd::new(&self.0, PollFlags::IN | PollFlags::OUT)];
-        match poll(&mut awaited, Some(&Timespec { tv_sec: 1, tv_nsec: 0 })) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        }
-    }
-}
-
 /// A feed that has begun: another handle of its socket, and its thread.
 struct Running {
-    client: u64,
+    face: Arc<Face>,
     socket: Socket,
     thread: JoinHandle<()>,
 }
@@ -77,7 +62,8 @@ impl Feeds {
     pub fn begin(&self, memory: &Arc<Memory>, settings: &Arc<Configuration>, handover: Handover) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.retain(|feed| !feed.thread.is_finished());
-        let client = handover.client;
+        let client = handover.face.id;
+        let face = Arc::new(Face::of(handover.face.clone()));
         if running.len() >= FEEDS_MAX {
             // It is told why, if its socket takes that at once.
             let _ = (&handover.socket).write(
@@ -86,11 +72,18 @@ impl Feeds {
             return tracing::warn!(client, most = FEEDS_MAX, "closed: this server feeds too many replicas");
         }
         let (memory, settings) = (memory.clone(), settings.clone());
-        let (counts, stops) = (self.counts.clone(), self.stops.clone());
+        let (counts, copies, stops) = (self.counts.clone(), self.copies.clone(), self.stops.clone());
         let begun = handover.socket.try_clone().and_then(|socket| {
-            let work = move || run(&memory, &settings, &counts, &stops, handover);
+            let shown = face.clone();
+            let work = move || {
+                let Handover { socket, filter, replica, peer, user, rest, .. } = handover;
+                let (table, face) = (memory.table(), &*shown);
+                let (settings, counts, copies, stops) = (&settings, &counts, &copies, &stops);
+                let feed = Feed { table, settings, counts, copies, stops, face, peer, user, rest };
+                run(&feed, &replica, ReplicaLink::new(socket, filter));
+            };
             let thread = std::thread::Builder::new().name("polder-feed".into()).spawn(work)?;
-            Ok(Running { client, socket, thread })
+            Ok(Running { face, socket, thread })
         });
         match begun {
             Ok(begun) => running.push(begun),
@@ -103,8 +96,14 @@ impl Feeds {
     /// Closes the connection of a replica; returns whether there is one with this number.
     pub fn kill(&self, client: u64) -> bool {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let feed = running.iter().find(|feed| feed.client == client && !feed.thread.is_finished());
+        let feed = running.iter().find(|feed| feed.face.id() == client && !feed.thread.is_finished());
         feed.is_some_and(|feed| feed.socket.shutdown(Shutdown::Both).is_ok())
+    }
+
+    /// The replicas that are fed, as clients.
+    pub fn clients(&self) -> Vec<Client> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.iter().filter(|feed| !feed.thread.is_finished()).map(|feed| feed.face.client()).collect()
     }
 
     /// Gives up what feeds that have ended have left: handles here, and records that hold the log. It does so once a second.
@@ -139,20 +138,12 @@ impl Feeds {
     }
 }
 
-fn run(
-    memory: &Memory,
-    settings: &Configuration,
-    counts: &SyncCounts,
-    stops: &AtomicBool,
-    handover: Handover,
-) {
-    let Handover { socket, replica, client, peer, user, rest } = handover;
-    tracing::info!(client, peer, port = replica.port, "a replica asks for the data");
-    let feed = Feed { table: memory.table(), settings, counts, stops, client, peer, user, rest };
-    let mut link = ReplicaSocket(socket);
-    match feed.run(&replica, &mut link) {
+fn run(feed: &Feed<'_>, replica: &Replica, mut link: ReplicaLink) {
+    let client = feed.face.id();
+    tracing::info!(client, peer = feed.peer, port = replica.port, "a replica asks for the data");
+    match feed.run(replica, &mut link) {
         Ok(()) => tracing::info!(client, "the feed of a replica ends with the server"),
         Err(why) => tracing::warn!(client, why, "the feed of a replica has ended"),
     }
-    let _ = link.0.shutdown(Shutdown::Both);
+    link.end();
 }

@@ -437,7 +437,8 @@ impl Host for Process {
             reads: total(|stats| &stats.reads),
             writes: total(|stats| &stats.writes),
             query_limit_closed: total(|stats| &stats.query_limit_closed),
-            reply_limit_closed: total(|stats| &stats.reply_limit_closed),
+            reply_limit_closed: total(|stats| &stats.reply_limit_closed)
+                + self.feeds.counts.limited.load(Ordering::Relaxed),
             clients_evicted: self.clients.evicted(),
             turns: total(|stats| &stats.turns),
             turn_us: total(|stats| &stats.turn_us),
@@ -484,6 +485,7 @@ impl Host for Process {
         let all = self.clients.all();
         all.iter()
             .map(|record| if record.id == own { record.caller(caller) } else { record.client(now_ms) })
+            .chain(self.feeds.clients())
             .collect()
     }
 

@@ -33,6 +33,7 @@ mod host;
 mod listener;
 mod listener_set;
 pub mod log;
+mod replica_link;
 mod server;
 mod storage;
 mod thread_stats;

@@ -35,7 +35,7 @@ use polder_base::Fault;
 use crate::class::NODE_MAX;
 use crate::crash;
 use crate::item::{CHANGED, Tag};
-use crate::layout::{self, header, log, recording, seat as at};
+use crate::layout::{self, header, log, recording, replicas, seat as at};
 use crate::lock::{self, Locked};
 use crate::node::NodeKind;
 use crate::outbox::{BLOCK_BYTES, BLOCK_HEAD, NEXT, Outbox, PLACE, PLACE_MAX, Piece, RecordHead};
@@ -62,6 +62,15 @@ pub enum LogGap {
     Trimmed,
     /// The log does not reach so far: the place is another stream's.
     Beyond,
+}
+
+/// When bytes are appended that no commit has told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Appends {
+    /// If the log ends at this place.
+    At(u64),
+    /// Unless replicas have been asked for commits below `wanted`, or for more: the bytes ask for that, and every commit below `csn` lies in the log.
+    Question { wanted: u64, csn: u64 },
 }
 
 /// Makes bytes of records.
@@ -277,6 +286,36 @@ impl Seat {
         self.note(Tag::Word, log::TAIL, tail_word(ends.tail, format.state()))?;
         self.commit(FREES_MAX - room)?;
         Ok(Merged::Some)
+    }
+
+    /// Appends bytes that no commit has told, as a transaction of their own, unless another thread merges. Not inside a transaction.
+    ///
+    /// # Errors
+    /// As [`Seat::merge_outboxes`].
+    pub fn append_to_log(&self, bytes: &[u8], when: Appends) -> Result<Merged, Fault> {
+        self.with_merge_lock(|seat| {
+            let segment = &*seat.segment;
+            let is_wanted = match when {
+                Appends::At(place) => segment.log_end().0 == place,
+                Appends::Question { wanted, .. } => segment.observe(replicas::ASKED_CSN) < wanted,
+            };
+            if !is_wanted || !segment.logs() {
+                return Ok(Merged::Nothing);
+            }
+            let ((place, state), ends, mut room) = (segment.log_end(), seat.append_log(bytes)?, FREES_MAX);
+            seat.note(Tag::Cover, log::MERGE_LOCK, 0)?;
+            seat.note_log(ends, &mut room)?;
+            if let Appends::Question { csn, .. } = when {
+                // R3: the number last, so that a reader that sees it sees its place or a later one.
+                seat.note(Tag::Word, replicas::ASKED_END, ends.tail)?;
+                seat.note(Tag::Word, replicas::ASKED_PLACE, place)?;
+                seat.note(Tag::Word, replicas::ASKED_CSN, csn)?;
+            }
+            // SYNC: change-log. Last: from here on readers read.
+            seat.note(Tag::Word, log::TAIL, tail_word(ends.tail, state))?;
+            seat.commit(FREES_MAX - room)?;
+            Ok(Merged::Some)
+        })
     }
 
     /// Frees blocks that are not needed any more: a commit that needs no memory.

@@ -32,8 +32,10 @@ pub mod features {
     pub const ITEM_EXTRAS: u64 = 1 << 32;
     /// Commits append what they change to outboxes ([`outbox`](crate::outbox)): a program that does not would leave gaps.
     pub const CHANGE_LOG: u64 = 1 << 33;
+    /// Commits append to the log what replicas are to hear beside changes ([`replicas`](super::replicas)): a program that does not would leave gaps.
+    pub const REPLICATION: u64 = 1 << 35;
     /// The required ones that this program knows.
-    pub const KNOWN: u64 = ITEM_EXTRAS | CHANGE_LOG;
+    pub const KNOWN: u64 = ITEM_EXTRAS | CHANGE_LOG | REPLICATION;
 
     /// The required ones of a layout word that this program does not know.
     pub const fn unknown(word: u64) -> u64 {
@@ -114,6 +116,8 @@ pub mod header {
     pub const NOTES: u64 = 2560;
     /// Commit sequence numbers: the next one ([`outbox`](crate::outbox)); a line of its own.
     pub const CSN: u64 = 2624;
+    /// 1 while a thread that feeds a replica sleeps, or is about to: a writer that has drawn a number wakes it ([`replicas`](crate::replicas)).
+    pub const FEEDER: u64 = CSN + 8;
     /// What tells the memory from every other: random, from its beginning on; a line of its own.
     pub const MEMORY_ID: u64 = 2752; // 16 bytes
     /// Random, from each start of the machine on before which a `file:` segment was in use until the machine went down; 0: there was none. What is in
@@ -240,8 +244,38 @@ pub mod storage {
     pub const END: u64 = WAITING + WAITING_WORDS * 8;
 }
 
+/// Words of the replicas ([`replicas`](crate::replicas)), behind those of the storage process.
+pub mod replicas {
+    use super::{SEATS_MAX, log};
+    /// A line for each slot of the log. The first one, which is the storage process's, has no replica.
+    pub const LINES: u64 = log::MERGE_LOCK + 2752;
+    pub const LINE_BYTES: u64 = 64;
+    /// In a line: which thread feeds the replica, and the same again while it reads the stream; what it has acknowledged, when, and two commit numbers.
+    pub const OWNER: u64 = 0;
+    pub const ONLINE: u64 = 8;
+    pub const PLACE: u64 = 16;
+    pub const HEARD_MS: u64 = 24;
+    pub const CSN: u64 = 32;
+    pub const FILE_CSN: u64 = 40;
+    /// A bit for each slot whose line is in use.
+    pub const USED: u64 = LINES + log::HOLD_SLOTS * LINE_BYTES;
+    /// The highest number that a call waits for.
+    pub const WANTED: u64 = USED + 64;
+    /// What replicas were last asked for, under MERGE_LOCK: the commits below CSN lie below PLACE, and the log goes on at END.
+    pub const ASKED_CSN: u64 = WANTED + 64;
+    pub const ASKED_PLACE: u64 = ASKED_CSN + 8;
+    pub const ASKED_END: u64 = ASKED_CSN + 16;
+    /// A bit for each seat whose thread waits for replicas.
+    pub const WAITING: u64 = ASKED_CSN + 64;
+    /// A bit for each seat whose thread feeds a replica and sleeps.
+    pub const FEEDING: u64 = WAITING + SEATS_MAX / 64 * 8;
+    pub const END: u64 = FEEDING + SEATS_MAX / 64 * 8;
+}
+
 const _: () =
-    assert!(storage::END <= ROOTS_AT + ROOTS_BYTES && log::HOLDS + log::HOLD_SLOTS * 8 <= storage::OWNER);
+    assert!(replicas::END <= ROOTS_AT + ROOTS_BYTES && log::HOLDS + log::HOLD_SLOTS * 8 <= storage::OWNER);
+const _: () =
+    assert!(replicas::LINES == storage::END && replicas::LINES.is_multiple_of(64) && log::HOLD_SLOTS <= 64);
 
 /// How many threads can be attached at once.
 pub const SEATS_MAX: u64 = 1024;

@@ -35,6 +35,7 @@
 //!   the log's KEEP, KEEP_MAX     CONFIG SET (change_log.rs)    settings, as LIMITS
 //!   the log's WAITED             turn_log_on (change_log.rs)   any thread that has waited; after an old value others wait again
 //!   the log's HOLDS              a follower (change_log.rs)    each has one follower; an old value keeps more than is needed
+//!   a replica's line             its feed (replicas.rs)        OWNER is taken by a CAS: the line has one writer at a time
 //!   EVENTS                       CONFIG SET (change.rs)        a setting: one word, the last store wins
 //!   LIMITS ...                   CONFIG SET (table.rs)         settings: each word is a whole value; two threads that set limits at
 //!                                                              once may leave some of each
@@ -79,6 +80,7 @@ mod place;
 mod presence;
 mod recover;
 mod renew;
+pub mod replicas;
 mod reserve;
 mod retired;
 #[cfg(feature = "schedules")]
@@ -104,6 +106,7 @@ pub use item::Tag;
 pub use lock::Locked;
 pub use name::SegmentName;
 pub use renew::Check;
+pub use replicas::ReplicaWords;
 pub use seat::Seat;
 #[cfg(feature = "schedules")]
 pub use seating::end_schedules;

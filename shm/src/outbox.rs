@@ -280,7 +280,12 @@ impl Seat {
     pub fn draw_csn(&self) -> u64 {
         crate::crash::point();
         // SYNC: csn. Behind the locks, before COMMITTED; who reads the counter as S reads it before the tails (L3).
-        self.segment.word(header::CSN).fetch_add(1, std::sync::atomic::Ordering::AcqRel)
+        let drawn = self.segment.word(header::CSN).fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        // SYNC: feeder. Behind the journal's first item (F1 of `replicas.rs`).
+        if self.segment.load(header::FEEDER) != 0 {
+            self.segment.replicas().wake_feeds();
+        }
+        drawn
     }
 
     /// Writes a record behind the tail, and notes that the transaction's commit delivers it: the last step before the commit. The seat is pinned (L2).

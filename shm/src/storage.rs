@@ -46,10 +46,30 @@ impl Segment {
     pub fn storage(&self) -> StorageWords<'_> {
         StorageWords { segment: self }
     }
+
+    /// Returns true if the thread lives that a mark names (W1).
+    pub(crate) fn is_marked_alive(&self, mark: u64) -> bool {
+        self.lives((mark & ((1 << SEAT_BITS) - 1)).wrapping_sub(1), mark >> SEAT_BITS)
+    }
+
+    /// Takes the bits of seats out of the words at `at`, and wakes their threads.
+    pub(crate) fn wake_all_in(&self, at: u64) {
+        for word in 0..at::WAITING_WORDS {
+            let waiting = self.word(at + word * 8);
+            if waiting.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let mut bits = waiting.swap(0, Ordering::AcqRel);
+            while bits != 0 {
+                self.wake(word * 64 + u64::from(bits.trailing_zeros()));
+                bits &= bits - 1;
+            }
+        }
+    }
 }
 
 /// What OWNER holds for a thread that sits at a seat in one life of it.
-fn mark(index: u64, life: u64) -> u64 {
+pub(crate) fn mark(index: u64, life: u64) -> u64 {
     life << SEAT_BITS | (index + 1)
 }
 
@@ -60,7 +80,7 @@ impl StorageWords<'_> {
         if before == mark(seat, life) {
             return true;
         }
-        if before != 0 && self.lives(before)
+        if before != 0 && self.segment.is_marked_alive(before)
             || self.segment.exchange(at::OWNER, before, mark(seat, life)).is_err()
         {
             return false;
@@ -75,14 +95,13 @@ impl StorageWords<'_> {
         let _ = self.segment.exchange(at::OWNER, mark(seat, life), 0);
     }
 
-    fn lives(&self, mark: u64) -> bool {
-        self.segment.lives((mark & ((1 << SEAT_BITS) - 1)).wrapping_sub(1), mark >> SEAT_BITS)
-    }
-
     /// The thread that has the words, or died with them; `None`: no thread has.
     pub fn owner(&self) -> Option<Owner> {
         let mark = self.segment.observe(at::OWNER);
-        (mark != 0).then(|| Owner { process: self.segment.observe(at::PID) as u32, lives: self.lives(mark) })
+        (mark != 0).then(|| Owner {
+            process: self.segment.observe(at::PID) as u32,
+            lives: self.segment.is_marked_alive(mark),
+        })
     }
 
     /// A figure that the owner tells.
@@ -146,17 +165,7 @@ impl StorageWords<'_> {
         self.segment.word(at::DURABLE).fetch_max(csn, Ordering::SeqCst);
         // SYNC: storage-durable.
         fence(Ordering::SeqCst);
-        for word in 0..at::WAITING_WORDS {
-            let waiting = self.segment.word(at::WAITING + word * 8);
-            if waiting.load(Ordering::Relaxed) == 0 {
-                continue;
-            }
-            let mut bits = waiting.swap(0, Ordering::AcqRel);
-            while bits != 0 {
-                self.segment.wake(word * 64 + u64::from(bits.trailing_zeros()));
-                bits &= bits - 1;
-            }
-        }
+        self.segment.wake_all_in(at::WAITING);
     }
 
     /// Says that the thread of a seat is about to sleep until more is on the disk. It must look at DURABLE once more before it sleeps (W5).

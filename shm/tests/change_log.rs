@@ -10,7 +10,7 @@ use common::*;
 use polder_base::Fault;
 use polder_shm::change_log::{Format, LogGap, Merged};
 use polder_shm::layout::{header, log, seat as at};
-use polder_shm::{Seat, Segment, SegmentOptions, Tag, crash};
+use polder_shm::{Seat, Segment, SegmentOptions, Tag};
 
 /// Bytes of each record of these tests.
 const RECORD: usize = 5000;
@@ -77,30 +77,6 @@ fn the_pin_of_a_commit_reaches_to_the_birth_of_its_outbox() {
     );
     seat.commit(0).unwrap();
     seat.unpin();
-}
-
-/// Kills a child before each store of `work`; after each death `look` looks at what it has left, before anything is recovered.
-fn kill_at_each_store(
-    segment: &Arc<Segment>,
-    mut prepare: impl FnMut(),
-    work: impl Fn(&Seat),
-    mut look: impl FnMut(u64),
-) {
-    for store in 1.. {
-        prepare();
-        let ended = outcome(child(|| {
-            let seat = segment.seat().unwrap();
-            crash::arm(store);
-            work(&seat);
-            0
-        }));
-        look(store);
-        segment.recover_dead();
-        if ended != -libc::SIGKILL {
-            assert_eq!((ended, store > 20), (0, true), "the work has many stores");
-            return;
-        }
-    }
 }
 
 /// What each place that was kept or is the end reads as: bytes, or that they are trimmed. Never as damage.

@@ -71,6 +71,19 @@ impl Txn<'_> {
         self.buffers.log.told.set(self.buffers.log.told.get() + 1);
     }
 
+    /// As [`Txn::tell`], for what followers are to hear although it changes no key: the transaction commits for its sake, also if it has only read.
+    pub fn tell_news(&self, db: Db, words: &[&[u8]]) {
+        if self.tells() {
+            self.tell(db, words);
+            self.notes.has_news.set(true);
+        }
+    }
+
+    /// Returns true if something was told that changes no key.
+    pub(crate) fn has_news(&self) -> bool {
+        self.notes.has_news.get()
+    }
+
     /// A call begins.
     pub fn mark(&self) -> Mark {
         let log = &self.buffers.log;

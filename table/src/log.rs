@@ -14,7 +14,7 @@
 use std::time::Duration;
 
 use polder_base::Fault;
-use polder_shm::change_log::{BATCH_BYTES, Format, LogGap, Merged};
+use polder_shm::change_log::{Appends, BATCH_BYTES, Format, LogGap, Merged};
 use polder_shm::layout::{header, log, recording};
 use polder_shm::{Seat, sync};
 
@@ -205,6 +205,34 @@ impl Log<'_> {
         let segment = self.table.segment();
         let era = recording::era(segment.observe(header::RECORDING));
         (segment.observe(log::CUT) == 0).then_some(era)
+    }
+
+    /// Appends a command that no commit has told and that concerns no database, if the log ends at an offset and no other thread is at it.
+    ///
+    /// # Errors
+    /// As [`Log::merge`].
+    pub fn append_at(&self, offset: u64, words: &[&[u8]]) -> Result<(), Fault> {
+        self.append(words, Appends::At(offset)).map(drop)
+    }
+
+    /// Merges, and appends a command by which followers are asked what they have: an acknowledgement of the place where it begins says that they have
+    /// every commit up to now (`polder_shm::replicas`, R3). Does nothing if they were asked for `wanted`. Returns false where another thread is at it.
+    ///
+    /// # Errors
+    /// As [`Log::merge`].
+    pub fn ask(&self, words: &[&[u8]], wanted: u64) -> Result<bool, Fault> {
+        let storage = self.table.segment().storage();
+        let own = self.table.seat()?.index();
+        let drawn = storage.draw();
+        // W4: commits with this very number are over.
+        let csn = drawn + u64::from(storage.is_quiet(own));
+        Ok(self.merge_before()? && self.append(words, Appends::Question { wanted, csn })?)
+    }
+
+    fn append(&self, words: &[&[u8]], when: Appends) -> Result<bool, Fault> {
+        let mut bytes = Vec::new();
+        command(words, &mut bytes);
+        Ok(self.with_seat(|seat| seat.append_to_log(&bytes, when))? != Merged::Busy)
     }
 
     /// Whether commits have left something in their outboxes.

@@ -181,10 +181,15 @@ impl Txn<'_> {
 
     /// The commit of such a transaction.
     pub(crate) fn commit_posts(&self) -> Result<(), Stop> {
-        if !self.has_posts() {
+        if !self.has_posts() && !self.has_news() {
             return Ok(());
         }
-        self.seat.commit(self.buffers.nodes.olds.get())?;
+        let mut olds = self.buffers.nodes.olds.get();
+        if self.has_news() {
+            self.attempt.dirty.set(true);
+            olds += self.before_commit()?;
+        }
+        self.seat.commit(olds)?;
         self.attempt.dirty.set(false);
         Ok(())
     }

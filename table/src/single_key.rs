@@ -215,7 +215,13 @@ impl<'t> Txn<'t> {
             return Ok(false);
         }
         let done = match single.pending {
-            _ if self.changes_noted() > 0 || self.has_posts() || self.has_new_hearers() => false,
+            _ if self.changes_noted() > 0
+                || self.has_posts()
+                || self.has_news()
+                || self.has_new_hearers() =>
+            {
+                false
+            }
             Plan::Same if self.buffers.nodes.olds.get() == 0 => {
                 self.seat.rollback();
                 true

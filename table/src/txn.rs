@@ -572,7 +572,7 @@ impl<'t> Txn<'t> {
             self.lock_posts()?;
             // One lookup is one state already. Several lookups, or one and a message, must have been true at the same time. They are validated
             // with the inboxes locked: a transaction that changes what was read here and posts about it then posts behind these messages.
-            let moments = self.attempt.lookups.get() + u32::from(self.has_posts());
+            let moments = self.attempt.lookups.get() + u32::from(self.has_posts() || self.has_news());
             if moments > 1
                 && (self.attempt.unmarked.get()
                     || !lookup::validate(self.segment(), &self.buffers.reads.marks.borrow()))
@@ -625,6 +625,7 @@ impl<'t> Txn<'t> {
             && self.buffers.nodes.olds.get() == 0
             && !mapped
             && !self.has_posts()
+            && !self.has_news()
         {
             self.seat.rollback();
             return Ok(());
@@ -700,6 +701,7 @@ impl<'t> Txn<'t> {
         self.shared.hit.set(None);
         self.shared.accessed.set(false);
         self.notes.telling.set(Telling::Unknown);
+        self.notes.has_news.set(false);
         self.notes.writes.set(0);
         self.notes.map_untold.set(0);
         self.tells();

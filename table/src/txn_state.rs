@@ -62,6 +62,8 @@ pub(crate) struct Notes {
     pub(crate) telling: Cell<Telling>,
     /// See [`crate::Txn::joins_calls`].
     pub(crate) is_joined: Cell<bool>,
+    /// See [`crate::Txn::tell_news`].
+    pub(crate) has_news: Cell<bool>,
     /// See [`crate::Txn::tell_as_whole`].
     pub(crate) is_whole: Cell<bool>,
     /// How often something was written.

@@ -26,6 +26,7 @@ pub mod power;
 pub mod process;
 pub mod python_stub;
 pub mod random;
+pub mod replicas;
 pub mod resp;
 pub mod runner;
 pub mod scratch;

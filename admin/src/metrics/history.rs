@@ -153,7 +153,7 @@ fn in_order(mut points: Vec<Point>, now_ms: u64) -> Vec<Point> {
 
 #[cfg(test)]
 mod tests {
-    use polder_runtime::session::EmbeddedHost;
+    use polder_engine::EmbeddedHost;
 
     use super::*;
 

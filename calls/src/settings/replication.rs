@@ -12,8 +12,8 @@ pub(super) const SETTINGS: &[Setting] = &[
     text("masteruser", "").alias("primaryuser").secret().inert(),
     integer("min-replicas-to-write", 0, INT_MAX, 0)
         .alias("min-slaves-to-write")
-        .about("Refuses writes by clients of this server unless it has at least this many replicas; replicas are not counted yet."),
-    integer("min-replicas-max-lag", 0, INT_MAX, 10).alias("min-slaves-max-lag").about("0 turns `min-replicas-to-write` off."),
+        .about("Refuses writes by clients of this server unless the memory has at least this many replicas, at whatever server, that are not late."),
+    integer("min-replicas-max-lag", 0, INT_MAX, 10).alias("min-slaves-max-lag").about("Seconds since its last acknowledgement after which a replica is late; 0 turns `min-replicas-to-write` off."),
     text("replica-announce-ip", "").alias("slave-announce-ip").inert(),
     integer("replica-announce-port", 0, 65535, 0).alias("slave-announce-port").inert(),
     switch("replica-announced", true).inert(),

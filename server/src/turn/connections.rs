@@ -445,10 +445,8 @@ impl Connections {
     /// Has the connection of a replica leave at the end of the turn (`feeds.rs`).
     fn leave(&mut self, slot: usize, order: SyncRequest) {
         let Some(connection) = &mut self.slots[slot] else { return };
-        if connection.filter.is_some() || connection.door.protocol != Spoken::Resp {
-            connection.output.raw(
-                b"-ERR replicas are fed over plain connections only: use the port for RESP without TLS\r\n",
-            );
+        if connection.door.protocol != Spoken::Resp {
+            connection.output.raw(b"-ERR replicas are fed at the port for RESP only\r\n");
             return self.send(slot);
         }
         connection.session.replica.get_or_insert_default().order = Some(order);
@@ -471,10 +469,11 @@ impl Connections {
             }
             let handover = Handover {
                 peer: host_of(connection.record.address()),
-                client: connection.session.identity.id,
+                face: connection.record.client(self.now_ms),
                 user: connection.session.identity.user.to_vec(),
                 rest: rest.unwrap_or_default(),
                 socket: connection.socket,
+                filter: connection.filter,
                 replica,
             };
             self.process.feeds.begin(&self.process.memory, &self.process.settings, handover);
@@ -496,6 +495,7 @@ impl Connections {
         self.deliveries.told.retain(|told| *told != slot);
         self.waiters.forget(slot, connection.turn.parked);
         self.disk.forget(slot);
+        self.disk.forget_call(connection.session.identity.id);
         if connection.turn.queued {
             self.ready.retain(|ready| *ready != slot);
         }

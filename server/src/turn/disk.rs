@@ -1,4 +1,5 @@
-//! Replies that wait until the disk has what they tell (`appendfsync always`), and calls that wait for the disk (WAITAOF).
+//! Replies that wait until the disk has what they tell (`appendfsync always`), and calls that wait for the disk or for replicas
+//! (WAITAOF, WAIT).
 //!
 //! ```text
 //!   end of the turn:  seen := number of commits     the disk has it? -> send
@@ -104,21 +105,22 @@ impl Connections {
                 self.queue(slot);
             }
         }
-        let is_promised = self.process.memory.table().segment().storage().is_promised();
-        let ready: Vec<(u64, u64)> =
-            self.disk.calls.extract_if(.., |(csn, _)| is_promised && *csn <= durable).collect();
+        let process = self.process.clone();
+        let segment = process.memory.table().segment();
+        let ready: Vec<_> = self.disk.calls.extract_if(.., |(copies, _)| copies.are_made(segment)).collect();
         for (_, client) in ready {
             self.retry_waiting(client);
         }
     }
 
-    /// Has the thread woken when the disk has more. Returns whether it has already what is waited for, so that the thread must not sleep. Called
+    /// Has the thread woken when the disk or a replica has more. Returns whether it has already what is waited for, so that the thread must not sleep. Called
     /// after the thread's note that it sleeps (K2).
     pub fn has_durable(&self) -> bool {
         let table: &Table = self.process.memory.table();
         let words = table.segment().storage();
         if let Ok(seat) = table.seat() {
             words.await_more(seat.index());
+            table.segment().replicas().await_more(seat.index());
         }
         let durable = words.durable();
         let held = self
@@ -127,7 +129,7 @@ impl Connections {
             .iter()
             .filter_map(|slot| self.slots[*slot].as_ref())
             .map(|connection| connection.disk.held_for);
-        let calls = self.disk.calls.iter().map(|(csn, _)| *csn).filter(|_| words.is_promised());
-        held.chain(calls).any(|csn| csn <= durable)
+        held.into_iter().any(|csn| csn <= durable)
+            || self.disk.calls.iter().any(|(copies, _)| copies.are_made(table.segment()))
     }
 }

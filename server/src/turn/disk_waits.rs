@@ -1,4 +1,5 @@
-//! The connections and calls of a thread that wait for the disk: see [`disk`](super::disk).
+//! The connections and calls of a thread that wait for the disk or for replicas: see [`disk`](super::disk).
+use polder_calls::waiting::Copies;
 
 /// What of a thread waits for the disk.
 #[derive(Default)]
@@ -10,8 +11,8 @@ pub struct DiskWaits {
     pub refuses_writes: bool,
     /// Connections that are held.
     pub held: Vec<usize>,
-    /// Numbers that calls wait for, and the clients that have made them.
-    pub calls: Vec<(u64, u64)>,
+    /// Copies that calls wait for, and the clients that have made them.
+    pub calls: Vec<(Copies, u64)>,
 }
 
 impl DiskWaits {
@@ -21,9 +22,14 @@ impl DiskWaits {
         self.held.is_empty() && self.calls.is_empty()
     }
 
-    /// Adds a client whose call waits for a number.
-    pub fn add_call(&mut self, csn: u64, client: u64) {
-        self.calls.push((csn, client));
+    /// Adds a client whose call waits for copies.
+    pub fn add_call(&mut self, copies: Copies, client: u64) {
+        self.calls.push((copies, client));
+    }
+
+    /// Forgets the call of a client, which waits no longer.
+    pub fn forget_call(&mut self, client: u64) {
+        self.calls.retain(|(_, waiting)| *waiting != client);
     }
 
     /// Forgets a connection that is closed.

@@ -98,9 +98,9 @@ impl Connections {
         connection.record.begin_wait(awaited.collect());
         let waiting = connection.session.caller.waiting.as_ref();
         let until_ms = waiting.map_or(0, |waiting| waiting.until_ms);
-        if let Some(csn) = waiting.and_then(|waiting| waiting.awaits_disk()) {
-            self.disk.add_call(csn, connection.session.identity.id);
-            self.process.memory.table().segment().storage().want(csn);
+        if let Some(copies) = waiting.and_then(|waiting| waiting.awaits_copies()) {
+            self.disk.add_call(copies, connection.session.identity.id);
+            copies.want(self.process.memory.table().segment());
         }
         self.waiters.wait_for_key(connection.session.identity.id, until_ms);
         if connection.ready.half_closed {
@@ -141,7 +141,15 @@ impl Connections {
         match protocol
             .reply(output, *waiting_note, |reply| resume(process.memory.table(), session, process, reply))
         {
-            Progress::Waiting => record.go_on_waiting(),
+            Progress::Waiting => {
+                record.go_on_waiting();
+                // A replica that had what it waits for may have gone.
+                if let Some(copies) =
+                    session.caller.waiting.as_ref().and_then(|waiting| waiting.awaits_copies())
+                {
+                    self.disk.add_call(copies, client);
+                }
+            }
             Progress::Busy => {
                 record.go_on_waiting();
                 self.waiters.wait_for_lock_again(slot);
@@ -194,6 +202,7 @@ impl Connections {
         let Some(connection) = &mut self.slots[slot] else { return };
         connection.record.end_wait();
         connection.disk.may_have_written = true;
+        self.disk.forget_call(connection.session.identity.id);
         self.waiters.end_wait(slot, connection.session.identity.id, until_ms);
         self.tell(slot);
     }

@@ -3,6 +3,7 @@
 
 pub mod schedules;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use polder_base::Fault;
@@ -11,6 +12,7 @@ use polder_shm::mapping::{Extent, Mapping, Residence};
 use polder_shm::name::SegmentName;
 use polder_shm::opening::AttachError;
 use polder_shm::owner::Admission;
+use polder_shm::{Seat, Segment, crash};
 
 pub const MIB: u64 = 1 << 20;
 pub const MAGIC: &[u8; 8] = b"TESTSEGM";
@@ -109,4 +111,28 @@ pub fn outcome(child: libc::pid_t) -> i32 {
         assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EINTR));
     }
     if libc::WIFSIGNALED(status) { -libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) }
+}
+
+/// Kills a child before each store of `work`; after each death `look` looks at what it has left, before anything is recovered.
+pub fn kill_at_each_store(
+    segment: &Arc<Segment>,
+    mut prepare: impl FnMut(),
+    work: impl Fn(&Seat),
+    mut look: impl FnMut(u64),
+) {
+    for store in 1.. {
+        prepare();
+        let ended = outcome(child(|| {
+            let seat = segment.seat().unwrap();
+            crash::arm(store);
+            work(&seat);
+            0
+        }));
+        look(store);
+        segment.recover_dead();
+        if ended != -libc::SIGKILL {
+            assert_eq!((ended, store > 20), (0, true), "the work has many stores");
+            return;
+        }
+    }
 }
