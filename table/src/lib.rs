@@ -44,7 +44,6 @@ mod report;
 mod room_makers;
 mod sample;
 mod scan;
-mod several;
 mod shadow;
 mod shrink;
 mod single_key;
