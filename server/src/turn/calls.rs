@@ -315,12 +315,15 @@ impl Connections {
     fn show_session(&mut self, slot: Option<usize>) {
         let Some(connection) = slot.and_then(|slot| self.slots[slot].as_mut()) else { return };
         let session = &connection.session;
-        if session.multi.is_some()
+        let queues = session.multi.is_some();
+        if queues
+            || connection.turn.shows_queue
             || session
                 .tally
                 .last
                 .is_some_and(|command| command.has(PUBSUB) || matches!(command.run, Run::Session))
         {
+            connection.turn.shows_queue = queues;
             connection.record.show(session);
         }
     }

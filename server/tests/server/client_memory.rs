@@ -125,6 +125,22 @@ fn a_client_that_evicts_itself_gets_the_reply_and_no_more() {
 }
 
 #[test]
+fn a_queue_that_has_run_is_no_longer_shown_behind_a_plain_call() {
+    let door = Door::open("");
+    let (mut asker, mut client) = (door.client(), named(door.address, "queue"));
+    let value = "x".repeat(1 << 20);
+    client.ask("MULTI");
+    client.ask_words(&["SET", "key", &value]);
+    assert!(sizes(&mut asker)["queue"] > 1 << 20);
+    client.write(&[request(&["EXEC"]), request(&["SET", "key", "1"])].concat());
+    assert_eq!([client.reply(), client.reply()], ["*[+OK]", "+OK"]);
+    let list = asker.ask("CLIENT LIST");
+    let shown = list.lines().find(|line| line.contains(" name=queue ")).expect("the client");
+    assert!(shown.contains(" multi=-1 "), "{shown}");
+    until("its buffers are small again", || sizes(&mut asker)["queue"] < 1 << 20);
+}
+
+#[test]
 fn a_closed_client_takes_no_element_of_a_list() {
     let door = Door::open("--threads 2");
     let (mut asker, mut other) = (door.client(), door.client());
