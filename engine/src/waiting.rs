@@ -149,6 +149,10 @@ fn wait_long(
 ) -> Progress {
     let table = memory.table();
     let until_ms = session.caller.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
+    let copies = session.caller.waiting.as_ref().and_then(|waiting| waiting.awaits_copies());
+    if let Some(copies) = copies {
+        copies.want(table.segment());
+    }
     let mut waiter =
         Waiter { memory, session, host, reply, card, progress: Progress::Waiting, others: Ear { memory } };
     loop {
@@ -171,10 +175,7 @@ fn wait_long(
             waiter.retry(client);
             continue;
         }
-        if let Some(copies) =
-            waiter.session.caller.waiting.as_ref().and_then(|waiting| waiting.awaits_copies())
-        {
-            copies.want(table.segment());
+        if let Some(copies) = copies {
             thread_state::nap(table, left.min(COPIES_NAP));
             if copies.are_made(table.segment()) {
                 let client = waiter.session.identity.id;
