@@ -26,6 +26,8 @@ pub enum Flaw {
     AwaitsNoCommit,
     /// A fast path locks a bucket as it is now, and not as it was when it was read.
     LocksUnseen,
+    /// A fast path that tells the change log of its commit moves the tail of its outbox before that.
+    MovesTailEarly,
     /// Of the table: a read set has the word of a locked bucket without the status of its owner.
     ReadsNoStatus,
     /// Of the table: a reader does not check that buckets in which it has not found a key are all unchanged.

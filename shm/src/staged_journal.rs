@@ -209,6 +209,9 @@ impl StagedJournal<'_> {
     /// The record of this commit is in the seat's outbox, whose tail becomes `tail` ([`Seat::append_in_place`]).
     #[inline]
     pub fn tail(&mut self, tail: u64) {
+        if sync::has(Flaw::MovesTailEarly) {
+            return self.seat.set(at::OUTBOX_TAIL, tail);
+        }
         self.cover_own();
         self.word(self.seat.base + at::OUTBOX_TAIL, tail);
     }

@@ -43,7 +43,6 @@ mod report;
 mod room_makers;
 mod sample;
 mod scan;
-mod several;
 mod shadow;
 mod shrink;
 mod single_key;

@@ -22,40 +22,40 @@ use polder_shm::layout::{interest, seat as at};
 use polder_shm::staged_journal::StagedJournal;
 use polder_shm::{RawView, Seat, Segment, coarse_seconds, lock, offset_of};
 use polder_values::Kind;
-use smallvec::SmallVec;
 
 use crate::api::{Counter, Db};
 use crate::bucket::{self, BUCKET_BYTES, PIECE_BUCKETS};
 use crate::clock;
 use crate::directory::{self, Bucket, MAP_LOCK, Near, map_at};
-use crate::entry::{self, INLINE_HEAD, INLINE_MAX, UNIT_BYTES};
+use crate::entry::{self, INLINE_HEAD, INLINE_MAX, Image, UNIT_BYTES};
 use crate::hash::Hash;
 use crate::interest::is_told;
 use crate::location::Location;
+use crate::lookup::Live;
 use crate::quick::PinGuard;
 use crate::raw;
-use crate::recording;
+use crate::recording::{self, Changed, Effect, Tell};
 use crate::table::Table;
 
 /// A plain entry, as it was seen.
-struct Seen {
-    root: u64,
+pub(crate) struct Seen {
+    pub(crate) root: u64,
     slot_at: u64,
     slot: u64,
     /// The line of the bucket in which it lies, and its word before the entry was looked at.
-    line: u64,
-    word: u64,
+    pub(crate) line: u64,
+    pub(crate) word: u64,
     /// Where the entry begins, and its first two words.
-    at: u64,
-    first: u64,
+    pub(crate) at: u64,
+    pub(crate) first: u64,
     second: u64,
     value_len: usize,
     /// Where the units of that bucket begin.
-    units: u64,
+    pub(crate) units: u64,
 }
 
 /// Why nothing was found.
-enum Missed {
+pub(crate) enum Missed {
     /// It may lie elsewhere.
     NotHere,
     /// Another thread has the home locked, or the home cannot be found in these few steps: the slower path decides.
@@ -65,7 +65,12 @@ enum Missed {
 impl Seen {
     /// Finds the entry of a key, [`entry::RAW`] or not: to write it, at home; else also in the next bucket.
     #[inline(always)]
-    fn find<const TO_WRITE: bool>(lens: RawView<'_>, db: Db, hash: Hash, key: &[u8]) -> Result<Seen, Missed> {
+    pub(crate) fn find<const TO_WRITE: bool>(
+        lens: RawView<'_>,
+        db: Db,
+        hash: Hash,
+        key: &[u8],
+    ) -> Result<Seen, Missed> {
         let root = lens.observe(map_at(db) + 8);
         let Some(near) = directory::nearly_home(lens, root, hash.position) else {
             return Err(Missed::Unclear);
@@ -127,7 +132,7 @@ impl Seen {
     /// Finds an entry that lies in another bucket than its home.
     #[cold]
     #[inline(never)]
-    fn find_displaced(segment: &Segment, location: &Location, key: &[u8]) -> Option<(Seen, Home)> {
+    pub(crate) fn find_displaced(segment: &Segment, location: &Location, key: &[u8]) -> Option<(Seen, Home)> {
         let lens = segment.raw_view();
         let home = Home { line: location.bucket.line, word: lens.observe(location.bucket.line) };
         if home.word & BUSY != 0 {
@@ -158,16 +163,38 @@ impl Seen {
 
     /// Whether it stays plain, and as long in units, with this value.
     #[inline(always)]
-    fn takes(&self, key: &[u8], value: &[u8]) -> bool {
+    pub(crate) fn takes(&self, key: &[u8], value: &[u8]) -> bool {
         let bytes = |value_len: usize| (INLINE_HEAD + key.len() + value_len).next_multiple_of(UNIT_BYTES);
         // S5: no farther than its bucket, whatever its length says.
         let is_inside = self.at + bytes(self.value_len) as u64 <= self.units + BUCKET_BYTES;
         self.second as u8 & entry::RAW == 0 && bytes(value.len()) == bytes(self.value_len) && is_inside
     }
 
+    /// Shows a snapshot the change of the entry, whose first word becomes `first`: it saves the old words, which are still there, and asks the new
+    /// entry for its version only.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn show_change(
+        &self,
+        segment: &Segment,
+        (hash, key): (&Hash, &[u8]),
+        first: u64,
+        record: &mut dyn FnMut(Changed<'_>),
+    ) {
+        let (mut before, mut after) = (Image::EMPTY, Image::EMPTY);
+        let bucket = Bucket { line: self.line, units: self.units };
+        bucket::read_image(
+            &Live { segment, bucket },
+            (self.at - self.units) as usize / UNIT_BYTES,
+            &mut before,
+        );
+        after.words[0] = first;
+        record(Changed { root: self.root, hash, key, before: Some(&before), after: Some(&after) });
+    }
+
     /// As `Location::is_current`.
     #[inline(always)]
-    fn is_current(&self, lens: RawView<'_>, db: Db) -> bool {
+    pub(crate) fn is_current(&self, lens: RawView<'_>, db: Db) -> bool {
         lens.observe(self.slot_at) == self.slot
             && lens.observe(MAP_LOCK) & lock::OWNER == 0
             && lens.observe(map_at(db) + 8) == self.root
@@ -175,9 +202,9 @@ impl Seen {
 }
 
 /// The home of a displaced entry, and its word before it was looked into.
-struct Home {
-    line: u64,
-    word: u64,
+pub(crate) struct Home {
+    pub(crate) line: u64,
+    pub(crate) word: u64,
 }
 
 /// The plain entry of a key among those that begin at the units that `found` has bits of: where, its first two words, its value's length.
@@ -212,9 +239,6 @@ impl Foreseen {
 }
 
 const NOWHERE: Bucket = Bucket { line: 0, units: 0 };
-
-/// The most keys: their words fit into a staged journal, unless buckets are rearranged.
-pub(crate) const SEVERAL_MAX: usize = 20;
 
 /// What sends the plain ways elsewhere, in a bucket's word.
 pub(crate) const BUSY: u64 = lock::OWNER | lock::STARVING | lock::DEAD;
@@ -308,19 +332,51 @@ impl Table {
     }
 
     /// Gives a key that has a plain short string another one that takes as many units: what `edit` makes of it, which may be shown what never was, and
-    /// then nothing comes of it. `calls` is added to the count of calls. `None`: take another way.
+    /// then nothing comes of it. `calls` is added to the count of calls; `tell` says the effect while the change log is on. `None`: take another way.
     #[inline(always)]
     pub fn edit_plain<'v, R>(
         &self,
         location: &Location,
         key: &[u8],
-        now_ms: u64,
-        calls: u64,
+        times: (u64, u64),
         edit: impl FnOnce(&[u8]) -> Option<(&'v [u8], R)>,
+        tell: impl Fn(&mut Effect<'_>),
+    ) -> Option<R> {
+        if self.seems_logged() {
+            return self.edit_plain_told(location, key, times, edit, &tell);
+        }
+        self.edit_pinned(location, key, times, edit, Untold)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn edit_plain_told<'v, R>(
+        &self,
+        location: &Location,
+        key: &[u8],
+        times: (u64, u64),
+        edit: impl FnOnce(&[u8]) -> Option<(&'v [u8], R)>,
+        tell: Tell<'_>,
+    ) -> Option<R> {
+        self.settle_guess();
+        if !seems_plain(self.segment().raw_view(), location) {
+            return None;
+        }
+        self.edit_pinned(location, key, times, edit, Told { tell, now_ms: times.0 })
+    }
+
+    #[inline(always)]
+    fn edit_pinned<'v, R>(
+        &self,
+        location: &Location,
+        key: &[u8],
+        (now_ms, calls): (u64, u64),
+        edit: impl FnOnce(&[u8]) -> Option<(&'v [u8], R)>,
+        told: impl Teller,
     ) -> Option<R> {
         let edited = self.segment().with_seat(|seat| {
             let guard = PinGuard::begin(seat, location.db)?;
-            let answer = edit_located(guard.seat, location, key, (self, clock::lru(now_ms)), edit)?;
+            let answer = edit_located(guard.seat, location, key, (self, clock::lru(now_ms)), edit, told)?;
             guard.seat.add(at::COUNTERS + 8 * Counter::Calls as u64, calls);
             Some(answer)
         });
@@ -331,36 +387,102 @@ impl Table {
     #[inline(always)]
     pub fn write_plain(&self, db: Db, hash: Hash, key: &[u8], value: &[u8]) -> bool {
         if self.seems_logged() {
-            return false;
+            return self.write_plain_told(db, hash, key, value);
         }
         let written = self.segment().with_seat(|seat| {
             let guard = PinGuard::begin(seat, db)?;
-            write(guard.seat, db, hash, (self, now()), (key, value))
+            write(guard.seat, db, hash, (self, now()), (key, value), Untold)
+        });
+        matches!(written, Ok(Some(())))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_plain_told(&self, db: Db, hash: Hash, key: &[u8], value: &[u8]) -> bool {
+        self.settle_guess();
+        let tell = |effect: &mut Effect<'_>| effect.call("SET", &[key, value]);
+        let told = Told { tell: &tell, now_ms: polder_base::time::coarse_ms() };
+        let written = self.segment().with_seat(|seat| {
+            let guard = PinGuard::begin(seat, db)?;
+            write(guard.seat, db, hash, (self, now()), (key, value), told)
         });
         matches!(written, Ok(Some(())))
     }
 }
 
-/// Whether a thread listens to changes, or a commit has to record something: then the slower paths write.
+/// Whether the first entry that may be the key's is a plain string: a hint, which spares a pin where the slower paths are going to write.
 #[inline(always)]
-fn is_watched(segment: &Segment) -> bool {
-    is_told(segment, interest::CHANGES & !interest::WAITERS) || recording::is_on(segment)
+fn seems_plain(lens: RawView<'_>, location: &Location) -> bool {
+    let found = raw::units_tagged(lens, location.bucket.line, location.hash.tag);
+    if found == 0 {
+        return bucket::displaced(lens.load(location.bucket.word_at(7))) != (0, 0);
+    }
+    let second = lens.load(location.bucket.units + found.trailing_zeros() as u64 * UNIT_BYTES as u64 + 8);
+    second as u8 & !entry::RAW == Kind::String as u8
+}
+
+/// Whether a write is told to the change log. Two types, so that the code for writes that are not told has no trace of the others.
+trait Teller: Copy {
+    /// What says the effect, and the time of its record; `None`: a commit that has to record something is left to the slower paths.
+    fn told(&self) -> Option<(Tell<'_>, u64)>;
+}
+
+#[derive(Clone, Copy)]
+struct Untold;
+
+impl Teller for Untold {
+    #[inline(always)]
+    fn told(&self) -> Option<(Tell<'_>, u64)> {
+        None
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Told<'t> {
+    tell: Tell<'t>,
+    now_ms: u64,
+}
+
+impl Teller for Told<'_> {
+    #[inline(always)]
+    fn told(&self) -> Option<(Tell<'_>, u64)> {
+        Some((self.tell, self.now_ms))
+    }
+}
+
+/// Whether a thread listens to changes: then the slower paths write.
+#[inline(always)]
+pub(crate) fn is_heard(segment: &Segment) -> bool {
+    is_told(segment, interest::CHANGES & !interest::WAITERS)
+}
+
+/// Whether a thread listens to changes, or a commit has to record something that nothing here does: then the slower paths write.
+#[inline(always)]
+fn is_watched(segment: &Segment, told: impl Teller) -> bool {
+    is_heard(segment) || told.told().is_none() && recording::is_on(segment)
 }
 
 #[inline(always)]
-fn write(seat: &Seat, db: Db, hash: Hash, clock: Clock<'_>, (key, value): (&[u8], &[u8])) -> Option<()> {
+fn write(
+    seat: &Seat,
+    db: Db,
+    hash: Hash,
+    clock: Clock<'_>,
+    (key, value): (&[u8], &[u8]),
+    told: impl Teller,
+) -> Option<()> {
     let segment = &**seat.segment();
     let seen = match Seen::find::<true>(segment.raw_view(), db, hash, key) {
         Ok(seen) => seen,
         Err(Missed::NotHere) => {
-            return write_displaced(seat, &Location::at(segment, db, hash)?, clock, (key, value));
+            return write_displaced(seat, &Location::at(segment, db, hash)?, clock, (key, value), told);
         }
         Err(Missed::Unclear) => return None,
     };
-    if !seen.takes(key, value) || !may_lock(seat) || !seat.lock_as_seen(0, seen.line, seen.word) {
+    if !seen.takes(key, value) || !may_lock(seat, told) || !seat.lock_as_seen(0, seen.line, seen.word) {
         return None;
     }
-    replace(seat, db, (&seen, 0), clock, (key, value))
+    replace(seat, db, (&seen, 0), clock, (&hash, key, value), told)
 }
 
 /// As `Table::edit_plain`.
@@ -371,11 +493,12 @@ fn edit_located<'v, R>(
     key: &[u8],
     clock: Clock<'_>,
     edit: impl FnOnce(&[u8]) -> Option<(&'v [u8], R)>,
+    told: impl Teller,
 ) -> Option<R> {
     let segment = &**seat.segment();
     segment.prefetch_to_write(location.bucket.line);
     // T3: as in `quick.rs`, the pin reaches to the bucket before it is looked into, and locked.
-    if is_watched(segment) || !seat.covers_now() || !location.is_current(segment) {
+    if is_watched(segment, told) || !seat.covers_now() || !location.is_current(segment) {
         return None;
     }
     let (seen, home) = Seen::find_located(segment, location, key)?;
@@ -394,7 +517,7 @@ fn edit_located<'v, R>(
         seat.forget_collision();
         return None;
     }
-    replace(seat, location.db(), (&seen, lock), clock, (key, value))?;
+    replace(seat, location.db(), (&seen, lock), clock, (&location.hash, key, value), told)?;
     Some(answer)
 }
 
@@ -421,101 +544,19 @@ fn write_displaced(
     location: &Location,
     clock: Clock<'_>,
     (key, value): (&[u8], &[u8]),
+    told: impl Teller,
 ) -> Option<()> {
     let (seen, home) = Seen::find_displaced(seat.segment(), location, key)?;
-    if !seen.takes(key, value) || !may_lock(seat) || !lock_both(seat, &home, &seen) {
+    if !seen.takes(key, value) || !may_lock(seat, told) || !lock_both(seat, &home, &seen) {
         return None;
     }
-    replace(seat, location.db(), (&seen, 1), clock, (key, value))
+    replace(seat, location.db(), (&seen, 1), clock, (&location.hash, key, value), told)
 }
 
 /// T3: the pin covers all nodes on the way to the key. The check for listeners is repeated under the lock; here it only saves a useless lock.
 #[inline(always)]
-fn may_lock(seat: &Seat) -> bool {
-    !is_watched(seat.segment()) && seat.covers_now()
-}
-
-/// The same for several keys: see `several.rs`.
-pub(crate) fn write_all(seat: &Seat, db: Db, clock: Clock<'_>, pairs: &[[&[u8]; 2]]) -> Option<()> {
-    let segment = &**seat.segment();
-    let lens = segment.raw_view();
-    let root = lens.observe(map_at(db) + 8);
-    let mut hashes = SmallVec::<[Hash; SEVERAL_MAX]>::new();
-    for [key, _] in pairs {
-        let hash = crate::hash::hash(key, segment.secret());
-        // All at once, before the first is looked into.
-        if let Some(near) = directory::nearly_home(lens, root, hash.position) {
-            lens.prefetch_to_write(Bucket::of(near.piece, near.number).line);
-        }
-        hashes.push(hash);
-    }
-    let (mut all, mut homes) =
-        (SmallVec::<[(Seen, usize); SEVERAL_MAX]>::new(), SmallVec::<[Home; SEVERAL_MAX]>::new());
-    for (number, ([key, value], hash)) in pairs.iter().zip(hashes).enumerate() {
-        let seen = match Seen::find::<true>(lens, db, hash, key) {
-            Ok(seen) => seen,
-            Err(Missed::NotHere) => {
-                let (seen, home) = Seen::find_displaced(segment, &Location::at(segment, db, hash)?, key)?;
-                homes.push(home);
-                seen
-            }
-            Err(Missed::Unclear) => return None,
-        };
-        // One root for all: see `Table::quick_set_all`.
-        if seen.root != root || !seen.takes(key, value) {
-            return None;
-        }
-        // Of a key that comes twice the last value counts; each was compared with what is there now.
-        match all.iter_mut().find(|(other, _)| other.at == seen.at) {
-            Some((_, last)) => *last = number,
-            None => all.push((seen, number)),
-        }
-    }
-    if !may_lock(seat) {
-        return None;
-    }
-    // The lines that are locked, by the journal's item of the same number, and which of them is each key's.
-    let (mut lines, mut locks) = (Lines::new(), SmallVec::<[u64; SEVERAL_MAX]>::new());
-    for (seen, _) in &all {
-        locks.push(lock_among(seat, &mut lines, (seen.line, seen.word))?);
-    }
-    for home in &homes {
-        lock_among(seat, &mut lines, (home.line, home.word))?;
-    }
-    // The check for listeners must come under the locks, see `Table::interest`.
-    if is_watched(segment) || !all.iter().all(|(seen, _)| seen.is_current(lens, db)) {
-        return None;
-    }
-    let mut notes = seat.stage();
-    for ((seen, number), lock) in all.iter().zip(locks) {
-        let [key, value] = pairs[*number];
-        let first =
-            entry::first_word(seat.next_version(), clock.0.next_clock(entry::clock_of(seen.first), clock.1));
-        note_value(&mut notes, seat, (seen, lock), first, key, value);
-    }
-    notes.commit();
-    Some(())
-}
-
-/// Lines that are locked, by the journal's items of the same numbers, and their words before that.
-type Lines = SmallVec<[(u64, u64); SEVERAL_MAX]>;
-
-/// Locks a line whose word was read before what it guards, unless it is locked already. Returns the number of its LOCK item. `None`: another
-/// thread holds it, or has changed what it guards.
-#[inline(always)]
-fn lock_among(seat: &Seat, lines: &mut Lines, (line, word): (u64, u64)) -> Option<u64> {
-    let lock = lines.iter().position(|(locked, _)| *locked == line).unwrap_or(lines.len());
-    match lines.get(lock) {
-        Some((_, seen)) => (*seen == word).then_some(lock as u64),
-        None if seat.lock_as_seen(lock as u64, line, word) => {
-            lines.push((line, word));
-            Some(lock as u64)
-        }
-        None => {
-            seat.forget_collision();
-            None
-        }
-    }
+fn may_lock(seat: &Seat, told: impl Teller) -> bool {
+    !is_watched(seat.segment(), told) && seat.covers_now()
 }
 
 /// Writes another value into an entry whose bucket was locked by the journal's item `lock`.
@@ -525,17 +566,24 @@ fn replace(
     db: Db,
     (seen, lock): (&Seen, u64),
     clock: Clock<'_>,
-    (key, value): (&[u8], &[u8]),
+    (hash, key, value): (&Hash, &[u8], &[u8]),
+    told: impl Teller,
 ) -> Option<()> {
     let segment = &**seat.segment();
     // The check for listeners must come under the lock, see `Table::interest`.
-    if !seen.is_current(segment.raw_view(), db) || is_watched(segment) {
+    if !seen.is_current(segment.raw_view(), db) || is_watched(segment, told) {
         return None;
     }
     let mut notes = seat.stage();
     let first =
         entry::first_word(seat.next_version(), clock.0.next_clock(entry::clock_of(seen.first), clock.1));
     note_value(&mut notes, seat, (seen, lock), first, key, value);
+    if let Some((tell, now_ms)) = told.told() {
+        let changes = |record: &mut dyn FnMut(Changed<'_>)| {
+            seen.show_change(segment, (hash, key), first, record);
+        };
+        recording::before_told_commit((seat, db, now_ms), &mut notes, tell, &changes).then_some(())?;
+    }
     notes.commit();
     seat.add(at::COUNTERS + 8 * Counter::Changes as u64, 1);
     Some(())
@@ -543,7 +591,7 @@ fn replace(
 
 /// Notes the words of an entry with another value.
 #[inline(always)]
-fn note_value(
+pub(crate) fn note_value(
     notes: &mut StagedJournal<'_>,
     seat: &Seat,
     (seen, lock): (&Seen, u64),

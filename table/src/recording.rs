@@ -28,12 +28,14 @@ use polder_shm::node::NodeHeader;
 use polder_shm::staged_journal::StagedJournal;
 use polder_shm::{Seat, Segment};
 
-use crate::api::{Db, SYSTEM};
+use crate::api::{Attributes, Db, SYSTEM};
+use crate::aside::{self, Aside};
 use crate::directory::{self, database};
 use crate::entry::{Image, WORDS_MAX};
+use crate::extras::ItemExtras;
 use crate::hash::Hash;
 use crate::table::Table;
-use crate::telling::Single;
+use crate::telling::{Command, QuickRecord};
 
 /// What a commit is told that is refused (K3).
 pub const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
@@ -67,7 +69,7 @@ pub(crate) struct Changed<'c> {
     pub after: Option<&'c Image>,
 }
 
-/// Where a fast path says which command has the effect of its change.
+/// Where a fast path says which commands have the effect of its change.
 pub struct Effect<'e> {
     seat: &'e Seat,
     recording: u64,
@@ -80,11 +82,28 @@ pub struct Effect<'e> {
 impl Effect<'_> {
     /// The change has the effect of this command: its name in upper case, and its other words. To be called once.
     pub fn call(&mut self, name: &str, words: &[&[u8]]) {
-        let single = Single { db: self.db, name: name.as_bytes(), words, now_ms: self.now_ms };
-        let appended = single
+        self.append(&[(name.as_bytes(), words)]);
+    }
+
+    /// The change gives a key this string with all that it has; in the place of [`Effect::call`].
+    pub fn set(&mut self, key: &[u8], value: &[u8], Attributes { expiry_ms, flags }: Attributes) {
+        let expiry = expiry_ms.map(|expiry_ms| expiry_ms.to_string());
+        let words = [key, value, b"PXAT", expiry.as_deref().unwrap_or_default().as_bytes()];
+        let words = if expiry.is_some() { &words[..] } else { &words[..2] };
+        if flags == 0 {
+            return self.append(&[(b"SET", words)]);
+        }
+        let item = Aside::Item { key, flags, extras: ItemExtras::default() }.text();
+        self.append(&[(b"SET", words), (aside::NAME, &[&item])]);
+    }
+
+    #[inline(always)]
+    fn append(&mut self, commands: &[Command<'_>]) {
+        let record = QuickRecord { db: self.db, commands, now_ms: self.now_ms };
+        let appended = record
             .bytes()
             .filter(|_| self.db != SYSTEM)
-            .and_then(|bytes| self.seat.append_in_place(self.recording, bytes, |place| single.write(place)));
+            .and_then(|bytes| self.seat.append_in_place(self.recording, bytes, |place| record.write(place)));
         self.tail = appended;
     }
 }
@@ -92,14 +111,17 @@ impl Effect<'_> {
 /// Says the effect of a change, or nothing: then the slow path makes the change.
 pub(crate) type Tell<'t> = &'t dyn Fn(&mut Effect<'_>);
 
-/// As [`before_commit`], for a fast path that changes one key and says its effect by itself.
+/// Shows every key that a commit changes.
+pub(crate) type ShowChanges<'s> = &'s dyn Fn(&mut dyn FnMut(Changed<'_>));
+
+/// Like [`before_commit`], for a fast path that says its effect by itself.
 #[inline(never)]
 #[must_use]
 pub(crate) fn before_told_commit(
     (seat, db, now_ms): (&Seat, Db, u64),
     notes: &mut StagedJournal<'_>,
-    changed: &Changed<'_>,
     tell: Tell<'_>,
+    changes: ShowChanges<'_>,
 ) -> bool {
     let word = seat.segment().recording();
     if word & recording::REFUSES != 0 {
@@ -114,7 +136,7 @@ pub(crate) fn before_told_commit(
     }
     let number = recording::snapshot(word);
     if number != 0 {
-        save(seat, number, changed);
+        changes(&mut |key| save(seat, number, &key));
     }
     true
 }

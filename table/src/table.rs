@@ -262,6 +262,14 @@ impl Table {
         self.seems_logged.load(Ordering::Relaxed)
     }
 
+    /// Has [`Table::seems_logged`] say no where nothing is logged any more.
+    #[inline(always)]
+    pub(crate) fn settle_guess(&self) {
+        if !self.segment().logs() {
+            self.guess_logged(false);
+        }
+    }
+
     /// What [`Table::seems_logged`] says from now on.
     pub(crate) fn guess_logged(&self, logs: bool) {
         // Other threads read this line all the time.

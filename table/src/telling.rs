@@ -17,7 +17,7 @@ const HEAD: usize = 16;
 const COMMAND_HEAD: usize = 8;
 const WORD_HEAD: usize = 4;
 /// The longest record that a fast path makes: longer values are no packed ones.
-const SINGLE_MAX: usize = 1 << 16;
+const QUICK_MAX: usize = 1 << 16;
 
 /// Whether an attempt collects effects.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -64,20 +64,25 @@ pub(crate) fn word_head(word: &[u8]) -> [u8; WORD_HEAD] {
     (word.len() as u32).to_le_bytes()
 }
 
-/// A command that makes up a record by itself.
-pub(crate) struct Single<'w> {
+/// A command's name and its other words.
+pub(crate) type Command<'w> = (&'w [u8], &'w [&'w [u8]]);
+
+/// The record of a fast path: of one command, or of a few that are a transaction.
+pub(crate) struct QuickRecord<'w> {
     pub db: Db,
-    pub name: &'w [u8],
-    pub words: &'w [&'w [u8]],
+    pub commands: &'w [Command<'w>],
     pub now_ms: u64,
 }
 
-impl Single<'_> {
+impl QuickRecord<'_> {
     /// How many bytes the record says; `None`: too many for a fast path.
     pub(crate) fn bytes(&self) -> Option<usize> {
-        let words = self.words.iter().map(|word| WORD_HEAD + word.len()).sum::<usize>();
-        let bytes = HEAD + COMMAND_HEAD + WORD_HEAD + self.name.len() + words;
-        (bytes <= SINGLE_MAX).then_some(bytes)
+        let mut bytes = HEAD;
+        for (name, words) in self.commands {
+            let words = words.iter().map(|word| WORD_HEAD + word.len()).sum::<usize>();
+            bytes += COMMAND_HEAD + WORD_HEAD + name.len() + words;
+        }
+        (bytes <= QUICK_MAX).then_some(bytes)
     }
 
     /// Writes these bytes.
@@ -88,11 +93,16 @@ impl Single<'_> {
             own.copy_from_slice(bytes);
             rest = behind;
         };
-        put(&record_head(0, 1, self.now_ms));
-        put(&command_head(self.db, 1 + self.words.len()));
-        for word in std::iter::once(&self.name).chain(self.words) {
-            put(&word_head(word));
-            put(word);
+        let flags = if self.commands.len() > 1 { ATOMIC } else { 0 };
+        put(&record_head(flags, self.commands.len() as u32, self.now_ms));
+        for (name, words) in self.commands {
+            put(&command_head(self.db, 1 + words.len()));
+            put(&word_head(name));
+            put(name);
+            for word in *words {
+                put(&word_head(word));
+                put(word);
+            }
         }
     }
 }

@@ -25,6 +25,7 @@
 //! that are too low, which costs one search. The other order could leave an expiring key below a bound that is too high, so that no search
 //! for expired keys would find it.
 
+mod several;
 mod told;
 
 use polder_base::{Fault, Ref};
@@ -66,7 +67,13 @@ impl Table {
     ) -> Option<bool> {
         let is_short = entry::inline_bytes(key.len(), value.len(), false, false) <= entry::INLINE_MAX;
         let edited = if is_short {
-            self.edit_plain(location, key, now_ms, calls, |_| Some((value, false)))
+            self.edit_plain(
+                location,
+                key,
+                (now_ms, calls),
+                |_| Some((value, false)),
+                |effect| effect.call("SET", &[key, value]),
+            )
         } else {
             None
         };
@@ -87,20 +94,10 @@ impl Table {
         if value.len() > PACKED_MAX || is_told(self.segment(), listeners(Some(Kind::String))) {
             return None;
         }
-        // Only the slow path tells of flags.
-        if flags != 0 && self.seems_logged() {
-            return None;
-        }
         // As it will be stored: the bounds of extent and database are lowered to this.
         let attributes =
             Attributes { expiry_ms: expiry_ms.map(|expiry_ms| expiry_ms.min(entry::EXPIRY_MAX_MS)), flags };
-        let tell = move |_: &bool, effect: &mut Effect<'_>| match attributes {
-            Attributes { flags: 0, expiry_ms: None } => effect.call("SET", &[key, value]),
-            Attributes { flags: 0, expiry_ms: Some(expiry_ms) } => {
-                effect.call("SET", &[key, value, b"PXAT", expiry_ms.to_string().as_bytes()]);
-            }
-            _ => {}
-        };
+        let tell = move |_: &bool, effect: &mut Effect<'_>| effect.set(key, value, attributes);
         let kind = Some(Kind::String);
         self.update_counted(
             location,
@@ -515,11 +512,12 @@ impl<'e> KeyUpdate<'e> {
         tell: Option<Tell<'_>>,
     ) -> bool {
         let location = self.location;
-        let change = Changed { root: location.root, hash: &location.hash, key: self.key, before, after };
+        let change = || Changed { root: location.root, hash: &location.hash, key: self.key, before, after };
         match tell {
-            None => recording::before_commit(self.seat, |record| record(change)),
+            None => recording::before_commit(self.seat, |record| record(change())),
             Some(tell) => {
-                recording::before_told_commit((self.seat, location.db, self.now_ms), notes, &change, tell)
+                let times = (self.seat, location.db, self.now_ms);
+                recording::before_told_commit(times, notes, tell, &|record| record(change()))
             }
         }
     }

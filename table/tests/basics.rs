@@ -214,9 +214,13 @@ fn the_shortest_way_leads_to_displaced_entries_too() {
         assert_eq!(place.table.read_plain(0, hash, &key, <[u8]>::to_vec), Some(value.to_vec()));
         assert_eq!(place.get(0, &key), Some(value.to_vec()));
         let location = place.table.location(0, &key).expect("the database has keys");
-        let edited = place.table.edit_plain(&location, &key, polder_base::time::now_ms(), 1, |old| {
-            (old == value).then_some((&[2; 15][..], ()))
-        });
+        let edited = place.table.edit_plain(
+            &location,
+            &key,
+            (polder_base::time::now_ms(), 1),
+            |old| (old == value).then_some((&[2; 15][..], ())),
+            |_| (),
+        );
         assert_eq!((edited, place.get(0, &key)), (Some(()), Some(vec![2; 15])), "key {number}");
         *displaced
             .entry(place.table.inspect(0, &key).expect("readable").expect("there").displacement)

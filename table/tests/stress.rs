@@ -310,14 +310,19 @@ fn count_by_old_locations(place: &Place, keys: &[Vec<u8>], seed: u64, end: &Atom
         let at = draws.below(locations.len());
         if let Some((key, location)) = &locations[at] {
             let next = &mut [0; 64];
-            let edited =
-                place.table.edit_plain(location, &keys[*key], polder_base::time::now_ms(), 1, move |old| {
+            let edited = place.table.edit_plain(
+                location,
+                &keys[*key],
+                (polder_base::time::now_ms(), 1),
+                move |old| {
                     // It may be shown what never was.
                     let (next, number) = (next.get_mut(..old.len())?, old.first_chunk()?);
                     next.copy_from_slice(old);
                     next[..8].copy_from_slice(&u64::from_le_bytes(*number).wrapping_add(1).to_le_bytes());
                     Some((&*next, ()))
-                });
+                },
+                |_| (),
+            );
             done += u64::from(edited.is_some());
         }
         if draws.below(40) == 0 {

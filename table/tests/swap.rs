@@ -31,7 +31,9 @@ fn write_by(place: &Place, way: u64, value: &[u8]) {
         0 => table.write_plain(0, table.hash(key), key, value),
         1 => table
             .location(0, key)
-            .and_then(|location| table.edit_plain(&location, key, now_ms(), 1, |_| Some((value, ()))))
+            .and_then(|location| {
+                table.edit_plain(&location, key, (now_ms(), 1), |_| Some((value, ())), |_| ())
+            })
             .is_some(),
         2 => table
             .location(0, key)

@@ -103,7 +103,7 @@ type Kept = Option<(Location, Vec<u8>)>;
 /// Gives the key of a location that may be out of date another value.
 fn edit_by_old_location(table: &Table, kept: &Kept, value: &[u8]) {
     if let Some((location, name)) = kept {
-        table.edit_plain(location, name, polder_base::time::now_ms(), 0, |_| Some((value, ())));
+        table.edit_plain(location, name, (polder_base::time::now_ms(), 0), |_| Some((value, ())), |_| ());
     }
 }
 

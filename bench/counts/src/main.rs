@@ -72,13 +72,13 @@ fn measure(memory: &Arc<Memory>, only: Option<&str>) -> Result<(), Failure> {
     let mut caller = Caller::new(memory);
     // What the memory does by the clock is no part of any operation. The order holds for the process, and only a server takes it.
     resp::with_server(memory, &mut |socket| resp::order(socket, "DEBUG PAUSE-CRON 1"))?;
-    for (variant, settings, is_short) in VARIANTS {
+    for (variant, settings) in VARIANTS {
         set_all(&mut caller, settings)?;
         let logs = variant == operations::LOGGED;
         if logs {
             memory.table().log().turn_on()?;
         }
-        for operation in OPERATIONS.iter().filter(|operation| operation.everywhere || !is_short) {
+        for operation in OPERATIONS.iter().filter(|operation| operation.variants.contains(&variant)) {
             if only.is_some_and(|only| only != format!("{}{variant}", operation.name)) {
                 continue;
             }

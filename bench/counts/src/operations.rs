@@ -16,8 +16,8 @@ pub struct Operation {
     prepare: &'static [&'static str],
     call: &'static str,
     pub way: Way,
-    /// Whether it is counted under every one of [`VARIANTS`].
-    pub everywhere: bool,
+    /// The suffixes of those of [`VARIANTS`] under which it is counted.
+    pub variants: &'static [&'static str],
 }
 
 #[derive(Clone, Copy)]
@@ -32,8 +32,8 @@ pub enum Way {
     Exec(usize),
 }
 
-/// A suffix of names, the settings, and whether only some operations are counted.
-type Variant = (&'static str, &'static [(&'static str, &'static str)], bool);
+/// A suffix of names, and the settings.
+type Variant = (&'static str, &'static [(&'static str, &'static str)]);
 
 pub const PLAIN: &[(&str, &str)] =
     &[("maxmemory-policy", "noeviction"), ("maxmemory", "0"), ("notify-keyspace-events", "")];
@@ -41,19 +41,18 @@ pub const PLAIN: &[(&str, &str)] =
 /// The suffix of what is counted with the change log on.
 pub const LOGGED: &str = ", log";
 
+const LFU: &str = ", LFU";
+const EVENTS: &str = ", events";
+
 pub const VARIANTS: [Variant; 4] = [
-    ("", PLAIN, false),
-    (", LFU", &[("maxmemory-policy", "allkeys-lfu"), ("maxmemory", "900mb")], true),
-    (
-        ", events",
-        &[("maxmemory-policy", "noeviction"), ("maxmemory", "0"), ("notify-keyspace-events", "KEA")],
-        true,
-    ),
-    (LOGGED, PLAIN, true),
+    ("", PLAIN),
+    (LFU, &[("maxmemory-policy", "allkeys-lfu"), ("maxmemory", "900mb")]),
+    (EVENTS, &[("maxmemory-policy", "noeviction"), ("maxmemory", "0"), ("notify-keyspace-events", "KEA")]),
+    (LOGGED, PLAIN),
 ];
 
 const fn call(name: &'static str, prepare: &'static [&'static str], call: &'static str) -> Operation {
-    Operation { name, prepare, call, way: Way::Call, everywhere: false }
+    Operation { name, prepare, call, way: Way::Call, variants: &[""] }
 }
 
 impl Operation {
@@ -63,7 +62,12 @@ impl Operation {
     }
 
     const fn everywhere(mut self) -> Operation {
-        self.everywhere = true;
+        self.variants = &["", LFU, EVENTS, LOGGED];
+        self
+    }
+
+    const fn logged(mut self) -> Operation {
+        self.variants = &["", LOGGED];
         self
     }
 }
@@ -99,16 +103,17 @@ pub const OPERATIONS: &[Operation] = &[
     call("DEL", FRESH, "DEL key:@").everywhere(),
     call("GETDEL", FRESH, "GETDEL key:@"),
     call("EXPIRE", FRESH, "EXPIRE key:@ 100").everywhere(),
-    call("MSET of 10", FRESH, "MSET {key:@& 0123456789abcdef}"),
-    call("MGET of 10", FRESH, "MGET {key:@&}"),
-    call("EXEC of 10 SET", FRESH, "SET key:@ fedcba9876543210").by(Way::Exec(10)),
-    call("EXEC of 10 INCR", &["SET number:@ 10"], "INCR number:@").by(Way::Exec(10)),
+    call("MSET of 10", FRESH, "MSET {key:@& 0123456789abcdef}").logged(),
+    call("MSET of 10 new", &["DEL {key:@&}"], "MSET {key:@& 0123456789abcdef}").logged(),
+    call("MGET of 10", FRESH, "MGET {key:@&}").logged(),
+    call("EXEC of 10 SET", FRESH, "SET key:@ fedcba9876543210").by(Way::Exec(10)).logged(),
+    call("EXEC of 10 INCR", &["SET number:@ 10"], "INCR number:@").by(Way::Exec(10)).logged(),
     call("LPUSH", SHORT_LIST, "LPUSH list:% element:@").everywhere(),
     call("LPUSH new", &["DEL alone:@"], "LPUSH alone:@ element:@"),
     call("LPOP", LIST, "LPOP list:%").everywhere(),
     call("LRANGE of 16", LIST, "LRANGE list:% 0 15"),
     call("SADD", SHORT_SET, "SADD set:% member:@").everywhere(),
-    call("SPOP", SET, "SPOP set:%"),
+    call("SPOP", SET, "SPOP set:%").logged(),
     call("SREM", SET, "SREM set:% member:@"),
     call("HSET", SHORT_HASH, "HSET hash:% field:@ 0123456789abcdef").everywhere(),
     call("HGET", HASH, "HGET hash:% field:@"),

@@ -14,7 +14,7 @@ use polder_runtime::configuration::Configuration;
 use polder_runtime::persistence::load::Loaded;
 use polder_server::Server;
 
-use crate::{Failure, dumped};
+use crate::{Failure, dumped, operations};
 
 /// Of which the driver takes the least: what the server's thread does by the clock, every second, adds to some of them.
 const ROUNDS: usize = 5;
@@ -28,9 +28,19 @@ const KEYS: usize = 256;
 /// A request, where `@` is the number of a key, and the bytes of its reply.
 struct Request {
     name: &'static str,
+    /// RESP's commands, or one request of memcached with its ends of lines.
     lines: &'static [&'static str],
     reply_bytes: usize,
     pipeline: usize,
+    /// Counted with the change log on, too.
+    logged: bool,
+}
+
+impl Request {
+    const fn logged(mut self) -> Request {
+        self.logged = true;
+        self
+    }
 }
 
 const fn request(
@@ -39,11 +49,12 @@ const fn request(
     reply_bytes: usize,
     pipeline: usize,
 ) -> Request {
-    Request { name, lines, reply_bytes, pipeline }
+    Request { name, lines, reply_bytes, pipeline, logged: false }
 }
 
 const GET: &[&str] = &["GET key:@"];
 const SET: &[&str] = &["SET key:@ 0123456789abcdef"];
+const ITEM_SET: &[&str] = &["set item:@ 5 0 16\r\n0123456789abcdef\r\n"];
 const OK_BYTES: usize = "+OK\r\n".len();
 const VALUE_BYTES: usize = "$16\r\n0123456789abcdef\r\n".len();
 const QUEUED_BYTES: usize = "+QUEUED\r\n".len();
@@ -76,6 +87,7 @@ const COUNTED: &[Request] = &[
     request("RESP LPUSH, 16 at once", &["LPUSH short:@ element"], ":1\r\n".len(), 16),
     request("RESP LPOP, 16 at once", &["LPOP short:@"], "$7\r\nelement\r\n".len(), 16),
     request("RESP EXEC of 10", EXEC, EXEC_BYTES, 1),
+    request("memcached set with flags, 16 at once", ITEM_SET, "STORED\r\n".len(), 16).logged(),
 ];
 
 /// What the rounds find.
@@ -91,6 +103,8 @@ type Work<'w> = &'w mut dyn FnMut(&mut Client) -> Result<(), Failure>;
 /// The only client of a server in this process.
 pub struct Client {
     socket: UnixStream,
+    /// Of memcached's protocol.
+    items: UnixStream,
     memory: Arc<Memory>,
 }
 
@@ -107,6 +121,7 @@ impl Client {
 /// Runs a server in this process for as long as `work` takes.
 pub fn with_server(memory: &Arc<Memory>, work: Work<'_>) -> Result<(), Failure> {
     let path = std::env::temp_dir().join(format!("polder-counts-{}.sock", std::process::id()));
+    let items_path = path.with_extension("items");
     let flags = [
         "--port",
         "0",
@@ -118,15 +133,18 @@ pub fn with_server(memory: &Arc<Memory>, work: Work<'_>) -> Result<(), Failure> 
         "yes",
         "--unixsocket",
         &path.to_string_lossy(),
+        "--memcache-unixsocket",
+        &items_path.to_string_lossy(),
     ];
     let (_, flags) = file::flags(&flags.map(String::from)).map_err(|wrong| wrong.to_string())?;
     let settings = Arc::new(Configuration::begin(None, &[], &flags).map_err(|wrong| wrong.to_string())?);
     settings.join(memory.table()).map_err(|stop| stop.to_string())?;
     let server =
         Server::start(memory.clone(), settings, Loaded::default()).map_err(|failure| failure.to_string())?;
-    let done = UnixStream::connect(&path)
-        .map_err(Failure::from)
-        .and_then(|socket| work(&mut Client { socket, memory: memory.clone() }));
+    let done = UnixStream::connect(&path).map_err(Failure::from).and_then(|socket| {
+        let items = UnixStream::connect(&items_path)?;
+        work(&mut Client { socket, items, memory: memory.clone() })
+    });
     server.stopper()();
     server.wait();
     done
@@ -142,21 +160,33 @@ pub fn measure(client: &mut Client) -> Result<(), Failure> {
     for (line, bytes) in PREPARED {
         exchange(client, &pipelines(&[line], KEYS, 16), 16 * bytes)?;
     }
-    for request in COUNTED {
-        for _ in 0..ROUNDS {
-            let many = if request.lines[0].contains("short") {
-                KEYS
-            } else {
-                REQUESTS.min(PIPELINES_MAX * request.pipeline)
-            };
-            let pipelines = pipelines(request.lines, many, request.pipeline);
-            let mut outcome = Ok(());
-            // What the server's thread has done before.
-            dumped(&mut || ());
-            println!("\t0");
-            dumped(&mut || outcome = exchange(client, &pipelines, request.pipeline * request.reply_bytes));
-            outcome.map_err(|error| format!("{}: {error}", request.name))?;
-            println!("{}\t{}", request.name, pipelines.len() * request.pipeline);
+    COUNTED.iter().try_for_each(|request| count(client, request, ""))?;
+    client.memory.table().log().turn_on()?;
+    COUNTED
+        .iter()
+        .filter(|request| request.logged)
+        .try_for_each(|request| count(client, request, operations::LOGGED))?;
+    Ok(client.memory.table().log().turn_off()?)
+}
+
+fn count(client: &mut Client, request: &Request, suffix: &str) -> Result<(), Failure> {
+    for _ in 0..ROUNDS {
+        let many = if request.lines[0].contains("short") {
+            KEYS
+        } else {
+            REQUESTS.min(PIPELINES_MAX * request.pipeline)
+        };
+        let pipelines = pipelines(request.lines, many, request.pipeline);
+        let mut outcome = Ok(());
+        // What the server's thread has done before.
+        dumped(&mut || ());
+        println!("\t0");
+        dumped(&mut || outcome = exchange(client, &pipelines, request.pipeline * request.reply_bytes));
+        outcome.map_err(|error| format!("{}{suffix}: {error}", request.name))?;
+        println!("{}{suffix}\t{}", request.name, pipelines.len() * request.pipeline);
+        if !suffix.is_empty() {
+            // Each round begins with the same.
+            client.memory.table().log().merge()?;
         }
     }
     Ok(())
@@ -168,6 +198,10 @@ fn pipelines(lines: &[&str], many: usize, at_once: usize) -> Vec<Vec<u8>> {
         let mut bytes = Vec::new();
         for line in lines {
             let line = line.replace('@', &format!("{:08}", number % KEYS));
+            if line.ends_with("\r\n") {
+                bytes.extend(line.into_bytes());
+                continue;
+            }
             let words: Vec<&str> = line.split(' ').collect();
             bytes.extend(format!("*{}\r\n", words.len()).into_bytes());
             words.iter().for_each(|word| bytes.extend(format!("${}\r\n{word}\r\n", word.len()).into_bytes()));
@@ -183,8 +217,9 @@ fn exchange(client: &mut Client, pipelines: &[Vec<u8>], reply_bytes: usize) -> R
     let mut replies = vec![0; reply_bytes];
     for pipeline in pipelines {
         client.await_sleep();
-        client.socket.write_all(pipeline)?;
-        client.socket.read_exact(&mut replies)?;
+        let socket = if pipeline.starts_with(b"*") { &mut client.socket } else { &mut client.items };
+        socket.write_all(pipeline)?;
+        socket.read_exact(&mut replies)?;
         if replies.contains(&b'-') {
             return Err(replies.escape_ascii().to_string().into());
         }

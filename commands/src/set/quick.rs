@@ -9,6 +9,7 @@ use polder_values::set::{added, removed, taken};
 use super::thresholds_of;
 use crate::collection::draw_below;
 use polder_calls::command::FastCall;
+use smallvec::SmallVec;
 
 pub(super) fn sadd(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let &[_, _, member] = call.args else { return false };
@@ -33,22 +34,29 @@ pub(super) fn srem(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
 }
 
 pub(super) fn spop(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
-    let (&[_, _], mark) = (call.args, reply.mark()) else { return false };
-    // Only the slow path tells which member it was.
-    if call.table.seems_logged() {
-        return false;
-    }
-    let tell = |(): &(), _: &mut Effect<'_>| {};
+    let (&[_, key], mark) = (call.args, reply.mark()) else { return false };
+    // Only the log needs the member longer than the reply: which one it was, unless it was the last.
+    let is_told = call.table.seems_logged();
+    let tell = |popped: &Popped, effect: &mut Effect<'_>| match popped {
+        Popped::Unnamed => {}
+        Popped::One(member) => effect.call("SREM", &[key, member]),
+        Popped::Last => effect.call("DEL", &[key]),
+    };
     let done = call.update_telling(
         Kind::Set,
         |old| {
             let Some(old) = old else {
                 reply.null();
-                return Some((Mutation::Same, ()));
+                return Some((Mutation::Same, Popped::Unnamed));
             };
             let (member, rest) = taken(old.value, |count| draw_below(call.table, count))?;
             reply.bulk(member);
-            Some((rest.map_or(Mutation::Gone, Mutation::Edited), ()))
+            let popped = match rest {
+                None => Popped::Last,
+                Some(_) if is_told => Popped::One(member.into()),
+                Some(_) => Popped::Unnamed,
+            };
+            Some((rest.map_or(Mutation::Gone, Mutation::Edited), popped))
         },
         tell,
     );
@@ -56,4 +64,12 @@ pub(super) fn spop(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
         reply.rewind(mark);
     }
     done.is_some()
+}
+
+/// The member that SPOP has taken.
+enum Popped {
+    /// One that the log need not be told of by name, or none.
+    Unnamed,
+    One(SmallVec<[u8; 32]>),
+    Last,
 }

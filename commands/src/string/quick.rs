@@ -1,12 +1,12 @@
 //! The fast paths of GET, SET, INCR and their relatives (`table::quick`, `table::update`) and of
-//! MSET (`table::several`): packed strings, no options but the time to live of SET, SETEX and
+//! MSET (`table::update::several`): packed strings, no options but the time to live of SET, SETEX and
 //! PSETEX.
 //!
 //! **Invariant:** what they reply and leave behind is what the slow paths would; whatever could be refused takes the slow path.
 use polder_base::number::Number;
 use polder_base::{Reply, number};
 use polder_calls::command::FastCall;
-use polder_table::{Attributes, Counter, Effect, Form, Mutation};
+use polder_table::{Attributes, Counter, Effect, Form, Mutation, Old};
 use polder_values::{Kind, PACKED_MAX};
 
 use super::number_mode;
@@ -90,10 +90,16 @@ pub(super) fn incrby(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
 fn add(call: &FastCall<'_>, by: i64, reply: &mut dyn Reply) -> bool {
     let (key, mut texts) = (call.args[1], [itoa::Buffer::new(), itoa::Buffer::new()]);
     let [plain, other] = &mut texts;
-    let sum = call.table.edit_plain(call.location, key, call.now_ms, 1, |old| {
-        let sum = number::integer(old)?.checked_add(by)?;
-        Some((plain.format(sum).as_bytes(), Some(sum)))
-    });
+    let sum = call.table.edit_plain(
+        call.location,
+        key,
+        (call.now_ms, 1),
+        |old| {
+            let sum = number::integer(old)?.checked_add(by)?;
+            Some((plain.format(sum).as_bytes(), Some(sum)))
+        },
+        |effect| call.tell(effect),
+    );
     let sum = sum.or_else(|| {
         call.table.quick_edit(
             call.location,
@@ -130,21 +136,21 @@ pub(super) fn incrbyfloat(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let Some(by) = Number::parse(mode, by) else { return false };
     let mut text = None;
     let slot = &mut text;
-    let tell = |(sum, flags): &(&[u8], u32), effect: &mut Effect<'_>| {
+    let tell = |(sum, kept): &(&[u8], Attributes), effect: &mut Effect<'_>| match kept.flags {
+        0 => effect.call("SET", &[key, sum, b"KEEPTTL"]),
         // SET would not keep flags.
-        if *flags == 0 {
-            effect.call("SET", &[key, sum, b"KEEPTTL"]);
-        }
+        _ => effect.set(key, sum, *kept),
     };
     let done = call.update_telling(
         Kind::String,
         |old| {
-            let flags = old.map_or(0, |old| old.flags);
+            let kept =
+                old.map_or(Attributes::NONE, |Old { expiry_ms, flags, .. }| Attributes { expiry_ms, flags });
             let old = old.map_or(Some(Number::zero(mode)), |old| Number::parse(mode, old.value))?;
             let sum = slot.insert(old.sum_text(by)?).as_bytes();
             // Redis keeps an integer that it has come to in this way as text.
             let form = if number::integer(sum).is_some() { Form::Text } else { Form::Plain };
-            Some((Mutation::Text { kept: &[], added: sum, form }, (sum, flags)))
+            Some((Mutation::Text { kept: &[], added: sum, form }, (sum, kept)))
         },
         tell,
     );

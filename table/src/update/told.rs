@@ -67,9 +67,7 @@ impl Table {
             KeyUpdate { table: self, seat: guard.seat, location, key, kind, calls, now_ms }
                 .run(|old| Some((mutate(old)?, ())), Some(tell))
         };
-        if !self.segment().logs() {
-            self.guess_logged(false);
-        }
+        self.settle_guess();
         self.segment().with_seat(work).ok()?
     }
 }

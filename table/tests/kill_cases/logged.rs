@@ -90,6 +90,11 @@ pub fn check(table: &Table, old: &Location, found: &Location) -> Result<(), Stri
                     (b"SET", [key, value, b"PXAT", _]) => {
                         there.insert((db, key.to_vec()), value.to_vec());
                     }
+                    (b"MSET", pairs) => pairs.chunks(2).for_each(|pair| {
+                        there.insert((db, pair[0].to_vec()), pair[1].to_vec());
+                    }),
+                    // What an item has beside its value is none of its bytes here.
+                    (b"ECHO", _) => {}
                     _ => return Err(format!("the log tells {}", name.escape_ascii())),
                 }
             }

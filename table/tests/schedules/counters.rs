@@ -54,10 +54,16 @@ fn add_one(table: &Table) {
             edited.is_some()
         }
         1 => {
-            let edited = table.edit_plain(&location, key, now, 1, |old| {
-                new = padded(number(old) + 1);
-                Some((&new[..], ()))
-            });
+            let edited = table.edit_plain(
+                &location,
+                key,
+                (now, 1),
+                |old| {
+                    new = padded(number(old) + 1);
+                    Some((&new[..], ()))
+                },
+                |_| (),
+            );
             edited.is_some()
         }
         2 => {

@@ -12,6 +12,7 @@ mod common;
 mod counters;
 mod extents;
 mod listeners;
+mod several;
 mod snapshots;
 mod swaps;
 

@@ -45,7 +45,7 @@ fn transfer(table: &Table) {
 }
 
 /// The numbers of all keys of a snapshot.
-fn everything(table: &Table) -> Vec<u64> {
+pub fn everything(table: &Table) -> Vec<u64> {
     let mut snapshot = table.snapshot(&mut || true).expect("a snapshot");
     let mut all = Vec::new();
     while let Some((_, items)) = snapshot.advance().expect("whole") {

@@ -1,35 +1,39 @@
-//! The fast path for several keys that get short strings at once (MSET): each is handled as in `quick.rs`, and one commit publishes all.
+//! The update of several keys that get short strings at once (MSET): each is handled as in `update.rs`, and one commit publishes all.
 //!
-//! A still shorter fast path is tried first (`plain.rs`).
+//! A shorter way is tried first, where each key has a plain string that takes as many units (`plain.rs`). Both end in [`Pairs::commit`].
 //!
 //! ```text
-//!  where each key belongs -> pin, slots -> each home locked, by try -> each entry, and where it goes -> the words of all -> commit (`shm::staged_journal`)
+//!  where each key belongs -> pin, slots -> each home locked, by try -> each entry, and where it goes -> the words of all
 //!                                          so are the other buckets in which an entry lies, or is to lie
+//!    -> look at RECORDING -> commit (`shm::staged_journal`)
 //! ```
 //!
 //! T2: it never waits for a lock, so the order of the locks does not matter. In all other cases it returns false and has done nothing: if
 //! another thread holds a lock, if an entry is no plain string, or if two keys share a bucket and one of them moves entries in it.
 
-use polder_shm::layout::{interest, seat as at};
+use polder_shm::layout::seat as at;
+use polder_shm::staged_journal::StagedJournal;
 use polder_shm::{Locked, Seat};
 use polder_values::Kind;
 use smallvec::SmallVec;
 
+use super::{fits, note_turn};
 use crate::api::{Counter, Db};
 use crate::bucket::{self, Words};
 use crate::clock;
-use crate::directory::{self, Bucket};
+use crate::directory::{self, Bucket, map_at};
 use crate::entry::{self, Image, Inline, UNIT_BYTES};
-use crate::hash::FREE;
-use crate::interest::is_told;
+use crate::hash::{FREE, Hash};
 use crate::location::Location;
 use crate::lookup::Live;
-use crate::plain::{self, SEVERAL_MAX};
+use crate::plain::{self, Home, Missed, Seen};
 use crate::quick::{BucketProbe, PinGuard, has_room, probe_bucket};
 use crate::raw;
-use crate::recording;
+use crate::recording::{self, Changed, ShowChanges};
 use crate::table::Table;
-use crate::update::{fits, note_turn};
+
+/// The most keys: their words fit into a staged journal, unless buckets are rearranged.
+const SEVERAL_MAX: usize = 20;
 
 /// A bucket that is locked, by the journal's item of the same number.
 struct Held {
@@ -50,20 +54,24 @@ struct Plan {
 }
 
 impl Table {
-    /// Gives several keys short strings: `pairs` are keys and values in turn, at most `SEVERAL_MAX` of each, and `first` says where the first key
+    /// Gives several keys short strings: `words` are keys and values in turn, at most `SEVERAL_MAX` of each, and `first` says where the first key
     /// belongs. Returns false, having done nothing, if the caller must take the slow path.
-    pub fn quick_set_all(&self, first: &Location, pairs: &[&[u8]], now_ms: u64) -> bool {
-        let (pairs, []) = pairs.as_chunks::<2>() else { return false };
-        // Only the slow path tells of several keys.
-        if pairs.len() > SEVERAL_MAX || self.seems_logged() {
+    pub fn quick_set_all(&self, first: &Location, words: &[&[u8]], now_ms: u64) -> bool {
+        let (pairs, []) = words.as_chunks::<2>() else { return false };
+        if pairs.len() > SEVERAL_MAX {
             return false;
         }
-        if self.write_all_plainly(first.db(), pairs) {
+        let segment = &**self.segment();
+        let is_told = self.seems_logged();
+        if is_told {
+            self.settle_guess();
+        }
+        let pairs = Pairs { table: self, db: first.db(), words, pairs, now_ms, is_told };
+        if pairs.are_written(|seat| pairs.write_plainly(seat)) {
             return true;
         }
-        let segment = &**self.segment();
         let mut locations: SmallVec<[Location; SEVERAL_MAX]> = SmallVec::new();
-        for (number, [key, _]) in pairs.iter().enumerate() {
+        for (number, [key, _]) in pairs.pairs.iter().enumerate() {
             let Some(location) =
                 (if number == 0 { Some(*first) } else { Location::of(segment, first.db(), key) })
             else {
@@ -82,41 +90,151 @@ impl Table {
             let nearly = found.trailing_zeros() as u64 * UNIT_BYTES as u64;
             segment.prefetch_to_write(location.bucket.units + nearly);
         }
-        let done = self.segment().with_seat(|seat| {
-            let guard = PinGuard::begin(seat, first.db)?;
-            Several { table: self, seat: guard.seat, held: SmallVec::new() }.run(&locations, pairs, now_ms)
-        });
-        matches!(done, Ok(Some(())))
-    }
-
-    /// The same where each key has a plain string at home that takes as many units: mostly, where keys are written again and again.
-    fn write_all_plainly(&self, db: Db, pairs: &[[&[u8]; 2]]) -> bool {
-        let done = self.segment().with_seat(|seat| {
-            let guard = PinGuard::begin(seat, db)?;
-            plain::write_all(guard.seat, db, (self, plain::now()), pairs)?;
-            count(guard.seat, pairs);
-            Some(())
-        });
-        matches!(done, Ok(Some(())))
+        pairs.are_written(|seat| Several { pairs: &pairs, seat, held: SmallVec::new() }.run(&locations))
     }
 }
 
-/// Counts the call and what it has changed.
-fn count(seat: &Seat, pairs: &[[&[u8]; 2]]) {
-    seat.add(at::COUNTERS + 8 * Counter::Calls as u64, 1);
-    seat.add(at::COUNTERS + 8 * Counter::Changes as u64, pairs.len() as u64);
+/// What several keys of a database are to be.
+struct Pairs<'p> {
+    table: &'p Table,
+    db: Db,
+    /// Keys and values in turn.
+    words: &'p [&'p [u8]],
+    pairs: &'p [[&'p [u8]; 2]],
+    now_ms: u64,
+    /// Whether the change log may be on.
+    is_told: bool,
+}
+
+impl Pairs<'_> {
+    /// Runs `write` with the seat pinned; returns whether it has committed.
+    #[inline(always)]
+    fn are_written(&self, write: impl FnOnce(&Seat) -> Option<()>) -> bool {
+        let done = self.table.segment().with_seat(|seat| {
+            let guard = PinGuard::begin(seat, self.db)?;
+            write(guard.seat)
+        });
+        matches!(done, Ok(Some(())))
+    }
+
+    /// Records what the commit has to, and commits. All locks are held, the locations are current, and no thread listens.
+    #[inline(always)]
+    fn commit(&self, seat: &Seat, mut notes: StagedJournal<'_>, changes: ShowChanges<'_>) -> Option<()> {
+        let may_commit = if self.is_told {
+            let times = (seat, self.db, self.now_ms);
+            let tell = |effect: &mut recording::Effect<'_>| effect.call("MSET", self.words);
+            recording::before_told_commit(times, &mut notes, &tell, changes)
+        } else {
+            recording::before_commit(seat, changes)
+        };
+        if !may_commit {
+            return None;
+        }
+        notes.commit();
+        seat.add(at::COUNTERS + 8 * Counter::Calls as u64, 1);
+        seat.add(at::COUNTERS + 8 * Counter::Changes as u64, self.pairs.len() as u64);
+        Some(())
+    }
+
+    /// The update where each key has a plain string that takes as many units as its new one: mostly, where keys are written again and again.
+    fn write_plainly(&self, seat: &Seat) -> Option<()> {
+        let (segment, db) = (&**seat.segment(), self.db);
+        let (lens, clock) = (segment.raw_view(), plain::now());
+        let root = lens.observe(map_at(db) + 8);
+        let mut hashes = SmallVec::<[Hash; SEVERAL_MAX]>::new();
+        for [key, _] in self.pairs {
+            let hash = crate::hash::hash(key, segment.secret());
+            // All at once, before the first is looked into.
+            if let Some(near) = directory::nearly_home(lens, root, hash.position) {
+                lens.prefetch_to_write(Bucket::of(near.piece, near.number).line);
+            }
+            hashes.push(hash);
+        }
+        let (mut all, mut homes) =
+            (SmallVec::<[(Seen, usize); SEVERAL_MAX]>::new(), SmallVec::<[Home; SEVERAL_MAX]>::new());
+        for (number, ([key, value], hash)) in self.pairs.iter().zip(&hashes).enumerate() {
+            let seen = match Seen::find::<true>(lens, db, *hash, key) {
+                Ok(seen) => seen,
+                Err(Missed::NotHere) => {
+                    let (seen, home) =
+                        Seen::find_displaced(segment, &Location::at(segment, db, *hash)?, key)?;
+                    homes.push(home);
+                    seen
+                }
+                Err(Missed::Unclear) => return None,
+            };
+            // One root for all: see `Table::quick_set_all`.
+            if seen.root != root || !seen.takes(key, value) {
+                return None;
+            }
+            // Of a key that comes twice the last value counts; each was compared with what is there now.
+            match all.iter_mut().find(|(other, _)| other.at == seen.at) {
+                Some((_, last)) => *last = number,
+                None => all.push((seen, number)),
+            }
+        }
+        if plain::is_heard(segment) || !seat.covers_now() {
+            return None;
+        }
+        // The lines that are locked, by the journal's item of the same number, and which of them is each key's.
+        let (mut lines, mut locks) = (Lines::new(), SmallVec::<[u64; SEVERAL_MAX]>::new());
+        for (seen, _) in &all {
+            locks.push(lock_among(seat, &mut lines, (seen.line, seen.word))?);
+        }
+        for home in &homes {
+            lock_among(seat, &mut lines, (home.line, home.word))?;
+        }
+        if plain::is_heard(segment) || !all.iter().all(|(seen, _)| seen.is_current(lens, db)) {
+            return None;
+        }
+        let mut notes = seat.stage();
+        for ((seen, number), lock) in all.iter_mut().zip(locks) {
+            let [key, value] = self.pairs[*number];
+            let clock = self.table.next_clock(entry::clock_of(seen.first), clock);
+            let first = entry::first_word(seat.next_version(), clock);
+            plain::note_value(&mut notes, seat, (seen, lock), first, key, value);
+            seen.first = first;
+        }
+        self.commit(seat, notes, &|record| {
+            for (seen, number) in &all {
+                let key = (&hashes[*number], self.pairs[*number][0]);
+                seen.show_change(segment, key, seen.first, record);
+            }
+        })
+    }
+}
+
+/// Lines that are locked, by the journal's items of the same numbers, and their words before that.
+type Lines = SmallVec<[(u64, u64); SEVERAL_MAX]>;
+
+/// Locks a line whose word was read before what it guards, unless it is locked already. Returns the number of its LOCK item. `None`: another
+/// thread holds it, or has changed what it guards.
+#[inline(always)]
+fn lock_among(seat: &Seat, lines: &mut Lines, (line, word): (u64, u64)) -> Option<u64> {
+    let lock = lines.iter().position(|(locked, _)| *locked == line).unwrap_or(lines.len());
+    match lines.get(lock) {
+        Some((_, seen)) => (*seen == word).then_some(lock as u64),
+        None if seat.lock_as_seen(lock as u64, line, word) => {
+            lines.push((line, word));
+            Some(lock as u64)
+        }
+        None => {
+            seat.forget_collision();
+            None
+        }
+    }
 }
 
 /// A change of several keys, with the seat pinned.
 struct Several<'s> {
-    table: &'s Table,
+    pairs: &'s Pairs<'s>,
     seat: &'s Seat,
     held: SmallVec<[Held; SEVERAL_MAX]>,
 }
 
 impl Several<'_> {
-    fn run(&mut self, locations: &[Location], pairs: &[[&[u8]; 2]], now_ms: u64) -> Option<()> {
-        let (seat, segment) = (self.seat, &**self.seat.segment());
+    fn run(&mut self, locations: &[Location]) -> Option<()> {
+        let (seat, segment, pairs) = (self.seat, &**self.seat.segment(), self.pairs.pairs);
         // T3: the locations are older than this, and each bucket is there when it is locked.
         if !seat.covers_now() || seat.journal_len() != 0 {
             return None;
@@ -127,13 +245,12 @@ impl Several<'_> {
         }
         // All homes are locked now. Check that no extent has grown, that the database was not flushed or swapped, and that no thread listens
         // (see `Table::interest`).
-        let is_watched = is_told(segment, interest::CHANGES & !interest::WAITERS);
-        if is_watched || !locations.iter().all(|location| location.is_current(segment)) {
+        if plain::is_heard(segment) || !locations.iter().all(|location| location.is_current(segment)) {
             return None;
         }
         let mut plans = SmallVec::<[Plan; SEVERAL_MAX]>::new();
         for ((location, pair), home) in locations.iter().zip(pairs).zip(homes) {
-            plans.push(self.plan(location, home, pair, now_ms)?);
+            plans.push(self.plan(location, home, pair)?);
         }
         // Every lock is an item of the journal by now.
         let (mut notes, mut added) = (seat.stage(), 0);
@@ -157,24 +274,23 @@ impl Several<'_> {
             notes.cover_own();
             notes.word(segment.seat_at(seat.index()) + tally, seat.get(tally).wrapping_add(added));
         }
-        // What has to be recorded is left to the slow path.
-        if recording::is_on(segment) {
-            return None;
-        }
-        notes.commit();
-        count(seat, pairs);
-        Some(())
+        self.pairs.commit(seat, notes, &|record| {
+            for ((plan, location), [key, _]) in plans.iter().zip(locations).zip(pairs) {
+                record(Changed {
+                    root: location.root,
+                    hash: &location.hash,
+                    key,
+                    before: plan.unit.map(|_| &plan.before),
+                    after: Some(&plan.after),
+                });
+            }
+        })
     }
 
     /// Finds a key's entry, and where the new one goes.
     #[inline]
-    fn plan(
-        &mut self,
-        location: &Location,
-        home: usize,
-        [key, value]: &[&[u8]; 2],
-        now_ms: u64,
-    ) -> Option<Plan> {
+    fn plan(&mut self, location: &Location, home: usize, [key, value]: &[&[u8]; 2]) -> Option<Plan> {
+        let Pairs { table, now_ms, .. } = *self.pairs;
         if entry::inline_bytes(key.len(), value.len(), false, false) > entry::INLINE_MAX {
             return None;
         }
@@ -198,8 +314,8 @@ impl Several<'_> {
             }
         }
         let clock = match plan.unit {
-            Some(_) => self.table.next_clock(plan.before.clock(), clock::lru(now_ms)),
-            None => self.table.first_clock(now_ms),
+            Some(_) => table.next_clock(plan.before.clock(), clock::lru(now_ms)),
+            None => table.first_clock(now_ms),
         };
         let first = entry::first_word(self.seat.next_version(), clock);
         entry::fill_inline(
