@@ -314,3 +314,23 @@ fn a_follower_waits_for_a_commit_that_is_in_no_stream() {
         assert!(begun.elapsed() >= go_on / 2, "{:?}", begun.elapsed());
     });
 }
+
+#[test]
+fn a_popped_member_is_told_by_name_and_the_last_one_as_the_end_of_its_set() {
+    let scratch = Scratch::new("popped");
+    let mut caller = polder_engine::Caller::new(&std::sync::Arc::new(
+        Memory::attach(&Options { segment: scratch.1.clone(), ceiling: 64 << 20, ..Options::default() })
+            .expect("a segment"),
+    ));
+    let mut ask = |words: &[&str]| format!("{:?}", caller.run(words).expect("a reply").item());
+    ask(&["SADD", "set", "a", "b"]);
+    let popped = ask(&["SPOP", "set"]);
+    let left = ask(&["SPOP", "set"]);
+    let member = if popped == "Bulk([97])" { "a" } else { "b" };
+    assert_ne!(popped, left);
+    let expect = format!(
+        "*2|$6|SELECT|$1|0|*4|$4|SADD|$3|set|$1|a|$1|b|*3|$4|SREM|$3|set|$1|{member}|*2|$3|DEL|$3|set|"
+    );
+    assert_eq!(scratch.stream(), expect);
+    scratch.is_whole();
+}

@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use common::Place;
 use polder_shm::Locked;
 use polder_shm::layout::log::MERGE_LOCK;
-use polder_table::{Counter, New, Replaces, Stop, Txn};
+use polder_table::{Attributes, Counter, New, Replaces, Stop, Txn};
 use polder_values::{Kind, Value};
 
 /// A table whose log is on and holds nothing.
@@ -169,4 +169,46 @@ fn what_a_call_tells_is_whole_also_where_calls_only_share_a_commit() {
     });
     let behind = &stream(&place)[expected.len()..];
     assert_eq!((behind.matches("MULTI").count(), behind.matches("EXEC").count()), (1, 1), "{behind}");
+}
+
+/// The fast paths of strings: whether each of them is taken.
+fn strings_are_set_quickly(place: &Place) -> [bool; 4] {
+    let (table, now_ms) = (&place.table, polder_base::time::now_ms());
+    let location = table.location(0, b"a").expect("the database has keys");
+    let attributes = Attributes { expiry_ms: Some(1 << 45), flags: 7 };
+    [
+        table.write_plain(0, table.hash(b"a"), b"a", b"2"),
+        table.quick_set_all(&location, &[b"a", b"3", b"new", b"33"], now_ms),
+        table.quick_set_all(&location, &[b"a", b"4", b"new", b"44"], now_ms),
+        table.quick_set_with(&location, b"a", b"5", attributes, (now_ms, 1)).is_some(),
+    ]
+}
+
+#[test]
+fn strings_keep_their_fast_paths_while_the_log_is_on() {
+    let place = logged();
+    place.run(|txn| told_put(txn, b"a", b"1"));
+    assert_eq!(strings_are_set_quickly(&place), [true; 4]);
+    let expected = "*2|$6|SELECT|$1|0|*3|$3|SET|$1|a|$1|1|*3|$3|SET|$1|a|$1|2|\
+                    *5|$4|MSET|$1|a|$1|3|$3|new|$2|33|*5|$4|MSET|$1|a|$1|4|$3|new|$2|44|\
+                    *1|$5|MULTI|*5|$3|SET|$1|a|$1|5|$4|PXAT|$14|35184372088832|\
+                    *2|$4|ECHO|$22|polder:item 7 - - 0  a|*1|$4|EXEC|";
+    assert_eq!(stream(&place), expected);
+    assert_eq!((place.get(0, b"a"), place.get(0, b"new")), (Some(b"5".into()), Some(b"44".into())));
+}
+
+#[test]
+fn no_fast_path_writes_where_writes_are_refused_or_a_log_has_begun_unseen() {
+    let place = logged();
+    place.run(|txn| told_put(txn, b"a", b"1"));
+    place.table.refuse_writes(true);
+    let before = stream(&place);
+    assert_eq!(strings_are_set_quickly(&place), [false; 4]);
+    place.table.refuse_writes(false);
+    place.table.log().turn_off().expect("nobody is stopped");
+    assert!(place.table.write_plain(0, place.table.hash(b"a"), b"a", b"2"));
+    // The table has seen that nothing is logged.
+    place.table.log().turn_on().expect("a log");
+    assert_eq!(strings_are_set_quickly(&place), [false; 4]);
+    assert!(before.ends_with("|1|") && stream(&place).is_empty());
 }

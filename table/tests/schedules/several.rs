@@ -84,7 +84,11 @@ fn saving(dies: bool) {
 fn telling(dies: bool) {
     let memory = Memory::renewed(&LOGGED);
     let writers = writers(&memory, dies);
-    memory.run(|table| (0..1 + draw(2)).for_each(|_| drop(table.log().merge().expect("room"))));
+    memory.run(|table| {
+        for _ in 0..1 + draw(2) {
+            table.log().merge().expect("room");
+        }
+    });
     let dead = join(writers);
     memory.check();
     memory.run(|table| {
