@@ -95,11 +95,16 @@ pub fn writes_restricted(host: &dyn Host) -> bool {
 }
 
 /// Returns true if writes want more replicas than there are that have acknowledged something lately: those of all servers of the memory count.
+#[inline]
 fn lacks_replicas(host: &dyn Host) -> bool {
-    let number = |id| u64::try_from(host.settings().number(id)).unwrap_or(0);
-    let wanted = number(const { id("min-replicas-to-write") });
-    let lag_seconds = number(const { id("min-replicas-max-lag") });
-    wanted > 0 && lag_seconds > 0 && host.recorder().replicas_within(lag_seconds) < wanted
+    let wanted = host.settings().number(const { id("min-replicas-to-write") });
+    wanted > 0 && has_fewer_replicas(host, wanted as u64)
+}
+
+#[cold]
+fn has_fewer_replicas(host: &dyn Host, wanted: u64) -> bool {
+    let lag_seconds = host.settings().number(const { id("min-replicas-max-lag") });
+    lag_seconds > 0 && host.recorder().replicas_within(lag_seconds as u64) < wanted
 }
 
 /// Whether the last save failed and writes are to stop then.

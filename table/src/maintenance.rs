@@ -318,7 +318,8 @@ impl Table {
         }
         let (mut draws, mut busy, mut evicted) = (0, 0, 0);
         let most = limits.memory_max;
-        if self.claimed() > most && self.stands_still() {
+        // Mostly there is room even if all counts.
+        if self.segment().used_bytes() <= most || self.claimed_lately() > most && self.stands_still() {
             return true;
         }
         while self.claimed_lately() > most {

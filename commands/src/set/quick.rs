@@ -1,6 +1,8 @@
 //! The fast paths of SADD, SREM and SPOP (`table::update`): one member of a packed set.
 //!
 //! **Invariant:** what they reply and leave behind is what the slow paths would; whatever could be refused takes the slow path.
+use std::cell::RefCell;
+
 use polder_base::Reply;
 use polder_table::{Effect, Mutation};
 use polder_values::Kind;
@@ -9,7 +11,6 @@ use polder_values::set::{added, removed, taken};
 use super::thresholds_of;
 use crate::collection::draw_below;
 use polder_calls::command::FastCall;
-use smallvec::SmallVec;
 
 pub(super) fn sadd(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let &[_, _, member] = call.args else { return false };
@@ -36,10 +37,10 @@ pub(super) fn srem(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
 pub(super) fn spop(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let (&[_, key], mark) = (call.args, reply.mark()) else { return false };
     // Only the log needs the member longer than the reply: which one it was, unless it was the last.
-    let is_told = call.table.seems_logged();
-    let tell = |popped: &Popped, effect: &mut Effect<'_>| match popped {
+    let (is_told, popped) = (call.table.seems_logged(), RefCell::new(Vec::new()));
+    let tell = |what: &Popped, effect: &mut Effect<'_>| match what {
         Popped::Unnamed => {}
-        Popped::One(member) => effect.call("SREM", &[key, member]),
+        Popped::One => effect.call("SREM", &[key, &popped.borrow()]),
         Popped::Last => effect.call("DEL", &[key]),
     };
     let done = call.update_telling(
@@ -51,12 +52,11 @@ pub(super) fn spop(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
             };
             let (member, rest) = taken(old.value, |count| draw_below(call.table, count))?;
             reply.bulk(member);
-            let popped = match rest {
-                None => Popped::Last,
-                Some(_) if is_told => Popped::One(member.into()),
-                Some(_) => Popped::Unnamed,
-            };
-            Some((rest.map_or(Mutation::Gone, Mutation::Edited), popped))
+            let Some(rest) = rest else { return Some((Mutation::Gone, Popped::Last)) };
+            if is_told {
+                popped.borrow_mut().extend_from_slice(member);
+            }
+            Some((Mutation::Edited(rest), if is_told { Popped::One } else { Popped::Unnamed }))
         },
         tell,
     );
@@ -67,9 +67,11 @@ pub(super) fn spop(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
 }
 
 /// The member that SPOP has taken.
+#[derive(Clone, Copy)]
 enum Popped {
-    /// One that the log need not be told of by name, or none.
+    /// One that is not kept, or none.
     Unnamed,
-    One(SmallVec<[u8; 32]>),
+    /// One of several.
+    One,
     Last,
 }
