@@ -28,9 +28,12 @@ fn wait(call: &mut Call<'_>) -> Outcome {
     let replicas = integer(call.args[1])?;
     let timeout_ms = waiting::milliseconds(call.args[2])?;
     let replicas = u64::try_from(replicas).unwrap_or(0);
-    let copies = awaited(call, Copies { csn: 0, in_file: false, replicas, in_files: false });
-    if is_over(call) || copies.are_made(call.table.segment()) {
-        call.reply.integer(call.table.segment().replicas().count(copies.csn, false) as i64);
+    let mut copies = awaited(call, Copies { csn: 0, in_file: false, replicas, in_files: false });
+    // What was written before the log began is in the copies of all replicas that have acknowledged something.
+    copies.csn = copies.csn.max(1);
+    let count = call.table.segment().replicas().count(copies.csn, false);
+    if is_over(call) || count >= replicas {
+        call.reply.integer(count as i64);
         return Ok(());
     }
     wait_for(call, copies, timeout_ms, Otherwise::Zeros(1))
@@ -51,11 +54,12 @@ fn wait_for_log(call: &mut Call<'_>) -> Outcome {
         return Err("ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.".into());
     }
     let copies = awaited(call, Copies { csn: 0, in_file: local > 0, replicas, in_files: true });
-    if is_over(call) || copies.are_made(call.table.segment()) {
-        let is_durable = is_logged && words.is_promised() && words.is_durable(copies.csn);
+    let is_durable = is_logged && words.is_promised() && words.is_durable(copies.csn);
+    let count = call.table.segment().replicas().count(copies.csn, true);
+    if is_over(call) || (is_durable || local == 0) && count >= replicas {
         call.reply.array(2);
         call.reply.integer(is_durable.into());
-        call.reply.integer(call.table.segment().replicas().count(copies.csn, true) as i64);
+        call.reply.integer(count as i64);
         return Ok(());
     }
     wait_for(call, copies, timeout_ms, Otherwise::Zeros(2))

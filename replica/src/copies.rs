@@ -110,9 +110,11 @@ impl Ticket<'_> {
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
         // Under the lock: no other feed joins a copy that is given up (C2).
-        let _making = lock(&self.copies.making);
+        let mut making = lock(&self.copies.making);
         if self.copy.waiting.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.copy.progress.cancelled.store(true, Ordering::Relaxed);
+            // A copy that was made is kept by the feeds that send it.
+            making.retain(|copy| !Arc::ptr_eq(copy, &self.copy));
         }
     }
 }

@@ -230,8 +230,12 @@ impl Feeding<'_, '_> {
         }
         let length = made.file.metadata().map_err(|error| error.to_string())?.len();
         self.send(format!("${length}\r\n").as_bytes())?;
-        let (mut at, mut bytes) = (0, vec![0; SEND_BYTES]);
+        let (mut at, mut bytes, mut asked) = (0, vec![0; SEND_BYTES], Instant::now());
         while at < length {
+            if asked.elapsed() >= NOTE_PERIOD {
+                self.check_rights()?;
+                asked = Instant::now();
+            }
             let count = made.file.read_at(&mut bytes, at).map_err(|error| error.to_string())?;
             if count == 0 || self.is_over() {
                 return Err("the copy was not sent as a whole".into());
@@ -271,7 +275,7 @@ impl Feeding<'_, '_> {
             }
             bytes.clear();
             let next = log.read(self.place, &mut bytes, SEND_BYTES).map_err(|error| error.to_string())?;
-            if log.identity() != self.identity {
+            if !log.is_on() || log.identity() != self.identity {
                 return Err("the stream has ended, and another one has begun".into());
             }
             if next != self.place {
@@ -289,9 +293,7 @@ impl Feeding<'_, '_> {
             self.check_patience()?;
             self.check_lag()?;
             if self.noted.elapsed() >= NOTE_PERIOD {
-                if !self.feed.is_permitted() {
-                    return Err("its user may not use PSYNC any more".into());
-                }
+                self.check_rights()?;
                 // Without memory for the record the log is kept as it was.
                 self.note().or_else(|_| self.check())?;
             }
@@ -337,6 +339,11 @@ impl Feeding<'_, '_> {
     fn check(&self) -> Result<(), String> {
         let place = self.record.place(&self.identity, self.place);
         followers::check(self.feed.table, &place).map_err(|stop| stop.to_string())
+    }
+
+    /// Returns an error if the replica's user may not have the data any more.
+    fn check_rights(&self) -> Result<(), String> {
+        if self.feed.is_permitted() { Ok(()) } else { Err("its user may not use PSYNC any more".into()) }
     }
 
     /// F3.
@@ -387,11 +394,16 @@ impl Feeding<'_, '_> {
         Ok(())
     }
 
-    /// Writes the record, which holds the log from the place on.
+    /// Writes the record, which holds the log: from what the replica has acknowledged on, so that it can go on after a break, or else from the
+    /// place on.
     fn note(&mut self) -> Result<(), String> {
         self.noted = Instant::now();
-        let place = self.record.place(&self.identity, self.place);
-        let slot = followers::keep(self.feed.table, &place).map_err(|stop| stop.to_string())?;
+        let from = match self.record.acknowledged_ms {
+            0 => self.place,
+            _ => self.record.acknowledged.min(self.place),
+        };
+        let keep = |from| followers::keep(self.feed.table, &self.record.place(&self.identity, from));
+        let slot = keep(from).or_else(|_| keep(self.place)).map_err(|stop| stop.to_string())?;
         self.line.stand_in(slot);
         Ok(())
     }

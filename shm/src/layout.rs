@@ -333,7 +333,7 @@ pub mod seat {
     pub const VERSION_END: u64 = 224;
     /// Bytes of nodes taken out of slabs by this seat less those it put back; the sum over all seats is what is in use.
     pub const NODE_BYTES: u64 = 232;
-    /// Bytes of trees that evictions have retired and that are not taken apart yet, without their roots: an estimate.
+    /// Bytes of trees that evictions have retired and that are not taken apart yet, without their roots, or less.
     pub const TREE_BYTES: u64 = 240;
     /// The retired list: its first block, how many entries have been moved within it, the index of its first entry and of the entry after its last.
     pub const RETIRED_FIRST: u64 = 256;

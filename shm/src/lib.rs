@@ -110,7 +110,7 @@ pub use replicas::ReplicaWords;
 pub use seat::Seat;
 #[cfg(feature = "schedules")]
 pub use seating::end_schedules;
-pub use segment::{RawView, Segment, offset_of, ref_to};
+pub use segment::{RawView, Segment, class_bytes, offset_of, ref_to};
 pub use storage::StorageWords;
 pub use swap_barrier::Changes;
 

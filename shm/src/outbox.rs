@@ -168,7 +168,12 @@ impl Segment {
 
     /// Bytes that wait in all outboxes, as far as a look without locks can tell.
     pub fn outbox_bytes(&self) -> u64 {
-        (0..self.seats_high()).map(|index| self.waiting_in(self.seat_at(index))).fold(0, u64::saturating_add)
+        let bytes = (0..self.seats_high())
+            .map(|index| self.waiting_in(self.seat_at(index)))
+            .fold(0, u64::saturating_add);
+        // What the caller reads next, such as the lock of the merger, is not older than what was read here.
+        self.acquire_fence();
+        bytes
     }
 
     fn waiting_in(&self, seat: u64) -> u64 {

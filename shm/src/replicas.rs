@@ -166,6 +166,10 @@ impl ReplicaWords<'_> {
 
     /// How many replicas have all commits below a number (R4): in their memory, or `in_file` on their disk.
     pub fn count(&self, csn: u64, in_file: bool) -> u64 {
+        if !self.segment.logs() {
+            // What is committed now reaches no replica.
+            return 0;
+        }
         let word = if in_file { at::FILE_CSN } else { at::CSN };
         let end = if in_file { None } else { self.settled_end() };
         let has = |line: &u64| {
@@ -184,6 +188,10 @@ impl ReplicaWords<'_> {
             || segment.outbox_bytes() != 0
             || lock::owner(segment.observe(log::MERGE_LOCK)).is_some()
         {
+            return None;
+        }
+        // A commit that had no room for its record is in no outbox: replicas get it with another stream only.
+        if segment.observe(log::BROKEN) != segment.observe(log::BROKEN_SEEN) {
             return None;
         }
         // What was found empty was written out with TAIL, since the lock is free.

@@ -310,8 +310,8 @@ impl Seat {
     }
 
     /// Tells of trees that this seat has retired, without their roots: their nodes join the list, and with it the retired bytes, only
-    /// as the trees are taken apart. The pin of the transaction that retired them must not have ended. The figure is an estimate,
-    /// and begins at 0 again when the list is empty.
+    /// as the trees are taken apart. The pin of the transaction that retired them must not have ended. `bytes` may be
+    /// less than the truth, never more.
     pub fn tell_trees(&self, bytes: u64) {
         self.add(at::TREE_BYTES, bytes);
     }

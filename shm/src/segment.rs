@@ -430,7 +430,7 @@ impl RawView<'_> {
 
 /// Bytes of a node of `class`.
 #[inline(always)]
-pub(crate) fn class_bytes(class: usize) -> u64 {
+pub fn class_bytes(class: usize) -> u64 {
     SIZES[class] as u64
 }
 

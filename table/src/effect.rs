@@ -11,6 +11,7 @@
 //! - **E4** An expired key that is locked is told as `DEL` before all that the transaction does to it: elsewhere it may not have expired yet.
 
 use polder_base::Fault;
+use polder_shm::Tag;
 use polder_shm::layout::recording;
 use polder_shm::sync::{self, Flaw};
 
@@ -241,9 +242,18 @@ impl Txn<'_> {
             // No call has asked before the first lock whether there is a log. The next attempt makes an outbox, if there is memory for it.
             return Err(Stop::Retry);
         }
+        if self.seat.journal_len() == 0 {
+            // A commit of messages alone. Threads that look whether all is quiet must see that this one has begun before it draws.
+            self.seat.note(Tag::Cover, 0, 0)?;
+        }
         let csn = self.seat.draw_csn();
         match self.seat.append_outbox(csn, recording, record) {
             Ok(Ok(())) => Ok(0),
+            // No key changes: it is refused, and the log stays whole.
+            Ok(Err(_)) if self.has_news() && self.notes.writes.get() == 0 => Err(Fault::Full(
+                "the change log has no room for the message: free memory, or send it again later".into(),
+            )
+            .into()),
             Ok(Err(olds)) => {
                 // L7.
                 self.seat.break_log();

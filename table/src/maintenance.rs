@@ -59,8 +59,6 @@ const EVICTED_PER_CALL: u32 = 8;
 const RESTING_CHANGES: u64 = 64;
 /// One eviction in this many looks whether the key's extent can shrink.
 const EVICTIONS_PER_LOOK: u64 = 16;
-/// Nodes below another one that are weighed where a tree is evicted.
-const TREE_SAMPLES: usize = 8;
 /// Draws of a victim before eviction gives up.
 const DRAWS_MAX: u32 = 20_000;
 
@@ -362,7 +360,7 @@ impl Table {
             // It may have lost its expiry since it was drawn.
             let found = txn.peek(db, &key)?;
             trees = match &found {
-                Some(Found { value: Value::Tree(root), .. }) => txn.trees_bytes(&root.refs, TREE_SAMPLES)?,
+                Some(Found { value: Value::Tree(root), .. }) => txn.weigh(&root.refs),
                 _ => 0,
             };
             evicted = found.is_some_and(|found| !limits.policy.is_volatile() || found.expiry_ms.is_some())

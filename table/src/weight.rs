@@ -4,15 +4,19 @@
 //! threads, and the free nodes in their caches. What goes by itself does not count either: retired nodes, what is kept for a snapshot,
 //! and the change log.
 //!
+//! Near the segment's ceiling caches count, too: there a write fails for want of the nodes that they hold, so keys are evicted before.
+//!
 //! A retired tree leaves the list of its seat node by node, so of a tree that waits only the root counts as retired. An eviction
-//! therefore weighs the tree that it removes, and the seat tells these bytes until the tree is taken apart ([`at::TREE_BYTES`]).
+//! therefore weighs the tree that it removes, and the seat tells these bytes until the tree is taken apart ([`at::TREE_BYTES`]). A weight
+//! is never above the truth: what is told falls by each node that leaves a tree, so it never exceeds what waits, and no rest of it stays.
 
 use std::sync::atomic::Ordering;
 
 use polder_base::{Fault, Ref};
-use polder_shm::class::{NODE_MAX, SIZES, class_of};
+use polder_shm::class::{NODE_MAX, SIZES, SLAB_BYTES, class_of};
 use polder_shm::layout::seat as at;
 use polder_shm::node::HEADER_BYTES;
+use polder_shm::{class_bytes, offset_of};
 
 use crate::api::Stop;
 use crate::table::Table;
@@ -20,6 +24,10 @@ use crate::txn::Txn;
 
 /// How deep a tree can be.
 const DEPTH_MAX: u32 = 64;
+/// The last part of a segment's room, as one by this number, in which caches count.
+const NEAR_CEILING: u64 = 16;
+/// Nodes of a tree that an eviction weighs, at most.
+const WEIGHED_NODES_MAX: usize = 4096;
 
 impl Table {
     /// Bytes that count for `maxmemory`: nodes in use and the bookkeeping of their slabs.
@@ -42,17 +50,15 @@ impl Table {
         self.claimed_beside(known.bytes.load(Ordering::Relaxed))
     }
 
-    /// What counts if caches hold `cached` bytes.
+    /// The bytes that count if caches hold `cached` bytes.
     fn claimed_beside(&self, cached: u64) -> u64 {
         let segment = self.segment();
         let passing = [at::RETIRED_BYTES, at::TREE_BYTES, at::SNAPSHOT_LOG_BYTES]
             .map(|word| segment.sum_over_seats(word));
         let uncounted = passing.iter().fold(segment.fixed_bytes(), |sum, bytes| sum.saturating_add(*bytes));
-        segment
-            .used_bytes()
-            .saturating_sub(uncounted)
-            .saturating_sub(cached)
-            .saturating_sub(segment.log_bytes())
+        let all = segment.used_bytes().saturating_sub(uncounted).saturating_sub(segment.log_bytes());
+        let room = segment.geometry().slabs_max * SLAB_BYTES;
+        if all > room - room / NEAR_CEILING { all } else { all.saturating_sub(cached) }
     }
 }
 
@@ -63,6 +69,22 @@ impl Txn<'_> {
     /// [`Fault::Damaged`] if a tree is deeper than a tree can be.
     pub fn trees_bytes(&self, roots: &[Ref], samples: usize) -> Result<u64, Stop> {
         roots.iter().map(|root| self.tree_bytes(*root, samples, DEPTH_MAX)).sum()
+    }
+
+    /// Bytes of the nodes of trees, or of the first [`WEIGHED_NODES_MAX`] of them; of a damaged tree as much as could be read.
+    pub(crate) fn weigh(&self, roots: &[Ref]) -> u64 {
+        use polder_values::Nodes as _;
+        let mut left: Vec<Ref> = roots.to_vec();
+        let mut bytes = 0;
+        for _ in 0..WEIGHED_NODES_MAX {
+            let Some(node) = left.pop() else { break };
+            if let (Some((_, class)), Ok(refs)) = (self.segment().class_at(offset_of(node)), self.refs(node))
+            {
+                bytes += class_bytes(class);
+                left.extend(refs.iter().filter(|node| !node.is_none()));
+            }
+        }
+        bytes
     }
 
     /// A node and everything below it. The last node of a row may be emptier than the others, so it stands for itself alone; the others

@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use common::Place;
 use polder_shm::Locked;
 use polder_shm::layout::log::MERGE_LOCK;
-use polder_table::{Attributes, Counter, New, Replaces, Stop, Txn};
+use polder_table::{Attributes, Counter, Mode, New, Replaces, Stop, Txn};
 use polder_values::{Kind, Value};
 
 /// A table whose log is on and holds nothing.
@@ -211,4 +211,28 @@ fn no_fast_path_writes_where_writes_are_refused_or_a_log_has_begun_unseen() {
     place.table.log().turn_on().expect("a log");
     assert_eq!(strings_are_set_quickly(&place), [false; 4]);
     assert!(before.ends_with("|1|") && stream(&place).is_empty());
+}
+
+#[test]
+fn a_message_without_room_is_refused_and_the_log_stays_whole() {
+    let place = Place::with_ceiling(32 << 20);
+    place.table.log().turn_on().expect("a log");
+    let identity = place.table.log().identity();
+    let publish = |bytes: usize| {
+        let txn = place.table.begin(Mode::Read).expect("a seat");
+        let message = vec![b'x'; bytes];
+        txn.tell_news(0, &[b"PUBLISH", b"channel", &message]);
+        let outcome = txn.commit();
+        txn.abort();
+        outcome
+    };
+    // The first attempt of a thread finds that it needs an outbox.
+    while publish(10) == Err(Stop::Retry) {}
+    assert!(stream(&place).ends_with("*3|$7|PUBLISH|$7|channel|$10|xxxxxxxxxx|"));
+    assert!(matches!(publish(64 << 20), Err(Stop::Fault(_))));
+    place.run(|txn| told_put(txn, b"a", b"1"));
+    assert!(stream(&place).ends_with("*3|$3|SET|$1|a|$1|1|"));
+    assert_eq!(place.table.log().identity(), identity, "the log goes on");
+    let findings = place.table.verify().expect("a walk").findings;
+    assert!(findings.is_empty(), "{findings:?}");
 }

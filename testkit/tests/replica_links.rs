@@ -18,6 +18,13 @@ fn a_replica_is_a_client_of_a_kind_of_its_own() {
     let (replica_server, mut replica) = follow(&program, other.port(), &[]);
     catch_up(&mut replica, &mut second);
     assert_eq!(ask(&mut second, "WAIT 1 0"), "(integer) 1");
+    // What was copied is given back with the copy.
+    let files = format!("/proc/{}/fd", other.pid());
+    let is_copy = |entry: std::io::Result<std::fs::DirEntry>| {
+        let target = entry.and_then(|entry| std::fs::read_link(entry.path()));
+        target.is_ok_and(|target| target.to_string_lossy().contains("polder-copy"))
+    };
+    until("the copy is gone", || !std::fs::read_dir(&files).expect("its files").any(is_copy));
     let line = ask(&mut first, "CLIENT LIST TYPE replica");
     let has = |word: &str| line.split(' ').any(|field| field == word);
     assert!(has("flags=S") && has("cmd=replconf") && has("user=default"), "{line}");

@@ -83,9 +83,7 @@ pub fn note(host: &dyn Host, table: &Table, now_ms: u64) {
         now.timed_us.checked_sub(known.timed_us).unwrap_or(now.timed_us),
     ];
     // If there is no memory, or another process holds the lock, the point is left out: the next one tells of its time, too.
-    if add(table, &own).is_ok() {
-        *lock(&recorder.told) = now;
-    }
+    *lock(&recorder.told) = if add(table, &own).is_ok() { now } else { Told { step, ..known } };
 }
 
 /// Writes a point of this process into its row.
