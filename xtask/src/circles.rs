@@ -120,8 +120,9 @@ fn paths(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = source;
     while let Some(at) = rest.find("use ") {
-        let starts =
-            rest[..at].chars().next_back().is_none_or(|before| before.is_whitespace() || before == ')');
+        // Not in the middle of a text.
+        let before = rest[..at].rsplit('\n').next().unwrap_or_default().trim_start();
+        let starts = before.is_empty() || before.starts_with("pub");
         rest = &rest[at + 4..];
         if let (true, Some(end)) = (starts, rest.find(';')) {
             expand("", &rest[..end], &mut found);
@@ -221,6 +222,13 @@ mod tests {
         let found =
             of(&[("", ""), front, ("a::one", "use crate::b::B;"), ("a::two", ""), ("b", "use crate::a::A;")]);
         assert_eq!(found, [["a", "b"]]);
+    }
+
+    #[test]
+    fn texts_import_nothing() {
+        let text =
+            "fn f() -> &'static str { if a() { \"who may use it } else { }\" } else { \"\" } }\nstruct A;";
+        assert!(of(&[("", ""), ("a", text), ("b", "use crate::a::A;")]).is_empty());
     }
 
     #[test]
