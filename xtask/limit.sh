@@ -12,7 +12,6 @@ family() {
 
 "$@" &
 program=$!
-trap 'kill "$program" 2>/dev/null' TERM INT
 (
     # A child that outlives the program must not keep the pipe of this script's output open.
     exec 3>&1 >/dev/null
@@ -32,6 +31,8 @@ trap 'kill "$program" 2>/dev/null' TERM INT
     kill -KILL $processes
 ) &
 watcher=$!
+# Not before: a signal that meets the watcher while it still has this trap would be lost, and it would run to its end.
+trap 'kill "$program" 2>/dev/null' TERM INT
 wait "$program"
 status=$?
 kill "$watcher" 2>/dev/null

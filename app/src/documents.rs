@@ -96,6 +96,7 @@ fn refusal(line: &str) -> Option<String> {
 
 #[test]
 fn the_command_lines_of_documents_are_understood() {
+    polder_engine::register();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut paths = Vec::new();
     documents(root, &mut paths);
