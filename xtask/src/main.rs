@@ -249,7 +249,8 @@ fn clocked(tally: &mut Tally, length: &Length) {
     tally.run("crash", program("crash", &[&["--seed", SEED], &length.crash[..]].concat()));
 }
 
-/// Counts instructions once more, while nothing else runs, if some were too high.
+/// Counts instructions once more, while nothing else runs, if some were too high. What is too high in both counts is a finding: some
+/// counts of a server depend on where its turns begin.
 fn counted_again(
     first: Result<Result<Vec<String>, String>, std::sync::mpsc::RecvError>,
     flaky: &Flaky,
@@ -258,11 +259,18 @@ fn counted_again(
     if first.is_empty() {
         return Ok(first);
     }
-    let second = counts::check(&root(), false)?;
-    if second.is_empty() {
+    let both = in_both(&first, counts::check(&root(), false)?);
+    if both.is_empty() {
         flaky.add("instruction counts", &first);
     }
-    Ok(second)
+    Ok(both)
+}
+
+/// The findings of the second count whose operations the first one has found, too.
+fn in_both(first: &[String], mut second: Vec<String>) -> Vec<String> {
+    let operation = |finding: &str| finding.split(": ").next().unwrap_or_default().to_owned();
+    second.retain(|finding| first.iter().any(|other| operation(other) == operation(finding)));
+    second
 }
 
 /// A program of ours that has been built for tests.
@@ -336,4 +344,16 @@ fn target() -> PathBuf {
 /// The repository's root.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(PathBuf::new, Path::to_path_buf)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_count_that_is_too_high_once_is_no_finding() {
+        let (first, second) = (
+            ["GET: 3 instructions".to_owned(), "SET: 9 instructions".to_owned()],
+            vec!["SET: 8 instructions".to_owned(), "INCR: 7 instructions".to_owned()],
+        );
+        assert_eq!(super::in_both(&first, second), ["SET: 8 instructions"]);
+    }
 }
