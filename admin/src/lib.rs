@@ -1,6 +1,6 @@
 //! The commands that show and change the process, its clients and its settings, and the figures that they show.
 //!
-//! What calls leave behind as they run (`polder_runtime::noting`, `recorder`, `monitor`) is noted below this floor; here it is shown, and the
+//! Calls leave notes as they run, below this floor (`polder_runtime::noting`, `recorder`, `monitor`); here they are shown, and the
 //! other processes of the segment are asked for theirs.
 //!
 //! **Invariant:** no call needs this crate to run: nothing below the engine names it.

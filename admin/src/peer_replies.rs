@@ -1,4 +1,4 @@
-//! What this process replies to the questions of others ([`polder_runtime::elsewhere`]).
+//! Replies of this process to the questions of others ([`polder_runtime::elsewhere`]).
 use polder_runtime::acl;
 use polder_runtime::session::Host;
 

@@ -91,7 +91,7 @@ impl Waiting {
     }
 }
 
-/// What WAIT and WAITAOF wait for: copies of all that was committed before a number.
+/// The copies that WAIT and WAITAOF wait for: of all that was committed before a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Copies {
     /// The number (`polder_shm::storage`, W3).
@@ -120,8 +120,14 @@ impl Copies {
 
     /// Returns true if they are there.
     pub fn are_made(&self, segment: &Segment) -> bool {
+        self.are_made_beside(segment, segment.replicas().settled_end())
+    }
+
+    /// Like [`Copies::are_made`], for many calls: `end` is what `ReplicaWords::settled_end` has returned after they were made.
+    pub fn are_made_beside(&self, segment: &Segment, end: Option<u64>) -> bool {
+        let has_replicas = || segment.replicas().count_beside(self.csn, self.in_files, end) >= self.replicas;
         (!self.in_file || segment.storage().is_promised() && segment.storage().is_durable(self.csn))
-            && (self.replicas == 0 || segment.replicas().count(self.csn, self.in_files) >= self.replicas)
+            && (self.replicas == 0 || has_replicas())
     }
 
     /// Has the storage process and the feeds of replicas hurry.

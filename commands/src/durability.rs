@@ -29,7 +29,7 @@ fn wait(call: &mut Call<'_>) -> Outcome {
     let timeout_ms = waiting::milliseconds(call.args[2])?;
     let replicas = u64::try_from(replicas).unwrap_or(0);
     let mut copies = awaited(call, Copies { csn: 0, in_file: false, replicas, in_files: false });
-    // What was written before the log began is in the copies of all replicas that have acknowledged something.
+    // All replicas that have acknowledged something have what was written before the log began.
     copies.csn = copies.csn.max(1);
     let count = call.table.segment().replicas().count(copies.csn, false);
     if is_over(call) || count >= replicas {

@@ -15,7 +15,7 @@ use crate::{Memory, PAUSE_NAP};
 /// How long to sleep before a lock that another thread holds is tried again.
 const BUSY_REST: Duration = Duration::from_millis(1);
 
-/// How often a call that waits for the disk or for replicas looks whether they have what it waits for.
+/// The time between two looks of a call that waits for the disk or for replicas.
 const COPIES_NAP: Duration = Duration::from_millis(2);
 
 /// One caller that waits; what is heard for others of the thread goes to them.

@@ -82,7 +82,7 @@ pub fn all(table: &Table) -> Result<Vec<Place>, Stop> {
     })
 }
 
-/// The same with their slots, as a part of a transaction.
+/// Returns them with their slots, as a part of a transaction.
 ///
 /// # Errors
 /// Faults of the memory.

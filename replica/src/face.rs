@@ -7,10 +7,10 @@ use polder_runtime::session::Client;
 
 /// A replica's connection.
 pub struct Face {
-    /// As it was when the feed began.
+    /// The client, from the time when the feed began.
     client: Client,
     created_ms: u64,
-    /// When the replica was last heard, in milliseconds since the epoch; 0: not yet.
+    /// The time when the replica was last heard, in milliseconds since the epoch; 0: not yet.
     heard_ms: AtomicU64,
     /// Bytes of the log that wait for it.
     waiting_bytes: AtomicU64,

@@ -270,7 +270,7 @@ impl Feeding<'_, '_> {
             // Where there is no memory for the log, what is not merged stays where it is, and is merged later.
             let _ = log.merge();
             if let Some(wanted) = self.feed.table.segment().replicas().unasked() {
-                // Where another thread is at the log, it is tried again.
+                // If another thread has the lock of the log, the next round tries again.
                 let _ = log.ask(&[b"REPLCONF", b"GETACK", b"*"], wanted);
             }
             bytes.clear();
@@ -445,7 +445,7 @@ impl Feeding<'_, '_> {
         }
         let offset_of = |option: &[u8]| {
             let pair = pairs.chunks_exact(2).find(|pair| pair[0].eq_ignore_ascii_case(option))?;
-            // What was never sent is acknowledged by no honest replica.
+            // No honest replica acknowledges bytes that were never sent.
             polder_base::number::unsigned(pair[1]).filter(|offset| *offset <= self.place)
         };
         if let Some(offset) = offset_of(b"ACK") {

@@ -1,6 +1,6 @@
-//! How far a replica may be behind: `client-output-buffer-limit replica`.
+//! The lag that a replica may have: `client-output-buffer-limit replica`.
 //!
-//! What counts is what could have been sent: bytes that were in the log at an earlier look and have not been sent since. So one large value closes no
+//! Only what could have been sent counts: bytes that were in the log at an earlier look and have not been sent since. So one large value closes no
 //! replica that takes it. Nor does a copy that is being loaded: a replica counts from its first acknowledgement on.
 use std::time::{Duration, Instant};
 

@@ -42,7 +42,7 @@ impl Family {
     }
 }
 
-/// How many rows families have.
+/// The number of rows of families.
 pub const fn count(families: &[Family]) -> usize {
     let (mut sum, mut family) = (0, 0);
     while family < families.len() {
@@ -85,7 +85,7 @@ pub const fn rows<const COUNT: usize>(families: &[Family]) -> [Command; COUNT] {
     rows
 }
 
-/// What runs the rows of families, by their numbers.
+/// Functions of the rows of families, by their numbers.
 pub const fn works<const COUNT: usize>(families: &[Family]) -> [Work; COUNT] {
     let mut works = [Work::Own; COUNT];
     let (mut number, mut family) = (0, 0);

@@ -28,7 +28,7 @@ const SLOTS: usize = 2048;
 /// The longest name of a row; longer input names no command.
 const NAME_MAX: usize = 40;
 
-/// What COMMAND DOCS calls a family, and the ACL category of its commands.
+/// The name of a family in COMMAND DOCS, and the ACL category of its commands.
 #[derive(Clone, Copy)]
 pub struct FamilyName {
     /// `string`, `sorted-set`, ...
@@ -37,11 +37,11 @@ pub struct FamilyName {
     pub category: &'static str,
 }
 
-/// What leads from names to the numbers of `COUNT` rows.
+/// The index from names to the numbers of `COUNT` rows.
 pub struct NameTable<const COUNT: usize> {
     /// The number of a row plus one in the slot of its name or the next free one; 0 in an empty slot.
     slots: [u16; SLOTS],
-    /// The same of the short names, by their words.
+    /// The short names, by their words.
     short_slots: [u16; SHORT_SLOTS],
     /// The folded word of each row's name as [`find`] compares it, 0 for a long one.
     words: [AtomicU64; COUNT],
@@ -272,13 +272,13 @@ pub fn commands() -> &'static Commands {
 #[cfg(test)]
 pub use tests::commands;
 
-/// As [`Commands::find`], of this process.
+/// Like [`Commands::find`], in the table of this process.
 #[inline]
 pub fn find(name: &[u8]) -> Option<&'static Command> {
     commands().find(name)
 }
 
-/// As [`Commands::find_original`], of this process.
+/// Like [`Commands::find_original`], in the table of this process.
 pub fn find_original(name: &[u8]) -> Option<&'static Command> {
     commands().find_original(name)
 }

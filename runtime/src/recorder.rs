@@ -89,7 +89,7 @@ pub struct Recorder {
     pub denials: Mutex<denials::Log>,
     pub monitor: Mutex<Monitor>,
     track: Mutex<Track>,
-    /// What the history of the segment knows of this process.
+    /// The last part of this process in the history of the segment.
     pub told: Mutex<Told>,
     /// What other processes have told of themselves last, with their threads: see [`crate::cross_process::ask_reports`].
     pub reports: Mutex<Vec<(Vec<polder_hub::query::Thread>, Vec<u8>)>>,
@@ -214,7 +214,7 @@ impl Recorder {
         let _ = self.segment.set(table.segment().clone());
     }
 
-    /// How many replicas of the memory have acknowledged something within this many seconds.
+    /// Returns how many replicas of the memory have acknowledged something within this many seconds.
     pub fn replicas_within(&self, seconds: u64) -> u64 {
         self.segment
             .get()

@@ -1,4 +1,4 @@
-//! What calls see of the saves of their process, and ask of them: what is below `polder-persist`, which does the saving.
+//! Signals of the saves of a process for its calls, and what calls ask of them: the part below `polder-persist`, which does the saving.
 //!
 //! ```text
 //!   each write       SaveSignals: may it write?      plain words, behind one call of the host
@@ -16,7 +16,7 @@ pub fn has_save_points(settings: &Settings) -> bool {
     !settings.text(const { id("save") }).is_empty()
 }
 
-/// What a process notes for its calls about its saves and its append-only log.
+/// Signals of a process for its calls, about its saves and its append-only log.
 #[derive(Default)]
 pub struct SaveSignals {
     /// Save points are set, and the last save failed.
@@ -64,7 +64,7 @@ impl SaveSignals {
         std::mem::replace(&mut *noted, trouble)
     }
 
-    /// Whether a save is to begin.
+    /// Returns true if a save is to begin.
     #[inline]
     pub fn is_scheduled(&self) -> bool {
         self.scheduled.load(Ordering::Relaxed)
@@ -92,7 +92,7 @@ impl SaveSignals {
     }
 }
 
-/// What commands may have the saves of their process do.
+/// Orders of commands to the saves of their process.
 pub trait SaveControl: Send + Sync {
     /// Begins the save that was scheduled, if one was.
     fn begin_scheduled(&self, table: &Table, settings: &Settings);

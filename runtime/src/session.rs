@@ -294,7 +294,7 @@ pub trait Host: Send + Sync {
     /// What this process counts about its calls.
     fn recorder(&self) -> &Recorder;
 
-    /// What calls are to know of the saves of this process.
+    /// Signals of the saves of this process.
     fn save_signals(&self) -> &SaveSignals;
 
     /// The saves of this process.

@@ -70,7 +70,7 @@ pub struct TurnState {
     pub queued: bool,
     /// It stands in the list of those that are sent to at the end of the turn.
     pub told: bool,
-    /// What others see of it shows calls that wait for EXEC.
+    /// Its record shows calls that wait for EXEC.
     pub shows_queue: bool,
     /// It waits (`turn/waiters.rs`); nothing more of its input is executed before.
     pub parked: bool,

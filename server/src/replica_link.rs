@@ -22,7 +22,7 @@ pub struct ReplicaLink {
     secure: Option<Box<SecureLink>>,
 }
 
-/// What TLS needs beside the socket.
+/// The state of TLS beside the socket.
 struct SecureLink {
     filter: Box<Filter>,
     pool: Pool,

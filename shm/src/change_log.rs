@@ -64,7 +64,7 @@ pub enum LogGap {
     Beyond,
 }
 
-/// When bytes are appended that no commit has told.
+/// The condition under which bytes are appended that no commit has told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Appends {
     /// If the log ends at this place.

@@ -261,7 +261,7 @@ pub mod replicas {
     pub const USED: u64 = LINES + log::HOLD_SLOTS * LINE_BYTES;
     /// The highest number that a call waits for.
     pub const WANTED: u64 = USED + 64;
-    /// What replicas were last asked for, under MERGE_LOCK: the commits below CSN lie below PLACE, and the log goes on at END.
+    /// The last question to replicas, under MERGE_LOCK: the commits below CSN lie below PLACE, and the log goes on at END.
     pub const ASKED_CSN: u64 = WANTED + 64;
     pub const ASKED_PLACE: u64 = ASKED_CSN + 8;
     pub const ASKED_END: u64 = ASKED_CSN + 16;

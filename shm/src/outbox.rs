@@ -171,7 +171,7 @@ impl Segment {
         let bytes = (0..self.seats_high())
             .map(|index| self.waiting_in(self.seat_at(index)))
             .fold(0, u64::saturating_add);
-        // What the caller reads next, such as the lock of the merger, is not older than what was read here.
+        // Later reads of the caller, such as of the lock of the merger, are not older than these.
         self.acquire_fence();
         bytes
     }

@@ -31,7 +31,7 @@ pub struct ReplicaWords<'s> {
     segment: &'s Segment,
 }
 
-/// What a replica has acknowledged.
+/// Acknowledgement of a replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Acknowledged {
     pub place: u64,
@@ -39,7 +39,7 @@ pub struct Acknowledged {
     pub heard_ms: u64,
 }
 
-/// How long a feed may sleep.
+/// The longest sleep of a feed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rest {
     /// There is something to send, or a transaction is under way or stopped: how long that takes is not known.
@@ -154,7 +154,7 @@ impl ReplicaWords<'_> {
         })
     }
 
-    /// What the replica of a slot has acknowledged, if the thread that owns this seat in this life feeds it.
+    /// Returns what the replica of a slot has acknowledged, if the thread that owns this seat in this life feeds it.
     pub fn acknowledged(&self, slot: u64, seat: u64, life: u64) -> Option<Acknowledged> {
         let line = self.line(slot);
         let read = Acknowledged {
@@ -164,14 +164,19 @@ impl ReplicaWords<'_> {
         (self.segment.observe(line + at::OWNER) == mark(seat, life)).then_some(read)
     }
 
-    /// How many replicas have all commits below a number (R4): in their memory, or `in_file` on their disk.
+    /// Returns how many replicas have all commits below a number (R4): in their memory, or `in_file` on their disk.
     pub fn count(&self, csn: u64, in_file: bool) -> u64 {
+        self.count_beside(csn, in_file, if in_file { None } else { self.settled_end() })
+    }
+
+    /// Like [`ReplicaWords::count`], with what [`ReplicaWords::settled_end`] has returned after the calls that wait were made.
+    pub fn count_beside(&self, csn: u64, in_file: bool, end: Option<u64>) -> u64 {
         if !self.segment.logs() {
-            // What is committed now reaches no replica.
+            // Commits reach no replica now.
             return 0;
         }
         let word = if in_file { at::FILE_CSN } else { at::CSN };
-        let end = if in_file { None } else { self.settled_end() };
+        let end = end.filter(|_| !in_file);
         let has = |line: &u64| {
             self.segment.observe(line + word) >= csn
                 || end.is_some_and(|end| self.segment.observe(line + at::PLACE) >= end)
@@ -179,8 +184,9 @@ impl ReplicaWords<'_> {
         self.online().filter(has).count() as u64
     }
 
-    /// A place in the log below which every commit of the calling thread lies, if nothing waits to be merged.
-    fn settled_end(&self) -> Option<u64> {
+    /// Returns a place in the log below which every commit of the calling thread lies, if nothing waits to be merged. Reads two words of each
+    /// seat.
+    pub fn settled_end(&self) -> Option<u64> {
         let segment = self.segment;
         // SYNC: storage-barrier.
         fence(Ordering::SeqCst);
@@ -194,14 +200,14 @@ impl ReplicaWords<'_> {
         if segment.observe(log::BROKEN) != segment.observe(log::BROKEN_SEEN) {
             return None;
         }
-        // What was found empty was written out with TAIL, since the lock is free.
+        // Outboxes that were found empty were written out with TAIL, since the lock is free.
         let end = segment.log_end().0;
         // A question to the replicas that stands at the end says nothing.
         let is_question = segment.observe(at::ASKED_END) == end;
         Some(if is_question { segment.observe(at::ASKED_PLACE) } else { end })
     }
 
-    /// How many replicas have acknowledged something within this many seconds.
+    /// Returns how many replicas have acknowledged something within this many seconds.
     pub fn count_within(&self, seconds: u64, now_ms: u64) -> u64 {
         let is_good =
             |line: &u64| now_ms.saturating_sub(self.segment.observe(line + at::HEARD_MS)) / 1000 <= seconds;
@@ -237,7 +243,7 @@ impl ReplicaWords<'_> {
         // Journals first: a writer whose journal is over has its record in an outbox.
         let is_quiet = self.segment.storage().is_quiet(seat.index());
         let is_empty = self.segment.outbox_bytes() == 0;
-        // What another thread has taken out of the outboxes is in the log when it has given the lock back.
+        // Another thread that takes records out of the outboxes holds the lock until they are in the log.
         let merges = lock::owner(self.segment.observe(log::MERGE_LOCK)).is_some();
         match self.segment.log_end().0 == place && is_empty && self.unasked().is_none() {
             true if is_quiet && !merges => Rest::Long,

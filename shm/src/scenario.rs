@@ -138,7 +138,7 @@ impl Prepared {
         let name: SegmentName =
             format!("shm:polder-test-schedules-{}-{number}", std::process::id()).parse().expect("a name");
         let options = SegmentOptions { ceiling: 16 << 20, ..SegmentOptions::default() };
-        // The same keys in the same places in each run, or a flaw that one run finds would stay hidden in another.
+        // Keys lie in the same places in each run, or a flaw that one run finds would stay hidden in another.
         let secret = std::array::from_fn(|byte| (byte as u8).wrapping_mul(97).wrapping_add(7));
         let segment = Segment::create_with_secret(&name, &options, &secret).expect("a segment");
         segment.publish(layout::header::VERSIONS, 1 << 20);

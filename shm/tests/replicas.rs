@@ -1,4 +1,4 @@
-//! What is known of replicas counts while their feeds live, and no longer.
+//! Lines of replicas count while their feeds live, and no longer.
 mod common;
 
 use std::sync::Arc;

@@ -7,6 +7,6 @@ use std::sync::atomic::AtomicU64;
 #[derive(Default)]
 pub(crate) struct CachedBytes {
     pub(crate) bytes: AtomicU64,
-    /// How often it has been used.
+    /// The number of times that it has been used.
     pub(crate) questions: AtomicU64,
 }

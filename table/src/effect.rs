@@ -72,7 +72,7 @@ impl Txn<'_> {
         self.buffers.log.told.set(self.buffers.log.told.get() + 1);
     }
 
-    /// As [`Txn::tell`], for what followers are to hear although it changes no key: the transaction commits for its sake, also if it has only read.
+    /// Like [`Txn::tell`], for what followers are to hear although it changes no key: the transaction commits for its sake, also if it has only read.
     pub fn tell_news(&self, db: Db, words: &[&[u8]]) {
         if self.tells() {
             self.tell(db, words);

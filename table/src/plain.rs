@@ -410,7 +410,7 @@ impl Table {
     }
 }
 
-/// Whether the first entry that may be the key's is a plain string: a hint, which spares a pin where the slower paths are going to write.
+/// Returns true if the first entry that may be the key's is a plain string: a hint, which spares a pin where the slower paths are going to write.
 #[inline(always)]
 fn seems_plain(lens: RawView<'_>, location: &Location) -> bool {
     let found = raw::units_tagged(lens, location.bucket.line, location.hash.tag);
@@ -421,9 +421,9 @@ fn seems_plain(lens: RawView<'_>, location: &Location) -> bool {
     second as u8 & !entry::RAW == Kind::String as u8
 }
 
-/// Whether a write is told to the change log. Two types, so that the code for writes that are not told has no trace of the others.
+/// A choice of whether a write is told to the change log. Two types, so that the code for writes that are not told has no trace of the others.
 trait Teller: Copy {
-    /// What says the effect, and the time of its record; `None`: a commit that has to record something is left to the slower paths.
+    /// The function that says the effect, and the time of its record; `None`: a commit that has to record something is left to the slower paths.
     fn told(&self) -> Option<(Tell<'_>, u64)>;
 }
 
@@ -450,13 +450,13 @@ impl Teller for Told<'_> {
     }
 }
 
-/// Whether a thread listens to changes: then the slower paths write.
+/// Returns true if a thread listens to changes: then the slower paths write.
 #[inline(always)]
 pub(crate) fn is_heard(segment: &Segment) -> bool {
     is_told(segment, interest::CHANGES & !interest::WAITERS)
 }
 
-/// Whether a thread listens to changes, or a commit has to record something that nothing here does: then the slower paths write.
+/// Returns true if a thread listens to changes, or a commit has to record something that nothing here does: then the slower paths write.
 #[inline(always)]
 fn is_watched(segment: &Segment, told: impl Teller) -> bool {
     is_heard(segment) || told.told().is_none() && recording::is_on(segment)

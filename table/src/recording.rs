@@ -69,7 +69,7 @@ pub(crate) struct Changed<'c> {
     pub after: Option<&'c Image>,
 }
 
-/// Where a fast path says which commands have the effect of its change.
+/// The place in which a fast path says which commands have the effect of its change.
 pub struct Effect<'e> {
     seat: &'e Seat,
     recording: u64,

@@ -22,7 +22,7 @@ use crate::api::Stop;
 use crate::table::Table;
 use crate::txn::Txn;
 
-/// How deep a tree can be.
+/// The greatest depth of a tree.
 const DEPTH_MAX: u32 = 64;
 /// The last part of a segment's room, as one by this number, in which caches count.
 const NEAR_CEILING: u64 = 16;
@@ -109,7 +109,7 @@ impl Txn<'_> {
     }
 }
 
-/// What a node with `length` bytes of payload takes: the size of its class.
+/// Returns the bytes that a node with `length` bytes of payload takes: the size of its class.
 pub fn node_bytes(length: usize) -> u64 {
     let bytes = length + HEADER_BYTES as usize;
     if bytes <= NODE_MAX { SIZES[class_of(bytes)].into() } else { bytes as u64 }

@@ -205,7 +205,7 @@ fn no_fast_path_writes_where_writes_are_refused_or_a_log_has_begun_unseen() {
     let before = stream(&place);
     assert_eq!(strings_are_set_quickly(&place), [false; 4]);
     place.table.refuse_writes(false);
-    place.table.log().turn_off().expect("nobody is stopped");
+    place.table.log().turn_off().expect("no thread is stopped");
     assert!(place.table.write_plain(0, place.table.hash(b"a"), b"a", b"2"));
     // The table has seen that nothing is logged.
     place.table.log().turn_on().expect("a log");

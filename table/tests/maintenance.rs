@@ -258,7 +258,7 @@ fn eviction_of_a_large_value_makes_room_at_once() {
         set_fields(place, 0, &number.to_le_bytes(), 2_000, |_| None);
     }
     let claimed = place.table.claimed();
-    // What is evicted stays in memory: this thread could still read it.
+    // Evicted values stay in memory: this thread could still read them.
     let _pinned = place.table.pinned().expect("a seat");
     let limits = Limits { memory_max: claimed - 1, policy: Policy::AllkeysRandom, ..Limits::default() };
     place.table.set_limits(limits);

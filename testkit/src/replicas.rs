@@ -11,7 +11,7 @@ use crate::resp::Connection;
 /// A stock server that follows a port, with more flags.
 ///
 /// # Panics
-/// When it does not start.
+/// If it does not start.
 pub fn follow(program: &Path, port: u16, more: &[&str]) -> (Server, Connection) {
     let flags = ["--port", "{port}", "--bind", "127.0.0.1", "--save", "", "--enable-debug-command", "yes"];
     let primary = port.to_string();
@@ -25,7 +25,7 @@ pub fn follow(program: &Path, port: u16, more: &[&str]) -> (Server, Connection) 
 /// A figure of INFO.
 ///
 /// # Panics
-/// When there is none of this name.
+/// If there is none of this name.
 pub fn figure(connection: &mut Connection, section: &str, name: &str) -> String {
     let Answer::Bulk(text) = connection.call(&["INFO", section]).expect("a reply") else {
         panic!("INFO replies a text")
@@ -38,7 +38,7 @@ pub fn figure(connection: &mut Connection, section: &str, name: &str) -> String 
 /// Waits until a replica has all that its primary has; both are in database 0 then.
 ///
 /// # Panics
-/// When it never has.
+/// If it never has.
 pub fn catch_up(replica: &mut Connection, primary: &mut Connection) {
     until("the link is up", || figure(replica, "replication", "master_link_status") == "up");
     ask(primary, "SELECT 0");

@@ -18,7 +18,7 @@ fn a_replica_is_a_client_of_a_kind_of_its_own() {
     let (replica_server, mut replica) = follow(&program, other.port(), &[]);
     catch_up(&mut replica, &mut second);
     assert_eq!(ask(&mut second, "WAIT 1 0"), "(integer) 1");
-    // What was copied is given back with the copy.
+    // The memory of the copy is given back.
     let files = format!("/proc/{}/fd", other.pid());
     let is_copy = |entry: std::io::Result<std::fs::DirEntry>| {
         let target = entry.and_then(|entry| std::fs::read_link(entry.path()));
@@ -36,7 +36,7 @@ fn a_replica_is_a_client_of_a_kind_of_its_own() {
         figure(&mut first, "replication", "slave0").starts_with(&named)
             && ask(&mut first, "ROLE").contains(&format!("3) \"{offset}\""))
     });
-    // Of another server, too.
+    // A replica of another server is killed, too.
     assert_eq!(ask(&mut first, "CLIENT KILL TYPE replica"), "(integer) 1");
     until("it has gone on", || figure(&mut second, "stats", "sync_partial_ok") == "1");
     catch_up(&mut replica, &mut first);

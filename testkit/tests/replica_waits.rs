@@ -1,4 +1,4 @@
-//! What is counted of replicas: WAIT, WAITAOF and `min-replicas-to-write`, over all servers of a memory, whatever process dies.
+//! Counts of replicas: WAIT, WAITAOF and `min-replicas-to-write`, over all servers of a memory, whatever process dies.
 use polder_testkit::logs::{World, ask, until};
 use polder_testkit::process::{Server, on_path, polder, stock_servers};
 use polder_testkit::replicas::{catch_up, figure, follow};
@@ -80,7 +80,7 @@ fn a_waiting_call_outlives_the_server_that_fed_the_replica() {
         let mut waiting = begin(&server, "WAIT 1 0");
         until("it waits", || figure(&mut first, "clients", "blocked_clients") == "1");
         other.kill();
-        // What the dead server knew of the replica counts no more.
+        // The dead server's acknowledgements count no more.
         assert_eq!(ask(&mut first, "WAIT 1 1"), "(integer) 0");
         let flags = ["serve", "--port", "{port}", "--segment", &world.segment];
         let flags: Vec<&str> = flags.into_iter().chain(world.flags(&[])).collect();

@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn texts_import_nothing() {
         let text =
-            "fn f() -> &'static str { if a() { \"who may use it } else { }\" } else { \"\" } }\nstruct A;";
+            "fn f() -> &'static str { if a() { \"they may use it } else { }\" } else { \"\" } }\nstruct A;";
         assert!(of(&[("", ""), ("a", text), ("b", "use crate::a::A;")]).is_empty());
     }
 

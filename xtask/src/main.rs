@@ -147,7 +147,7 @@ fn rules(tally: &mut Tally) {
     tally.rule("packages", || packages::check(&root()));
 }
 
-/// What every commit must pass.
+/// Runs what every commit must pass.
 fn check(tally: &mut Tally) {
     rules(tally);
     clippy(tally);

@@ -31,7 +31,7 @@ pub struct Tally {
     again: Vec<Again>,
 }
 
-/// Where the lines of layers go.
+/// The destination of the lines of layers.
 enum Output {
     Shown,
     /// The lines of the present layer, until it ends.
@@ -42,7 +42,7 @@ enum Output {
 pub struct Beside(JoinHandle<Tally>);
 
 impl Beside {
-    /// Runs `layers` beside what the caller does. Their builds take one core, so that the other one is free for tests.
+    /// Runs `layers` beside what the caller does. Builds by [`Tally::cargo`] take one core there, so that the other one is free for tests.
     pub fn start(layers: impl FnOnce(&mut Tally) + Send + 'static) -> Beside {
         Beside(std::thread::spawn(|| {
             let mut tally = Tally { output: Output::Kept(Vec::new()), ..Tally::default() };

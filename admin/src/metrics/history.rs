@@ -22,7 +22,7 @@ use super::machine;
 const STEP_MS: u64 = 10_000;
 const POINTS: u64 = 361;
 const KEY: &[u8] = b"metrics:history";
-/// How long a point waits for a lock: it can do without.
+/// The longest wait of a point for a lock. One that does not get it is left out.
 const PATIENCE: Duration = Duration::from_millis(1);
 
 /// The names of a point's figures.
@@ -127,7 +127,7 @@ fn point_of(bytes: &[u8]) -> Point {
 /// The points of the last hour, from the oldest to the latest.
 ///
 /// # Errors
-/// What the memory says.
+/// The errors of reading the memory.
 pub fn points(txn: &Txn<'_>, now_ms: u64) -> Result<Vec<Point>, Stop> {
     let Some(found) = txn.peek(SYSTEM, KEY)? else { return Ok(Vec::new()) };
     let bytes = string::contiguous(txn, &found.value)?;
@@ -136,7 +136,7 @@ pub fn points(txn: &Txn<'_>, now_ms: u64) -> Result<Vec<Point>, Stop> {
 
 /// Rows of the last hour by their time, with totals in the place of sums.
 fn in_order(mut points: Vec<Point>, now_ms: u64) -> Vec<Point> {
-    // What lies in the future was written before the clock was set back.
+    // Points in the future were written before the clock was set back.
     points.retain(|point| point[0] <= now_ms && point[0] + STEP_MS * POINTS > now_ms);
     points.sort_unstable();
     let mut sums = [0u64; FIGURES.len()];

@@ -103,7 +103,7 @@ type Work<'w> = &'w mut dyn FnMut(&mut Client) -> Result<(), Failure>;
 /// The only client of a server in this process.
 pub struct Client {
     socket: UnixStream,
-    /// Of memcached's protocol.
+    /// Requests in memcached's protocol.
     items: UnixStream,
     memory: Arc<Memory>,
 }

@@ -26,7 +26,7 @@ struct Shared {
     /// When the process began, in seconds: before its first save, save points count from there.
     started_seconds: u64,
     state: Mutex<State>,
-    /// What calls see of it.
+    /// Signals of it for calls.
     signals: SaveSignals,
     log: Mutex<Watch>,
     /// Saves that went well.
@@ -114,7 +114,7 @@ impl Shared {
 }
 
 impl Saves {
-    /// What calls see of the saves.
+    /// Signals of the saves for calls.
     #[inline]
     pub fn signals(&self) -> &SaveSignals {
         &self.0.signals

@@ -14,6 +14,7 @@
 //! - **K2** A thread sleeps only after its seat's bit is set, and after it has looked at the disk once more behind its note that it sleeps (W5).
 //! - **K3** While writes are refused, since the log is not written, new replies do not wait: a turn at whose beginning and end they are refused has
 //!   written nothing. Replies that wait already go on waiting: what they tell may not be on the disk.
+use polder_calls::waiting::Copies;
 use polder_engine::Table;
 use polder_persist::storage_process::holds_replies;
 use polder_runtime::Host;
@@ -107,7 +108,10 @@ impl Connections {
         }
         let process = self.process.clone();
         let segment = process.memory.table().segment();
-        let ready: Vec<_> = self.disk.calls.extract_if(.., |(copies, _)| copies.are_made(segment)).collect();
+        // Once for all calls: it looks at every seat.
+        let end = segment.replicas().settled_end();
+        let is_made = |(copies, _): &mut (Copies, u64)| copies.are_made_beside(segment, end);
+        let ready: Vec<_> = self.disk.calls.extract_if(.., is_made).collect();
         for (_, client) in ready {
             self.retry_waiting(client);
         }
@@ -130,6 +134,9 @@ impl Connections {
             .filter_map(|slot| self.slots[*slot].as_ref())
             .map(|connection| connection.disk.held_for);
         held.into_iter().any(|csn| csn <= durable)
-            || self.disk.calls.iter().any(|(copies, _)| copies.are_made(table.segment()))
+            || !self.disk.calls.is_empty() && {
+                let end = table.segment().replicas().settled_end();
+                self.disk.calls.iter().any(|(copies, _)| copies.are_made_beside(table.segment(), end))
+            }
     }
 }

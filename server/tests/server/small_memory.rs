@@ -24,11 +24,11 @@ const POLICIES: [&str; 8] = [
 ];
 const STEP_BYTES: u64 = 50 << 10;
 const STEPS: u64 = 4;
-/// What a walk writes at each step: several times what fits.
+/// Bytes that a walk writes at each step: several times what fits.
 const WRITTEN_BYTES: usize = 2 << 20;
 /// Every how many pipelines the walk asks how much is used.
 const PIPELINES_PER_LOOK: usize = 8;
-/// How far the memory may lie above its limit: a part that makes evictions cheap (a twentieth), what the last write added, and the step in
+/// The most by which the memory may lie above its limit: a part that makes evictions cheap (a twentieth), what the last write added, and the step in
 /// which the table grows.
 const SLACK_BYTES: u64 = 40 << 10;
 
@@ -90,7 +90,7 @@ fn write(random: &mut Random, number: usize) -> (Vec<Vec<String>>, usize) {
     ([Some(words), expiry].into_iter().flatten().collect(), bytes)
 }
 
-/// What one step of a walk has come to.
+/// The outcome of one step of a walk.
 struct Stand {
     keys: u64,
     expiring: u64,

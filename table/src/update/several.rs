@@ -94,7 +94,7 @@ impl Table {
     }
 }
 
-/// What several keys of a database are to be.
+/// New values of several keys of a database.
 struct Pairs<'p> {
     table: &'p Table,
     db: Db,
@@ -102,7 +102,7 @@ struct Pairs<'p> {
     words: &'p [&'p [u8]],
     pairs: &'p [[&'p [u8]; 2]],
     now_ms: u64,
-    /// Whether the change log may be on.
+    /// True if the change log may be on.
     is_told: bool,
 }
 

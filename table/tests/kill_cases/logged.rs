@@ -93,7 +93,7 @@ pub fn check(table: &Table, old: &Location, found: &Location) -> Result<(), Stri
                     (b"MSET", pairs) => pairs.chunks(2).for_each(|pair| {
                         there.insert((db, pair[0].to_vec()), pair[1].to_vec());
                     }),
-                    // What an item has beside its value is none of its bytes here.
+                    // Flags and expiry of an item are none of its bytes here.
                     (b"ECHO", _) => {}
                     _ => return Err(format!("the log tells {}", name.escape_ascii())),
                 }
