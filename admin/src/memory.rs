@@ -1,8 +1,9 @@
 //! MEMORY: what a key takes, and how the segment's memory is used.
-use polder_base::number;
+use polder_base::{Fault, Ref, number};
+use polder_shm::class::{NODE_MAX, SIZES, class_of};
 use polder_table::entry::{INLINE_HEAD, INLINE_MAX, UNIT_BYTES, inline_bytes};
-use polder_table::{Found, Mode, Stop, Txn, node_bytes};
-use polder_values::Value;
+use polder_table::{Found, Mode, Stop, Txn};
+use polder_values::{Nodes, Value};
 
 use crate::info::databases;
 use crate::metrics::{Facts, human, ratio};
@@ -49,8 +50,13 @@ pub const COMMANDS: &[Row] = &[
 
 /// Nodes of each row that MEMORY USAGE looks at if no count is given.
 const SAMPLES: usize = 5;
+/// No tree of nodes is deeper.
+const DEPTH_MAX: u32 = 64;
 /// What MEMORY PURGE may take, in microseconds.
 const PURGE_US: u64 = 10_000;
+
+/// Bytes that a node takes besides its data.
+const NODE_HEADER: usize = 8;
 
 fn usage(call: &mut TxnCall<'_>) -> Outcome {
     let samples = match &call.args[3..] {
@@ -84,9 +90,39 @@ pub(crate) fn bytes_of(txn: &Txn<'_>, key: &[u8], found: &Found<'_>, samples: us
     }
     let (value, tree) = match found.value {
         Value::Packed(bytes) => (bytes.len(), 0),
-        Value::Tree(root) => (size_of_val(&root), txn.trees_bytes(&root.refs, samples)?),
+        Value::Tree(root) => (size_of_val(&root), trees_bytes(txn, &root.refs, samples)?),
     };
     Ok(UNIT_BYTES as u64 + node_bytes(key.len() + value + found.extras.len()) + tree)
+}
+
+/// Returns the bytes that a node of `length` bytes takes: the size of its class.
+fn node_bytes(length: usize) -> u64 {
+    let bytes = length + NODE_HEADER;
+    if bytes <= NODE_MAX { SIZES[class_of(bytes)].into() } else { bytes as u64 }
+}
+
+fn trees_bytes(txn: &Txn<'_>, roots: &[Ref], samples: usize) -> Result<u64, Stop> {
+    let trees = roots.iter().map(|root| tree_bytes(txn, *root, samples, DEPTH_MAX));
+    trees.sum()
+}
+
+/// A node and everything below it. The last node of a row may be emptier than the others, so it stands for itself alone; the others stand
+/// for their neighbours.
+fn tree_bytes(txn: &Txn<'_>, node: Ref, samples: usize, depth: u32) -> Result<u64, Stop> {
+    if node.is_none() {
+        return Ok(0);
+    }
+    let deeper = depth.checked_sub(1).ok_or(Fault::Damaged { what: "a tree that is too deep" })?;
+    let refs = txn.refs(node)?;
+    let own = node_bytes(txn.data(node)?.len() + size_of_val(refs));
+    let Some((last, others)) = refs.split_last() else { return Ok(own) };
+    let looked = if samples == 0 { others.len() } else { others.len().min(samples.saturating_sub(1).max(1)) };
+    let mut bytes = 0;
+    for number in 0..looked {
+        bytes += tree_bytes(txn, others[number * others.len() / looked], samples, deeper)?;
+    }
+    let estimated = (u128::from(bytes) * others.len() as u128 / looked.max(1) as u128) as u64;
+    Ok(own + estimated + tree_bytes(txn, *last, samples, deeper)?)
 }
 
 fn statistics(call: &mut TxnCall<'_>) -> Outcome {

@@ -1,4 +1,4 @@
-//! Replies of this process to the questions of others ([`polder_runtime::elsewhere`]).
+//! Replies of this process to the questions of others ([`polder_runtime::cross_process`]).
 use polder_runtime::acl;
 use polder_runtime::session::Host;
 

@@ -76,4 +76,3 @@ pub use snapshot::Snapshot;
 pub use table::{Pinned, Table};
 pub use telling::Mark;
 pub use txn::Txn;
-pub use weight::node_bytes;

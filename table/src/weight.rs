@@ -12,18 +12,15 @@
 
 use std::sync::atomic::Ordering;
 
-use polder_base::{Fault, Ref};
-use polder_shm::class::{NODE_MAX, SIZES, SLAB_BYTES, class_of};
+use polder_base::Ref;
+use polder_shm::class::SLAB_BYTES;
 use polder_shm::layout::seat as at;
-use polder_shm::node::HEADER_BYTES;
 use polder_shm::{class_bytes, offset_of};
+use polder_values::Nodes;
 
-use crate::api::Stop;
 use crate::table::Table;
 use crate::txn::Txn;
 
-/// The greatest depth of a tree.
-const DEPTH_MAX: u32 = 64;
 /// The last part of a segment's room, as one by this number, in which caches count.
 const NEAR_CEILING: u64 = 16;
 /// Nodes of a tree that an eviction weighs, at most.
@@ -63,17 +60,8 @@ impl Table {
 }
 
 impl Txn<'_> {
-    /// Bytes of the nodes of trees. Of the nodes below another one `samples` are looked at, all if that is 0.
-    ///
-    /// # Errors
-    /// [`Fault::Damaged`] if a tree is deeper than a tree can be.
-    pub fn trees_bytes(&self, roots: &[Ref], samples: usize) -> Result<u64, Stop> {
-        roots.iter().map(|root| self.tree_bytes(*root, samples, DEPTH_MAX)).sum()
-    }
-
     /// Bytes of the nodes of trees, or of the first [`WEIGHED_NODES_MAX`] of them; of a damaged tree as much as could be read.
     pub(crate) fn weigh(&self, roots: &[Ref]) -> u64 {
-        use polder_values::Nodes as _;
         let mut left: Vec<Ref> = roots.to_vec();
         let mut bytes = 0;
         for _ in 0..WEIGHED_NODES_MAX {
@@ -86,31 +74,4 @@ impl Txn<'_> {
         }
         bytes
     }
-
-    /// A node and everything below it. The last node of a row may be emptier than the others, so it stands for itself alone; the others
-    /// stand for their neighbours.
-    fn tree_bytes(&self, node: Ref, samples: usize, depth: u32) -> Result<u64, Stop> {
-        use polder_values::Nodes as _;
-        if node.is_none() {
-            return Ok(0);
-        }
-        let deeper = depth.checked_sub(1).ok_or(Fault::Damaged { what: "a tree that is too deep" })?;
-        let refs = self.refs(node)?;
-        let own = node_bytes(self.data(node)?.len() + size_of_val(refs));
-        let Some((last, others)) = refs.split_last() else { return Ok(own) };
-        let looked =
-            if samples == 0 { others.len() } else { others.len().min(samples.saturating_sub(1).max(1)) };
-        let mut bytes = 0;
-        for number in 0..looked {
-            bytes += self.tree_bytes(others[number * others.len() / looked], samples, deeper)?;
-        }
-        let estimated = (u128::from(bytes) * others.len() as u128 / looked.max(1) as u128) as u64;
-        Ok(own + estimated + self.tree_bytes(*last, samples, deeper)?)
-    }
-}
-
-/// Returns the bytes that a node with `length` bytes of payload takes: the size of its class.
-pub fn node_bytes(length: usize) -> u64 {
-    let bytes = length + HEADER_BYTES as usize;
-    if bytes <= NODE_MAX { SIZES[class_of(bytes)].into() } else { bytes as u64 }
 }

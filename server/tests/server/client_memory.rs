@@ -10,9 +10,9 @@ use crate::door::{Client, Door, PATIENCE};
 use crate::http::Web;
 use crate::limits::{figure, request};
 
-type Conn = Client<TcpStream>;
+pub type Conn = Client<TcpStream>;
 
-fn connect(address: SocketAddr) -> Conn {
+pub fn connect(address: SocketAddr) -> Conn {
     let stream = TcpStream::connect(address).expect("a connection");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     Client::new(stream)

@@ -2,15 +2,14 @@
 //!
 //! A walk raises the limit in steps of 50 KiB from an empty memory, under each policy, and writes far more than fits: strings, hashes
 //! and lists of 10 bytes to 10 KB, single and pipelined. The same writes go to a redis-server.
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 
 use polder_testkit::process::{Server, on_path};
 use polder_testkit::random::Random;
 
-use crate::door::{Client, Door, PATIENCE};
+use crate::client_memory::{Conn, connect};
+use crate::door::Door;
 use crate::limits::request;
-
-type Conn = Client<TcpStream>;
 
 const POLICIES: [&str; 8] = [
     "noeviction",
@@ -31,12 +30,6 @@ const PIPELINES_PER_LOOK: usize = 8;
 /// The most by which the memory may lie above its limit: a part that makes evictions cheap (a twentieth), what the last write added, and the step in
 /// which the table grows.
 const SLACK_BYTES: u64 = 40 << 10;
-
-fn connect(address: SocketAddr) -> Conn {
-    let stream = TcpStream::connect(address).expect("a connection");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    Client::new(stream)
-}
 
 /// A number of INFO's text, 0 if it is not there.
 fn named(info: &str, name: &str) -> u64 {
