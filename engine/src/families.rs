@@ -102,7 +102,6 @@ mod tests {
     fn short_and_long_names_lead_to_the_same_rows() {
         register();
         for (_, command) in all() {
-            register();
             for name in [command.name.to_owned(), command.name.to_ascii_lowercase()] {
                 assert_eq!(find(name.as_bytes()).map(|found| found.name), Some(command.name));
                 assert_eq!(COMMANDS.find_long(name.as_bytes()).map(|found| found.name), Some(command.name));
@@ -117,7 +116,6 @@ mod tests {
     fn every_row_is_found_by_its_name_in_any_case() {
         register();
         for (number, (_, command)) in all().enumerate() {
-            register();
             for name in [command.name.to_string(), command.label()] {
                 let found = find(name.as_bytes()).unwrap_or_else(|| panic!("{name} is not found"));
                 assert_eq!((found.name, usize::from(found.number())), (command.name, number));
