@@ -1,6 +1,7 @@
 //! What the table's tests share: a segment of its own for each, verified and removed at its end.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use polder_shm::{Segment, SegmentName, SegmentOptions};
@@ -35,14 +36,24 @@ impl Place {
         Place::with_ceiling(1 << 30)
     }
 
+    /// Makes an empty one in which keys lie in the same places in each run.
+    pub fn with_known_secret() -> Place {
+        let secret = std::array::from_fn(|byte| (byte as u8).wrapping_mul(97).wrapping_add(7));
+        Place::made(|name| Segment::create_with_secret(name, &SegmentOptions::default(), &secret))
+    }
+
     /// Makes an empty one that grows to at most this many bytes.
     pub fn with_ceiling(ceiling: u64) -> Place {
+        let options = SegmentOptions { ceiling, ..SegmentOptions::default() };
+        Place::made(|name| Segment::create(name, &options))
+    }
+
+    fn made<E: std::fmt::Debug>(make: impl Fn(&SegmentName) -> Result<Arc<Segment>, E>) -> Place {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let text =
             format!("shm:polder-test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let name: SegmentName = text.parse().expect("a name");
-        let options = SegmentOptions { ceiling, ..SegmentOptions::default() };
-        let table = Table::over(Segment::create(&name, &options).expect("a segment"));
+        let table = Table::over(make(&name).expect("a segment"));
         Place { name, table, sound: true }
     }
 
