@@ -6,7 +6,7 @@ use crate::metrics::history::{self, FIGURES};
 use crate::metrics::{DEBUG_SECTION, Database, Facts, SECTIONS, Section, exposition};
 use polder_calls::call::{Outcome, SYNTAX};
 use polder_calls::command::{DANGEROUS, LOADING, STALE};
-use polder_replica::records;
+use polder_replica::overview::Overview;
 use polder_runtime::cross_process;
 use polder_runtime::row::{Row, TxnCall, neutral};
 use polder_runtime::session::Host;
@@ -42,7 +42,7 @@ fn metrics(call: &mut TxnCall<'_>) -> Outcome {
     call.host.settings().refresh(call.table, call.txn)?;
     let mut facts = Facts::gather(call.table, call.host, databases(call.txn, call.host));
     facts.subjects = subject::counts(call.txn)?;
-    facts.replicas = records::within(call.table, call.txn)?;
+    facts.replication = Overview::within(call.table, call.txn)?;
     call.reply.verbatim("txt", exposition::render(&facts, is_open).as_bytes());
     Ok(())
 }
@@ -76,7 +76,7 @@ fn info(call: &mut TxnCall<'_>) -> Outcome {
         facts.subjects = subject::counts(call.txn)?;
     }
     if shown.iter().any(|section| section.title == "Replication") {
-        facts.replicas = records::within(call.table, call.txn)?;
+        facts.replication = Overview::within(call.table, call.txn)?;
     }
     let texts: Vec<String> = shown.iter().map(|section| section.render(&facts)).collect();
     call.reply.verbatim("txt", texts.join("\r\n").as_bytes());

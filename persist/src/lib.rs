@@ -4,13 +4,14 @@
 //! |---|---|
 //! | `saves`, `persistence` | RDB files: the saves of a process, and SAVE, BGSAVE and their kin |
 //! | `storage_process`, `storage_note`, `storage_figures` | the one process that writes the append-only log, and what it tells in the segment |
-//! | `replay`, `effects` | the log read back; the records of the change log |
+//! | `replay`, `apply`, `effects` | the log read back; the records of the change log |
 //! | `followers`, `opened` | places in the change log that readers hold; logs that are open |
 //! | `at_start`, `reload`, `flushes` | what a start reads; DEBUG LOADAOF; databases that are emptied at a moment |
 //!
 //! **Invariant:** what a call must know before it writes stands in `polder_runtime::saves`: this crate sets it, and no call waits for it.
 #![forbid(unsafe_code)]
 
+pub mod apply;
 pub mod at_start;
 pub mod effects;
 pub mod flushes;

@@ -15,38 +15,16 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use polder_base::Protocol;
 use polder_storage::check::{EMPTY_RDB, is_rdb};
 use polder_storage::{Batch, Disk, Entry, File, Folder, Manifest, ScanError, scan};
 use polder_table::{Loading, SYSTEM, Table};
-use polder_wire::Output;
 
-use crate::effects::{self, Effect};
-use crate::saves::Saves;
-use crate::saves::load::{Expired, Loaded, Present, load_with};
+use crate::apply::{Applied, Applier, Loader};
+use crate::saves::load::{Expired, Loaded, Present, Rules, load_with};
 use polder_calls::settings::{Settings, id};
 use polder_runtime::configuration::Configuration;
-use polder_runtime::execute::{Progress, execute};
-use polder_runtime::recorder::Recorder;
-use polder_runtime::saves::{SaveControl, SaveSignals};
 use polder_runtime::scripting::Scripting;
-use polder_runtime::session::{Host, Session};
-
-/// The longest part of a reply that is told when a command is refused.
-const TOLD_BYTES_MAX: usize = 200;
-
-/// How replies begin that refuse a command for another reason than what it meets.
-const NOT_OF_DATA: [&str; 9] = [
-    "OOM",
-    "EXECABORT",
-    "NOREPLICAS",
-    "MISCONF",
-    "NOPERM",
-    "NOAUTH",
-    "LOADING",
-    "ERR unknown command",
-    "ERR string exceeds maximum allowed size",
-];
+use polder_runtime::session::Session;
 
 /// What is done where the last file ends inside a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,15 +106,9 @@ pub fn replay(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Replayed, String> {
     let (table, settings) = (loading.table(), &settings.for_replay());
-    let host = Loader { settings, recorder: Recorder::default(), saves: Saves::resting(), scripting };
-    let mut replaying = Replaying {
-        table,
-        host: &host,
-        session: Session::default(),
-        output: Output::new(Protocol::Resp2),
-        expires: false,
-        done: Replayed::default(),
-    };
+    let host = Loader::new(settings, scripting);
+    let mut replaying =
+        Replaying { table, settings, applier: Applier::new(table, &host), done: Replayed::default() };
     let mut before = 0;
     for (number, part) in parts.iter().enumerate() {
         let torn_end = if number + 1 == parts.len() { torn_end } else { TornEnd::Refused };
@@ -144,47 +116,19 @@ pub fn replay(
         let read = replaying.read_file(folder, part, torn_end, &mut |bytes| progress(before + bytes));
         before += read.map_err(|why| told(&path, &why))?;
     }
-    Ok(Replayed { manifest, ..replaying.done })
+    let Applied { commands, refused, first_refused } = replaying.applier.done;
+    Ok(Replayed { manifest, commands, refused, first_refused, ..replaying.done })
 }
 
 fn told(path: &Path, why: &str) -> String {
     format!("{}: {why}", path.display())
 }
 
-/// The process as replayed commands see it.
-struct Loader<'s> {
-    settings: &'s Configuration,
-    recorder: Recorder,
-    saves: Saves,
-    scripting: &'s Scripting,
-}
-
-impl Host for Loader<'_> {
-    fn settings(&self) -> &Configuration {
-        self.settings
-    }
-    fn recorder(&self) -> &Recorder {
-        &self.recorder
-    }
-    fn save_signals(&self) -> &SaveSignals {
-        self.saves.signals()
-    }
-    fn saves(&self) -> &dyn SaveControl {
-        &self.saves
-    }
-    fn scripting(&self) -> Option<&Scripting> {
-        Some(self.scripting)
-    }
-}
-
 /// The way through the files.
 struct Replaying<'r> {
     table: &'r Table,
-    host: &'r Loader<'r>,
-    session: Session,
-    output: Output,
-    /// Something may have an expiry by now. Before that all commands may take the fast paths, which do not see what has expired.
-    expires: bool,
+    settings: &'r Settings,
+    applier: Applier<'r>,
     done: Replayed,
 }
 
@@ -204,7 +148,7 @@ impl Replaying<'_> {
             false => 0,
         };
         // Each file selects its database itself.
-        self.session = Session::default();
+        self.applier.session = Session::default();
         let end =
             scan(part, begin, &mut |batch| self.take(batch, progress)).map_err(|error| match error {
                 ScanError::Malformed { at, why, .. } => {
@@ -241,7 +185,7 @@ impl Replaying<'_> {
             }
         }
         // A MULTI without EXEC ends here (P4).
-        self.session = Session::default();
+        self.applier.session = Session::default();
         self.done.torn = Some((path.to_owned(), valid));
         Ok(())
     }
@@ -256,13 +200,13 @@ impl Replaying<'_> {
         let mut input = Input { file, at: 0 };
         let loaded = load_with(
             self.table,
-            self.host.settings,
+            self.settings,
             &mut input,
-            (Present::Replaced, Expired::Kept),
+            Rules::of(Present::Replaced, Expired::Kept),
             &mut heard,
         )
         .map_err(|cut| cut.to_string())?;
-        self.expires |= loaded.expires;
+        self.applier.expires |= loaded.expires;
         self.done.base = loaded;
         Ok(end)
     }
@@ -270,89 +214,11 @@ impl Replaying<'_> {
     fn take(&mut self, batch: &Batch<'_>, progress: &mut dyn FnMut(u64)) -> Result<(), String> {
         let mut last = 0;
         for (at, words) in batch.calls() {
-            self.run(words).map_err(|why| format!("at byte {at}: {why}"))?;
+            self.applier.run(words).map_err(|why| format!("at byte {at}: {why}"))?;
             last = at;
         }
         progress(last);
         Ok(())
-    }
-
-    /// Makes one call, or passes over what changes nothing.
-    fn run(&mut self, words: &[&[u8]]) -> Result<(), String> {
-        match effects::read(words)? {
-            Effect::Nothing => Ok(()),
-            Effect::Select(_) | Effect::Multi | Effect::Exec | Effect::Command => self.execute(words),
-            Effect::Instead(words) => self.execute(&words.iter().map(Vec::as_slice).collect::<Vec<_>>()),
-        }
-    }
-
-    fn execute(&mut self, words: &[&[u8]]) -> Result<(), String> {
-        self.expires |= may_set_expiry(words);
-        self.session.imports = self.expires;
-        let mark = self.output.mark();
-        // Nothing limits a caller's patience here; it is another process's lock that is waited for.
-        while execute(self.table, &mut self.session, self.host, words, &mut self.output) == Progress::Busy {}
-        self.done.commands += 1;
-        let reply = self.output.bytes();
-        self.output.rewind(mark);
-        match reply.first() {
-            Some(b'-') => self.refused(words[0], &reply),
-            // The calls of a transaction are refused one by one.
-            Some(b'*') if words[0].eq_ignore_ascii_case(b"EXEC") => {
-                errors(&reply).try_for_each(|error| self.refused(b"a call of a transaction", error))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Counts a command that was refused, or ends the load (P3).
-    #[cold]
-    fn refused(&mut self, name: &[u8], reply: &[u8]) -> Result<(), String> {
-        let line = String::from_utf8_lossy(&reply[1..reply.len().min(TOLD_BYTES_MAX)]).trim_end().to_owned();
-        let name = String::from_utf8_lossy(name).into_owned();
-        let leads = ["SELECT", "MULTI", "EXEC"].iter().any(|leading| name.eq_ignore_ascii_case(leading));
-        if leads || NOT_OF_DATA.iter().any(|begin| line.starts_with(begin)) {
-            return Err(format!("{name}: {line}"));
-        }
-        self.done.refused += 1;
-        self.done.first_refused.get_or_insert_with(|| format!("{name}: {line}"));
-        Ok(())
-    }
-}
-
-/// The errors in a reply of RESP2, wherever they stand in it. It is one of ours, so it is well-formed.
-fn errors(reply: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut rest = reply;
-    let lines = std::iter::from_fn(move || {
-        let end = rest.windows(2).position(|pair| pair == b"\r\n")?;
-        let (line, behind) = rest.split_at(end);
-        // The bytes of a string are no lines; a length of -1 has none.
-        let bytes = match line.split_first() {
-            Some((b'$', length)) => {
-                std::str::from_utf8(length).ok()?.parse::<usize>().map_or(0, |length| length + 2)
-            }
-            _ => 0,
-        };
-        rest = behind.get(2 + bytes..)?;
-        Some(line)
-    });
-    lines.filter(|line| line.starts_with(b"-"))
-}
-
-/// Whether a command may give something an expiry. Names with an X in them are those of all families that can (`PEXPIREAT`, `GETEX`,
-/// `HSETEX`, ...), and some that cannot.
-fn may_set_expiry(words: &[&[u8]]) -> bool {
-    let name = words[0];
-    match name.len() {
-        3 if name.eq_ignore_ascii_case(b"SET") => words.len() > 3,
-        4 if name.eq_ignore_ascii_case(b"EXEC") => false,
-        4 if name.eq_ignore_ascii_case(b"EVAL") => true,
-        _ => {
-            let others: [&[u8]; 3] = [b"RESTORE", b"EVALSHA", b"FCALL"];
-            name.len() >= 4 && name[..4].eq_ignore_ascii_case(b"ITEM")
-                || name.iter().any(|byte| byte.eq_ignore_ascii_case(&b'x'))
-                || others.iter().any(|other| name.eq_ignore_ascii_case(other))
-        }
     }
 }
 

@@ -173,7 +173,7 @@ impl Copy {
         let mut cut = 0;
         let keys = plan.write(table, &self.progress, &file, &mut |table, goes_on| {
             table.snapshot_in_log(goes_on, &mut |offset, db| {
-                stream.set(offset, db);
+                stream.set(table.log().offset_of(offset), db);
                 cut = offset;
                 self.cut.store(offset + 1, Ordering::Release);
             })

@@ -195,9 +195,10 @@ impl Feeding<'_, '_> {
     /// The place from which the replica can go on. It names the first byte that it wants, counted from 1.
     fn continued(&self, order: &SyncRequest) -> Option<u64> {
         let (identity, offset) = order.from.as_ref()?;
-        let place = offset.checked_sub(1)?;
-        let (first, end) = self.feed.table.log().range();
-        (*identity == self.identity && (first..=end).contains(&place)).then_some(place)
+        let log = self.feed.table.log();
+        let (place, (first, end)) = (log.place_of(offset.checked_sub(1)?), log.range());
+        let continues = self.feed.table.segment().log_continues(identity.as_bytes(), place);
+        (continues && (first..=end).contains(&place)).then_some(place)
     }
 
     /// Gets a copy, and sends it. Meanwhile the replica hears a line feed each second.
@@ -226,7 +227,8 @@ impl Feeding<'_, '_> {
         self.place = made.offset;
         self.note()?;
         if !is_sync {
-            self.send(format!("+FULLRESYNC {} {}\r\n", self.identity, made.offset).as_bytes())?;
+            let offset = self.feed.table.log().offset_of(made.offset);
+            self.send(format!("+FULLRESYNC {} {offset}\r\n", self.identity).as_bytes())?;
         }
         let length = made.file.metadata().map_err(|error| error.to_string())?.len();
         self.send(format!("${length}\r\n").as_bytes())?;
@@ -443,15 +445,16 @@ impl Feeding<'_, '_> {
         if !name.eq_ignore_ascii_case(b"REPLCONF") {
             return;
         }
-        let offset_of = |option: &[u8]| {
+        let place_of = |option: &[u8]| {
             let pair = pairs.chunks_exact(2).find(|pair| pair[0].eq_ignore_ascii_case(option))?;
             // No honest replica acknowledges bytes that were never sent.
-            polder_base::number::unsigned(pair[1]).filter(|offset| *offset <= self.place)
+            let place = self.feed.table.log().place_of(polder_base::number::unsigned(pair[1])?);
+            Some(place).filter(|place| *place <= self.place)
         };
-        if let Some(offset) = offset_of(b"ACK") {
-            self.line.acknowledge(offset, offset_of(b"FACK"));
+        if let Some(place) = place_of(b"ACK") {
+            self.line.acknowledge(place, place_of(b"FACK"));
             self.feed.face.hear();
-            (self.record.acknowledged, self.record.acknowledged_ms) = (offset, now_ms());
+            (self.record.acknowledged, self.record.acknowledged_ms) = (place, now_ms());
         }
     }
 }

@@ -1,8 +1,9 @@
-//! Replication as Redis speaks of it. This memory is always a primary.
+//! Replication as Redis speaks of it: this memory as a primary, and as a replica.
 //!
 //! ```text
 //!   replica: REPLCONF ..., PSYNC ID OFFSET  -->  the connection leaves its event loop (`feed.rs`)
 //!   feed:    +FULLRESYNC ID OFFSET, an RDB file, the change log from OFFSET on   or   +CONTINUE ID, the change log
+//!   link:    a memory that follows a primary: one server of it has the connection (`link.rs`); the address stands in the hidden database (`primary.rs`)
 //!   records: each replica is a follower of the change log with a record in the hidden database (`records.rs`)
 //! ```
 #![forbid(unsafe_code)]
@@ -16,6 +17,9 @@ pub mod face;
 pub mod feed;
 mod lag;
 mod line;
+pub mod link;
+pub mod overview;
+pub mod primary;
 pub mod records;
 
 use polder_calls::call::{Outcome, SYNTAX, is};
@@ -23,11 +27,9 @@ use polder_calls::command::{
     ADMIN, ALLOW_BUSY, DANGEROUS, FAST, LOADING, NO_ASYNC_LOADING, NO_MULTI, NOSCRIPT, STALE,
 };
 use polder_runtime::row::{Row, SessionCall, TxnCall, neutral, session};
-use polder_runtime::session::{Replica, SyncRequest};
-use polder_table::Mode;
-
-/// Why this memory does not become a replica.
-const NO_REPLICATION: &str = "ERR this version of polder cannot be a replica";
+use polder_runtime::session::{NewRole, Replica, SyncRequest};
+use polder_shm::LinkState;
+use polder_table::{Mode, Table};
 
 /// Counts of the ways in which replicas were synchronised, and of how they ended.
 #[derive(Default)]
@@ -92,30 +94,68 @@ pub const ROLE: &[Row] = &[neutral("ROLE", "", Mode::Read, role)
     .about("Returns the replication role.")];
 
 fn role(call: &mut TxnCall<'_>) -> Outcome {
+    if call.table.role().is_replica() {
+        return role_of_replica(call);
+    }
     let replicas = records::within(call.table, call.txn)?;
     call.reply.array(3);
     call.reply.bulk(b"master");
-    call.reply.integer(call.table.log().range().1 as i64);
+    let log = call.table.log();
+    call.reply.integer(log.offset_of(log.range().1) as i64);
     call.reply.array(replicas.len());
     for replica in replicas {
         call.reply.array(3);
         call.reply.bulk(replica.address.as_bytes());
         call.reply.bulk(replica.port.to_string().as_bytes());
-        call.reply.bulk(replica.acknowledged.to_string().as_bytes());
+        call.reply.bulk(log.offset_of(replica.acknowledged).to_string().as_bytes());
     }
+    Ok(())
+}
+
+fn role_of_replica(call: &mut TxnCall<'_>) -> Outcome {
+    let found = primary::within(call.txn)?;
+    let (host, port) = found.map_or((String::new(), 0), |primary| (primary.host, primary.port));
+    let (state, log) = (call.table.segment().link().figures().state, call.table.log());
+    call.reply.array(5);
+    call.reply.bulk(b"slave");
+    call.reply.bulk(host.as_bytes());
+    call.reply.integer(port.into());
+    call.reply.bulk(match state {
+        LinkState::Connect => b"connect",
+        LinkState::Handshake => b"handshake",
+        LinkState::Copies => b"sync",
+        LinkState::Connected => b"connected",
+    });
+    call.reply.integer(if state == LinkState::Connected { log.offset_of(log.range().1) as i64 } else { -1 });
     Ok(())
 }
 
 fn replicate(call: &mut SessionCall<'_>) -> Outcome {
     let [host, port] = [call.args[1], call.args[2]];
-    if is(host, "NO") && is(port, "ONE") {
-        call.reply.ok();
-        return Ok(());
+    let primary = if is(host, "NO") && is(port, "ONE") {
+        None
+    } else {
+        let port = number::integer(port)
+            .and_then(|port| u16::try_from(port).ok())
+            .ok_or("ERR Invalid master port")?;
+        let host = std::str::from_utf8(host).map_err(|_| "ERR the host of the primary is no text")?;
+        Some((host.to_owned(), port))
+    };
+    let role = NewRole { primary, give: give_role };
+    if call.session.caller.atomic {
+        call.session.replica.get_or_insert_default().new_role = Some(role);
+    } else {
+        role.give(call.table)?;
     }
-    if number::integer(port).is_none_or(|port| !(0..=65535).contains(&port)) {
-        return Err("ERR Invalid master port".into());
+    call.reply.ok();
+    Ok(())
+}
+
+fn give_role(table: &Table, primary: Option<&(String, u16)>) -> Outcome {
+    match primary {
+        Some((host, port)) => primary::follow(table, host, *port),
+        None => primary::promote(table),
     }
-    Err(NO_REPLICATION.into())
 }
 
 /// REPLCONF: what a replica tells of itself, as far as it matters here; other options of Redis and Valkey are accepted.
@@ -172,6 +212,9 @@ fn synchronize(call: &mut SessionCall<'_>) -> Outcome {
         }
         _ => return Err("ERR PSYNC with FAILOVER is not supported: use REPLICAOF on both sides".into()),
     };
+    if call.table.role().is_replica() && call.table.segment().link().figures().state != LinkState::Connected {
+        return Err("NOMASTERLINK Can't SYNC while not connected with my master".into());
+    }
     if !call.host.feeds_replicas() {
         return Err("ERR replicas connect to a server: this program is none".into());
     }

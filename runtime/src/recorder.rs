@@ -221,6 +221,11 @@ impl Recorder {
             .map_or(0, |segment| segment.replicas().count_within(seconds, polder_base::time::now_ms()))
     }
 
+    /// Returns true if the memory is a replica, or becomes a primary just now.
+    pub fn is_replica(&self) -> bool {
+        self.segment.get().is_some_and(|segment| segment.refuses_writes())
+    }
+
     /// A number that no process of the segment has given to anything else of the kind; from 0 on.
     pub fn next_note(&self, note: Note) -> u64 {
         let shared = self.segment.get().map(|segment| segment.word(header::NOTES + 8 * note as u64));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use polder_base::time;
-use polder_table::{Db, Mode, Stop, Table, Txn};
+use polder_table::{Db, Mode, READ_ONLY, Stop, Table, Txn};
 use smallvec::SmallVec;
 
 use crate::line_limit::LineLimit;
@@ -126,8 +126,11 @@ fn permit_by_disk(host: &dyn Host) -> Outcome {
 /// Refuses writes that no client is allowed now.
 ///
 /// # Errors
-/// Redis's texts: MISCONF after a save that failed, or while the append-only log cannot be written; NOREPLICAS.
+/// Redis's texts: READONLY in a replica; MISCONF after a save that failed, or while the append-only log cannot be written; NOREPLICAS.
 pub fn permit_writes(host: &dyn Host) -> Outcome {
+    if host.recorder().is_replica() {
+        return Err(READ_ONLY.into());
+    }
     permit_by_disk(host)?;
     if lacks_replicas(host) {
         return Err("NOREPLICAS Not enough good replicas to write.".into());

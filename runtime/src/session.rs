@@ -28,7 +28,7 @@ pub mod subscriptions;
 pub mod tracked;
 
 pub use client::Client;
-pub use parts::{CallTally, Clock, Identity, Listening, Replica, SyncRequest};
+pub use parts::{CallTally, Clock, Identity, Listening, NewRole, Replica, SyncRequest};
 pub use retry_ledger::RetryLedger;
 pub use subscriptions::Subscriptions;
 pub use tracked::{Read, Tracking};

@@ -230,7 +230,21 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     }
     end_transaction(call.table, txn);
     begin_scheduled_save(call.host, call.table);
+    if outcome.is_ok() {
+        give_role(call);
+    }
     outcome
+}
+
+/// Gives the memory the role that one of the calls wanted.
+#[cold]
+fn give_role(call: &mut SessionCall<'_>) {
+    let Some(role) = call.session.replica.as_deref_mut().and_then(|replica| replica.new_role.take()) else {
+        return;
+    };
+    if let Err(stop) = role.give(call.table) {
+        tracing::error!(%stop, "the memory has not got the role that a transaction gave it: give REPLICAOF again");
+    }
 }
 
 /// How many of the last keys are searched before a key is declared again.

@@ -26,6 +26,7 @@ use crate::clients::Clients;
 use crate::feeds::Feeds;
 use crate::listener::{Admission, After, Arrival, Unmoved};
 use crate::listener_set::{ListenerSet, Move};
+use crate::primary_link::PrimaryLink;
 use crate::storage::Storage;
 use crate::thread_stats::{Count, ThreadStats};
 use crate::tls::Tls;
@@ -117,6 +118,7 @@ pub struct Process {
     lifecycle: Lifecycle,
     pub storage: Storage,
     pub feeds: Feeds,
+    pub primary_link: PrimaryLink,
     due: Due,
 }
 
@@ -176,6 +178,7 @@ impl Process {
             answered: Mutex::default(),
             storage: Storage::default(),
             feeds: Feeds::default(),
+            primary_link: PrimaryLink::default(),
             lifecycle: Lifecycle {
                 heedless: AtomicBool::new(false),
                 stopping: AtomicBool::new(false),

@@ -17,6 +17,8 @@
 //! | `listener`, `listener_set` | binding addresses and paths, admitting clients; what a process listens on |
 //! | `clients` | the clients of this process, as CLIENT LIST and KILL see them |
 //! | `host` | what commands may ask of this process |
+//! | `feeds`, `replica_link` | the threads that feed replicas, and their connections |
+//! | `primary_link` | the thread that follows a primary, or stands by |
 //! | `storage` | the thread that writes the append-only log, or stands by |
 //! | `thread_stats` | the counts of each thread, for INFO |
 //!
@@ -33,6 +35,7 @@ mod host;
 mod listener;
 mod listener_set;
 pub mod log;
+mod primary_link;
 mod replica_link;
 mod server;
 mod storage;

@@ -135,6 +135,7 @@ impl Server {
         for thread in self.threads.drain(..) {
             well &= thread.join().is_ok();
         }
+        self.process.primary_link.end();
         self.process.feeds.end();
         well &= self.process.storage.end();
         self.process.listeners.close();
@@ -152,6 +153,7 @@ impl Drop for Server {
             }
         }
         // Where it has been waited for, this has been done.
+        self.process.primary_link.end();
         let _ = self.process.storage.end();
     }
 }

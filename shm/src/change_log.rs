@@ -35,7 +35,8 @@ use polder_base::Fault;
 use crate::class::NODE_MAX;
 use crate::crash;
 use crate::item::{CHANGED, Tag};
-use crate::layout::{self, header, log, recording, replicas, seat as at};
+use crate::layout::{self, header, link, log, recording, replicas, seat as at};
+use crate::link::Role;
 use crate::lock::{self, Locked};
 use crate::node::NodeKind;
 use crate::outbox::{BLOCK_BYTES, BLOCK_HEAD, NEXT, Outbox, PLACE, PLACE_MAX, Piece, RecordHead};
@@ -120,11 +121,26 @@ impl Segment {
 
     /// The identity of the stream; empty where there never was one.
     pub fn log_identity(&self) -> [u8; 40] {
+        self.identity_at(log::IDENTITY)
+    }
+
+    fn identity_at(&self, at: u64) -> [u8; 40] {
         let mut identity = [0; 40];
         for (number, chunk) in identity.chunks_exact_mut(8).enumerate() {
-            chunk.copy_from_slice(&self.observe(log::IDENTITY + number as u64 * 8).to_le_bytes());
+            chunk.copy_from_slice(&self.observe(at + number as u64 * 8).to_le_bytes());
         }
         identity
+    }
+
+    /// The stream that this one goes on from: its name, and the place behind the last byte that both have. `None`: there is none.
+    pub fn log_before(&self) -> Option<([u8; 40], u64)> {
+        let end = self.observe(link::SECOND).checked_sub(1)?;
+        Some((self.identity_at(link::IDENTITY2), end))
+    }
+
+    /// What an offset of PSYNC has more than its place in the log, modulo 2^64.
+    pub fn log_shift(&self) -> u64 {
+        self.observe(link::SHIFT)
     }
 
     /// Bytes of blocks that log and outboxes take, roughly.
@@ -189,14 +205,15 @@ impl Segment {
 }
 
 impl Seat {
-    /// Takes MERGE_LOCK, if no follower has it, as the first item of a transaction.
+    /// Takes MERGE_LOCK, if no other thread has it.
     fn try_merge_lock(&self) -> Result<bool, Fault> {
+        let item = self.journal_len();
         if !matches!(self.lock_now(log::MERGE_LOCK)?, Locked::Ours(_)) {
             self.forget_collision();
             self.segment.probe(log::MERGE_LOCK);
             return Ok(false);
         }
-        self.amend(0, CHANGED);
+        self.amend(item, CHANGED);
         Ok(true)
     }
 
@@ -453,6 +470,14 @@ impl Seat {
 
     /// Drops all that the log and the outboxes hold: the stream goes on behind its end, with another identity.
     fn begin_log_anew(&self, sources: &[Source]) -> Result<(), Fault> {
+        let shift = self.segment.load(link::SHIFT);
+        let olds = self
+            .note_new_log(sources, &Begins { identity: random_identity(&self.segment), shift, state: 0 })?;
+        self.commit(olds)
+    }
+
+    /// Notes that the stream goes on behind its end as another one, which holds nothing yet. MERGE_LOCK is taken. Returns how many nodes go out of use.
+    fn note_new_log(&self, sources: &[Source], begins: &Begins) -> Result<u64, Fault> {
         let segment = &*self.segment;
         let broken = segment.observe(log::BROKEN);
         self.note(Tag::Cover, log::MERGE_LOCK, 0)?;
@@ -461,26 +486,70 @@ impl Seat {
         // SYNC: change-log. BASE first (L6).
         self.note(Tag::Word, log::BASE, begin)?;
         self.note_drop(&mut room)?;
-        self.note(Tag::Word, log::TAIL, tail_word(begin, 0))?;
+        self.note(Tag::Word, log::TAIL, tail_word(begin, begins.state))?;
         self.note(Tag::Word, log::BEGAN, begin)?;
         let passed: Vec<Source> =
             sources.iter().map(|source| Source { place: source.outbox.tail, ..*source }).collect();
         self.note_heads(&passed, &mut room)?;
         self.note(Tag::Word, log::BROKEN_SEEN, broken)?;
-        self.note_identity()?;
-        self.commit(FREES_MAX - room)
+        self.note(Tag::Word, link::SHIFT, begins.shift)?;
+        // I3: no bytes before this are another stream's, too.
+        self.note(Tag::Word, link::SECOND, 0)?;
+        self.note_identity(log::IDENTITY, &begins.identity)?;
+        Ok(FREES_MAX - room)
     }
 
-    /// Notes a new name of the stream.
-    fn note_identity(&self) -> Result<(), Fault> {
-        for number in 0..log::IDENTITY_WORDS {
-            let random = std::hash::BuildHasher::hash_one(
-                &std::hash::RandomState::new(),
-                (number, self.segment.id(), crate::now_ms()),
-            );
-            let digits = format!("{:08x}", random as u32 ^ (random >> 32) as u32);
-            let word = u64::from_le_bytes(digits.as_bytes().try_into().expect("eight digits"));
-            self.note(Tag::Word, log::IDENTITY + number * 8, word)?;
+    /// For a transaction that is about to commit, as its last notes but a Cover: the stream that begins with it is that of the primary of a replica, and its
+    /// first byte has this offset. Returns how many more nodes go out of use with the commit; `None`: another thread merges.
+    ///
+    /// # Errors
+    /// [`Fault::Full`], [`Fault::Damaged`].
+    pub fn note_stream_of(&self, primary: &Stream) -> Result<Option<u64>, Fault> {
+        if !self.try_merge_lock()? {
+            return Ok(None);
+        }
+        let begin = self.segment.log_end().0 + 1;
+        let shift = primary.offset.wrapping_sub(begin);
+        let begins = Begins { identity: primary.identity, shift, state: primary.state };
+        self.note_new_log(&self.sources(), &begins).map(Some)
+    }
+
+    /// Gives the stream another name from its end on, and remembers the one that it had: followers that have no more than that go on (I2). Returns false
+    /// while another thread merges, or there is something to be merged.
+    ///
+    /// # Errors
+    /// [`Fault::Full`].
+    pub fn rename_stream(&self, name: Name) -> Result<bool, Fault> {
+        let renamed = self.with_merge_lock(|seat| {
+            let segment = &*seat.segment;
+            let (end, state) = segment.log_end();
+            let (identity, state, named) = match name {
+                Name::OfPrimary(identity) => (identity, state, segment.load(link::NAMED)),
+                // Its own stream begins with SELECT.
+                Name::OfRole(role) => (random_identity(segment), 0, role.word()),
+            };
+            if matches!(name, Name::OfRole(_)) && segment.load(link::NAMED) == named {
+                return Ok(Merged::Nothing);
+            }
+            if segment.outbox_bytes() != 0 {
+                return Ok(Merged::Busy);
+            }
+            seat.note(Tag::Cover, log::MERGE_LOCK, 0)?;
+            seat.note_identity(link::IDENTITY2, &segment.log_identity())?;
+            seat.note(Tag::Word, link::SECOND, end + 1)?;
+            seat.note_identity(log::IDENTITY, &identity)?;
+            seat.note(Tag::Word, link::NAMED, named)?;
+            seat.note(Tag::Word, log::TAIL, tail_word(end, state))?;
+            seat.commit(0)?;
+            Ok(Merged::Some)
+        })?;
+        Ok(renamed != Merged::Busy)
+    }
+
+    /// Notes a name of a stream.
+    fn note_identity(&self, at: u64, identity: &[u8; 40]) -> Result<(), Fault> {
+        for (number, digits) in identity.as_chunks::<8>().0.iter().enumerate() {
+            self.note(Tag::Word, at + number as u64 * 8, u64::from_le_bytes(*digits))?;
         }
         Ok(())
     }
@@ -629,6 +698,19 @@ impl Seat {
     }
 }
 
+/// A name that no other stream has.
+fn random_identity(segment: &Segment) -> [u8; 40] {
+    let mut identity = [0; 40];
+    for (number, chunk) in identity.chunks_exact_mut(8).enumerate() {
+        let random = std::hash::BuildHasher::hash_one(
+            &std::hash::RandomState::new(),
+            (number, segment.id(), crate::now_ms()),
+        );
+        chunk.copy_from_slice(format!("{:08x}", random as u32 ^ (random >> 32) as u32).as_bytes());
+    }
+    identity
+}
+
 /// The word TAIL.
 fn tail_word(place: u64, state: u64) -> u64 {
     assert!(state <= STATE_MAX, "the state of a format has few bits");
@@ -646,6 +728,32 @@ fn stopped(segment: &Arc<Segment>, seat: u64) -> Fault {
     Fault::System(format!(
         "seat {seat} (process {process}) is in the middle of a transaction, and may be stopped: let it go on or end it"
     ))
+}
+
+/// The stream of a primary, where its replica begins to follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stream {
+    pub identity: [u8; 40],
+    /// The offset of the first byte, as PSYNC counts: from 0 on.
+    pub offset: u64,
+    /// See [`Format::state`].
+    pub state: u64,
+}
+
+/// A new name of the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// The one that the primary has by now.
+    OfPrimary([u8; 40]),
+    /// One of its own, once for this role: the memory has been promoted.
+    OfRole(Role),
+}
+
+/// A stream that begins.
+struct Begins {
+    identity: [u8; 40],
+    shift: u64,
+    state: u64,
 }
 
 /// What becomes of the chain of the log with a batch.

@@ -34,8 +34,10 @@ pub mod features {
     pub const CHANGE_LOG: u64 = 1 << 33;
     /// Commits append to the log what replicas are to hear beside changes ([`replicas`](super::replicas)): a program that does not would leave gaps.
     pub const REPLICATION: u64 = 1 << 35;
+    /// The memory follows another one, or has done so ([`link`](super::link)): its log may hold the primary's own bytes, and databases may be staged.
+    pub const FOLLOWS: u64 = 1 << 36;
     /// The required ones that this program knows.
-    pub const KNOWN: u64 = ITEM_EXTRAS | CHANGE_LOG | REPLICATION;
+    pub const KNOWN: u64 = ITEM_EXTRAS | CHANGE_LOG | REPLICATION | FOLLOWS;
 
     /// The required ones of a layout word that this program does not know.
     pub const fn unknown(word: u64) -> u64 {
@@ -272,8 +274,36 @@ pub mod replicas {
     pub const END: u64 = FEEDING + SEATS_MAX / 64 * 8;
 }
 
+/// Words of a memory that is or was a replica ([`link`](crate::link)), behind those of its own replicas.
+pub mod link {
+    use super::{log, replicas};
+    /// How often the memory has changed its role, and in the lowest bit whether it is a replica: 0, it has always been a primary.
+    pub const ROLE: u64 = replicas::END;
+    /// What an offset of PSYNC has more than its place in the log, modulo 2^64. It changes with BEGAN, under MERGE_LOCK.
+    pub const SHIFT: u64 = ROLE + 8;
+    /// The name of the stream that this one goes on from, and the place behind the last byte that both have; under MERGE_LOCK.
+    pub const SECOND: u64 = ROLE + 16;
+    /// The role for which the stream has its name: a promotion gives it one once.
+    pub const NAMED: u64 = ROLE + 24;
+    pub const IDENTITY2: u64 = ROLE + 32;
+    /// Which thread runs the link; 0: none does. The others are what it tells of itself: designated words.
+    pub const OWNER: u64 = IDENTITY2 + log::IDENTITY_WORDS * 8;
+    pub const PID: u64 = OWNER + 8;
+    /// How far it is.
+    pub const STATE: u64 = OWNER + 16;
+    /// The times at which it last heard the primary, and lost it, in milliseconds since the epoch.
+    pub const HEARD_MS: u64 = OWNER + 24;
+    pub const DOWN_MS: u64 = OWNER + 32;
+    /// Bytes of the copy: read, and in all (0: not known).
+    pub const COPY_READ: u64 = OWNER + 40;
+    pub const COPY_BYTES: u64 = OWNER + 48;
+    /// Commands of the primary that were refused here for what they met.
+    pub const REFUSED: u64 = OWNER + 56;
+    pub const END: u64 = OWNER + 64;
+}
+
 const _: () =
-    assert!(replicas::END <= ROOTS_AT + ROOTS_BYTES && log::HOLDS + log::HOLD_SLOTS * 8 <= storage::OWNER);
+    assert!(link::END <= ROOTS_AT + ROOTS_BYTES && log::HOLDS + log::HOLD_SLOTS * 8 <= storage::OWNER);
 const _: () =
     assert!(replicas::LINES == storage::END && replicas::LINES.is_multiple_of(64) && log::HOLD_SLOTS <= 64);
 

@@ -64,6 +64,7 @@ pub mod inbox;
 pub mod item;
 pub mod journal;
 pub mod layout;
+pub mod link;
 pub mod liveness;
 pub mod lock;
 pub mod machine;
@@ -103,6 +104,7 @@ mod wakeup;
 
 pub use attach::{AttachOptions, SegmentOptions, default_ceiling, room};
 pub use item::Tag;
+pub use link::{LinkFigures, LinkState, LinkWords, Role};
 pub use lock::Locked;
 pub use name::SegmentName;
 pub use renew::Check;

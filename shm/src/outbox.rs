@@ -257,6 +257,11 @@ impl Seat {
         if self.get(at::OUTBOX_LAST) == 0 { self.make_outbox() } else { Ok(()) }
     }
 
+    /// Where the records end that this seat has committed.
+    pub fn outbox_end(&self) -> u64 {
+        self.get(at::OUTBOX_TAIL)
+    }
+
     /// Whether this seat has an outbox.
     pub fn has_outbox(&self) -> bool {
         self.get(at::OUTBOX_LAST) != 0

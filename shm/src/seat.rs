@@ -71,6 +71,8 @@ pub struct Seat {
     pub(crate) sleeps: Cell<u64>,
     /// In use by a transaction: a seat runs one at a time.
     busy: Cell<bool>,
+    /// What its transactions change comes from a primary ([`Seat::ride`]).
+    rides: Cell<bool>,
     pub(crate) generation: u64,
     pub(crate) owned: bool,
 }
@@ -102,6 +104,7 @@ impl Seat {
             inbox_passed: Cell::new(0),
             sleeps: Cell::new(0),
             busy: Cell::new(false),
+            rides: Cell::new(false),
             generation: fork::generation(),
             owned,
         };
@@ -171,6 +174,17 @@ impl Seat {
     #[inline]
     pub fn leave(&self) {
         self.busy.set(false);
+    }
+
+    /// Says that what this thread's transactions change comes from the primary of a replica, or no longer.
+    pub fn ride(&self, rides: bool) {
+        self.rides.set(rides);
+    }
+
+    /// Whether it does.
+    #[inline(always)]
+    pub fn rides(&self) -> bool {
+        self.rides.get()
     }
 
     /// From now on, what this thread reads through entries stays readable until the matching [`Seat::unpin`].

@@ -13,6 +13,9 @@ pub type Db = u16;
 /// The database that no client can select: settings, libraries and users that belong to the data live here.
 pub const SYSTEM: Db = 256;
 
+/// The first of the databases that clients do not see: what a replica loads, before all of it is installed at once. Database n is staged as this and n.
+pub const STAGED: Db = 387;
+
 /// How many databases there are, [`SYSTEM`] included.
 pub const DATABASES: usize = 257;
 

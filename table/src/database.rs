@@ -11,6 +11,7 @@
 //! Inside EXEC, a FLUSH empties what the transaction itself has written so far, DBSIZE and KEYS see the transaction's own
 //! writes, and SWAPDB renames the databases for the commands after it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use polder_shm::item::{CHANGED, Tag};
@@ -297,9 +298,9 @@ impl Txn<'_> {
             self.await_commits(changes)?;
         }
         let segment = self.segment();
-        let mut words: Vec<(u64, u64)> = (0..DATABASES as Db)
-            .map(|db| (segment.observe(map_at(db)), segment.observe(map_at(db) + 8)))
-            .collect();
+        let words_of = |db: Db| (segment.observe(map_at(db)), segment.observe(map_at(db) + 8));
+        let mut words: BTreeMap<Db, (u64, u64)> =
+            directory::all_databases().map(|db| (db, words_of(db))).collect();
         let mut garbage = Vec::new();
         let filled = self
             .buffers
@@ -309,9 +310,10 @@ impl Txn<'_> {
             .filter(|held| held.fresh)
             .fold(0, |databases, held| databases | bit_of(held.db));
         for db in flushes.iter() {
-            garbage.push(words[*db as usize].0);
-            words[*db as usize] =
+            garbage.push(words[db].0);
+            let refilled =
                 if *db == SYSTEM || filled & bit_of(*db) != 0 { self.refilled(*db)? } else { (0, 0) };
+            words.insert(*db, refilled);
         }
         self.seat.note(Tag::Cover, MAP_LOCK, 0)?;
         let mut cells =
@@ -324,8 +326,8 @@ impl Txn<'_> {
             };
             self.seat.note(Tag::Word, cell, node)?;
         }
-        for db in 0..DATABASES as Db {
-            let (node, root) = words[self.physical(db) as usize];
+        for db in directory::all_databases() {
+            let (node, root) = words[&self.physical(db)];
             for (place, word) in [(map_at(db), node), (map_at(db) + 8, root)] {
                 if segment.observe(place) != word {
                     self.seat.note(Tag::Word, place, word)?;

@@ -24,7 +24,7 @@ use polder_shm::node::HEADER_BYTES;
 use polder_shm::segment::ANY_NODE;
 use polder_shm::{RawView, Segment, offset_of, ref_to};
 
-use crate::api::{DATABASES, Db};
+use crate::api::{DATABASES, Db, STAGED, SYSTEM};
 use crate::bucket::{BUCKET_BYTES, LINES_AT, PIECE_BUCKETS, PIECE_BYTES, UNITS_AT};
 
 /// The lock over the map of databases.
@@ -37,8 +37,10 @@ pub const GARBAGE_AT: u64 = MAP_AT + DATABASES as u64 * 16;
 pub const GARBAGE_SLOTS: u64 = 260;
 const _: () =
     assert!(GARBAGE_SLOTS as usize >= DATABASES && GARBAGE_SLOTS + (DATABASES as u64) < TALLY_SLOTS);
-/// Where the map's entries of staged databases will be: what a replica loads before all of it is installed at once. Reserved.
+/// Where the map's entries of staged databases are ([`STAGED`]).
 pub const STAGED_AT: u64 = GARBAGE_AT + GARBAGE_SLOTS * 8;
+const _: () = assert!(STAGED_AT == MAP_AT + STAGED as u64 * 16);
+const _: () = assert!(2 * DATABASES as u64 + GARBAGE_SLOTS <= TALLY_SLOTS);
 const _: () = assert!(STAGED_AT + DATABASES as u64 * 16 <= polder_shm::layout::log::MERGE_LOCK);
 /// The map: two words a database.
 pub const MAP_AT: u64 = ROOTS_AT + 1024;
@@ -84,6 +86,11 @@ pub mod database {
     pub const DIRECTORY: u64 = 56;
     /// Payload bytes of the node.
     pub const PAYLOAD: usize = 56;
+}
+
+/// All databases that there can be: those of clients, the hidden one, and the staged ones of clients.
+pub fn all_databases() -> impl Iterator<Item = Db> {
+    (0..DATABASES as Db).chain(STAGED..STAGED + SYSTEM)
 }
 
 /// The first of a database's two map words: its node. The second is [`root_word`].

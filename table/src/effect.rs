@@ -20,6 +20,7 @@ use crate::aside::{self, Aside};
 use crate::extras::ItemExtras;
 use crate::held::{Held, Pending};
 use crate::recording::{READ_ONLY, save};
+use crate::ride;
 use crate::telling::{ATOMIC, Mark, Telling, command_head, join, record_head, word_head};
 use crate::txn::Txn;
 
@@ -238,6 +239,23 @@ impl Txn<'_> {
         record.clear();
         record.extend_from_slice(&record_head(if is_atomic { ATOMIC } else { 0 }, told, self.now_ms()));
         record.extend_from_slice(&effects);
+        match self.append(recording, record)? {
+            Ok(()) => Ok(0),
+            // No key changes: it is refused, and the log stays whole.
+            Err(_) if self.has_news() && self.notes.writes.get() == 0 => Err(Fault::Full(
+                "the change log has no room for the message: free memory, or send it again later".into(),
+            )
+            .into()),
+            Err(olds) => {
+                // L7.
+                self.seat.break_log();
+                Ok(olds)
+            }
+        }
+    }
+
+    /// Appends a record to the outbox; `Err`: there is no room for it, and this many nodes go out of use with the commit nevertheless.
+    pub(crate) fn append(&self, recording: u64, record: &[u8]) -> Result<Result<(), u64>, Stop> {
         if !self.seat.has_outbox() && self.is_first_attempt() {
             // No call has asked before the first lock whether there is a log. The next attempt makes an outbox, if there is memory for it.
             return Err(Stop::Retry);
@@ -247,20 +265,7 @@ impl Txn<'_> {
             self.seat.note(Tag::Cover, 0, 0)?;
         }
         let csn = self.seat.draw_csn();
-        match self.seat.append_outbox(csn, recording, record) {
-            Ok(Ok(())) => Ok(0),
-            // No key changes: it is refused, and the log stays whole.
-            Ok(Err(_)) if self.has_news() && self.notes.writes.get() == 0 => Err(Fault::Full(
-                "the change log has no room for the message: free memory, or send it again later".into(),
-            )
-            .into()),
-            Ok(Err(olds)) => {
-                // L7.
-                self.seat.break_log();
-                Ok(olds)
-            }
-            Err(fault) => Err(fault.into()),
-        }
+        Ok(self.seat.append_outbox(csn, recording, record)?)
     }
 
     /// E2.
@@ -338,24 +343,38 @@ impl Txn<'_> {
             });
             return Ok(0);
         }
-        if word & recording::ON == 0 { Ok(0) } else { self.record_commit(word) }
+        if word & recording::ON == 0 && !self.seat.rides() { Ok(0) } else { self.record_commit(word) }
     }
 
     #[cold]
     #[inline(never)]
     fn record_commit(&self, word: u64) -> Result<u64, Stop> {
-        if word & recording::REFUSES != 0 && self.changes_data() {
+        let ride =
+            if self.seat.rides() && (self.changes_data() || self.has_told()) { ride::now() } else { None };
+        if let Some(ride) = &ride {
+            self.check_ride(ride, word)?;
+        } else if word & recording::REFUSES != 0 && self.changes_data() {
             // Writes began to be refused after the transaction has met something expired: another attempt leaves that where it is.
             return Err(if self.is_written() { READ_ONLY.into() } else { Stop::Retry });
         }
         let logs = word & recording::LOG != 0;
-        if logs && self.notes.telling.get() != Telling::Yes {
+        if logs && self.notes.telling.get() != Telling::Yes && ride.as_ref().is_none_or(|ride| ride.tells()) {
             return Err(Stop::Retry);
         }
         let number = recording::snapshot(word);
         if number != 0 {
             self.record_changes(&mut |key| save(&self.seat, number, &key));
         }
-        if logs { self.append_record(word) } else { Ok(0) }
+        match ride {
+            Some(ride) => self.record_ride(&ride, word),
+            // In a replica clients tell nothing: their messages stay here.
+            None if logs && word & recording::REFUSES == 0 => self.append_record(word),
+            None => Ok(0),
+        }
+    }
+
+    /// Whether a call has told of something, though it may have changed no key.
+    fn has_told(&self) -> bool {
+        self.buffers.log.told.get() > 0
     }
 }

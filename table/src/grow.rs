@@ -18,7 +18,7 @@ use polder_shm::sync::{self, Flaw};
 use polder_shm::{Locked, Segment, offset_of, ref_to};
 use smallvec::SmallVec;
 
-use crate::api::{DATABASES, Db, Stop};
+use crate::api::{Db, Stop};
 use crate::bucket::{self, LINE_WORDS, PIECE_BUCKETS, PIECE_BYTES, UNITS, Words, WordsMut};
 use crate::directory::{self, Bucket, Extent, MAP_LOCK, PIECES_MAX, SLOTS, database, extent, map_at};
 use crate::entry::{self, Image, UNIT_BYTES, WORDS_MAX};
@@ -642,7 +642,7 @@ impl Txn<'_> {
     /// A tally that no database and no garbage uses.
     fn free_tally(&self) -> Option<u64> {
         let segment = self.segment();
-        let mapped = (0..DATABASES as Db).map(|db| segment.observe(map_at(db)));
+        let mapped = directory::all_databases().map(|db| segment.observe(map_at(db)));
         let garbage =
             (0..directory::GARBAGE_SLOTS).map(|slot| segment.observe(directory::GARBAGE_AT + slot * 8));
         let used: Vec<u64> = mapped

@@ -18,10 +18,10 @@ use polder_shm::change_log::{Appends, BATCH_BYTES, Format, LogGap, Merged};
 use polder_shm::layout::{header, log, recording};
 use polder_shm::{Seat, sync};
 
-use crate::api::Db;
+use crate::api::{DATABASES, Db};
 use crate::change::Dump;
 use crate::table::Table;
-use crate::telling::read_record;
+use crate::telling::{read_record, verbatim};
 
 /// How long [`Log::merge_before`] waits for another thread's batch.
 const MERGER_PATIENCE: Duration = Duration::from_millis(1);
@@ -86,11 +86,14 @@ impl Log<'_> {
         self.with_seat(|seat| seat.turn_log_on(&mut || sync::now() < end))
     }
 
-    /// Turns the log off and frees its memory.
+    /// Turns the log off and frees its memory. That of a replica stays on: its end says how far the replica is.
     ///
     /// # Errors
     /// As [`Log::turn_on`]; it is off nevertheless, and keeps some memory until it is turned on again.
     pub fn turn_off(&self) -> Result<(), Fault> {
+        if self.table.role().is_replica() {
+            return Ok(());
+        }
         let end = sync::now() + PATIENCE;
         self.with_seat(|seat| seat.turn_log_off(&mut || sync::now() < end))
     }
@@ -108,6 +111,22 @@ impl Log<'_> {
             .map(|digit| if digit == 0 { '0' } else { digit.into() })
             .iter()
             .collect()
+    }
+
+    /// The offset, as PSYNC counts, of a place in the log (I1 of `polder_shm::link`).
+    pub fn offset_of(&self, place: u64) -> u64 {
+        place.wrapping_add(self.table.segment().log_shift())
+    }
+
+    /// The place in the log of an offset of PSYNC.
+    pub fn place_of(&self, offset: u64) -> u64 {
+        offset.wrapping_sub(self.table.segment().log_shift())
+    }
+
+    /// The identity of the stream that this one goes on from, and the place behind the last byte that both have.
+    pub fn before(&self) -> Option<(String, u64)> {
+        let (identity, end) = self.table.segment().log_before()?;
+        Some((String::from_utf8_lossy(&identity).into_owned(), end))
     }
 
     /// The first offset that is kept, and the one behind the last byte.
@@ -279,8 +298,13 @@ impl Format for Resp {
     }
 
     fn record(&mut self, says: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
-        let (is_atomic, told) =
-            read_record(says).ok_or(Fault::Damaged { what: "a record of the change log" })?;
+        const DAMAGED: Fault = Fault::Damaged { what: "a record of the change log" };
+        if let Some((state, bytes)) = verbatim(says) {
+            self.selected = state.min(DATABASES as u64);
+            out.extend_from_slice(bytes);
+            return Ok(());
+        }
+        let (is_atomic, told) = read_record(says).ok_or(DAMAGED)?;
         if let Some(first) = told.first() {
             self.select(first.db, out);
         }

@@ -64,7 +64,7 @@ impl Txn<'_> {
     /// Notes what this transaction does to a key. It costs one load if no thread listens.
     #[inline]
     pub fn note_change(&self, class: char, event: &'static str, db: Db, key: &[u8]) {
-        if db == SYSTEM {
+        if db >= SYSTEM {
             return;
         }
         let all = all_interest(self.segment());
@@ -96,7 +96,7 @@ impl Txn<'_> {
     /// As [`Txn::note_change`], of all keys of a database at once. It is noted in any case; whether a thread listens is asked later, under
     /// the map's lock: see [`Txn::await_map`].
     pub(crate) fn note_change_of_all(&self, event: &'static str, db: Db) {
-        if db != SYSTEM {
+        if db < SYSTEM {
             self.keep_change('\0', event, db, None);
         }
     }

@@ -281,11 +281,11 @@ impl Table {
         }
     }
 
-    /// The limits in force, in all processes: those that are set, but while files are read ([`Table::begin_loading`]) nothing expires and nothing is
+    /// The limits in force, in all processes: those that are set, but while files are read ([`Table::begin_loading`]), and in a replica, nothing expires and nothing is
     /// evicted.
     pub(crate) fn limits_in_force(&self) -> Limits {
         let limits = self.limits();
-        if self.is_loading() { Limits { memory_max: 0, importing: true, ..limits } } else { limits }
+        if self.is_passive() { Limits { memory_max: 0, importing: true, ..limits } } else { limits }
     }
 
     /// The limits as they are set, for all processes.
@@ -311,13 +311,24 @@ impl Table {
     /// Whether there is no limit to what may be used.
     #[inline]
     pub fn is_unlimited(&self) -> bool {
-        self.segment.load(LIMITED) == 0 || self.segment.load(MEMORY_MAX) == 0 || self.is_loading()
+        self.segment.load(LIMITED) == 0 || self.segment.load(MEMORY_MAX) == 0 || self.is_passive()
     }
 
     /// Whether nothing expires and nothing is evicted, since data is being imported or read.
     #[inline]
     pub fn imports(&self) -> bool {
-        self.segment.load(PASSIVE) & IMPORTING != 0 || self.is_loading()
+        self.segment.load(PASSIVE) & IMPORTING != 0 || self.is_passive()
+    }
+
+    /// Whether all that changes comes from elsewhere: files are read, or the memory is a replica.
+    #[inline]
+    fn is_passive(&self) -> bool {
+        self.is_loading() || self.segment.refuses_writes()
+    }
+
+    /// Whether there is a database of this number, though it may have no keys.
+    pub fn is_database(&self, db: Db) -> bool {
+        self.segment.observe(map_at(db)) != 0
     }
 
     /// Whether access clocks count how often (LFU), not when (LRU).

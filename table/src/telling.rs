@@ -2,7 +2,7 @@
 //! record reads.
 //!
 //! ```text
-//!   what a record says   flags (4) | commands (4) | milliseconds (8) | commands
+//!   what a record says   flags (4) | commands (4) | milliseconds (8) | commands, or bytes of a primary's stream (`ride.rs`)
 //!   command              database (2) | more (2) | words (4) | for each word: bytes (4) and the word
 //! ```
 //!
@@ -12,6 +12,9 @@ use crate::api::Db;
 
 /// The commands of a record are one transaction.
 pub(crate) const ATOMIC: u32 = 1;
+/// The record is bytes of a primary's stream, as they came; the place of the number of commands has the [state](polder_shm::change_log::Format::state)
+/// behind them.
+pub(crate) const VERBATIM: u32 = 2;
 /// Bytes before a record's commands, before a command's words, and before a word.
 const HEAD: usize = 16;
 const COMMAND_HEAD: usize = 8;
@@ -113,6 +116,13 @@ pub(crate) struct Told<'r> {
     /// How many commands behind it are a transaction with it.
     pub more: u16,
     pub words: Vec<&'r [u8]>,
+}
+
+/// The bytes of a primary's stream that a record holds, and the state behind them; `None`: it holds commands.
+pub(crate) fn verbatim(says: &[u8]) -> Option<(u64, &[u8])> {
+    let (head, bytes) = says.split_at_checked(HEAD)?;
+    let number = |bytes: &[u8]| u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
+    (number(head) & VERBATIM != 0).then(|| (number(&head[4..]).into(), bytes))
 }
 
 /// A record's commands, and whether they are one transaction; `None`: it makes no sense (S5).

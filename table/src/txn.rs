@@ -648,7 +648,7 @@ impl<'t> Txn<'t> {
         let changes = held
             .iter()
             .filter(|held| {
-                held.counts && held.pending.is_some() && held.retires.is_some() && held.db != SYSTEM
+                held.counts && held.pending.is_some() && held.retires.is_some() && held.db < SYSTEM
             })
             .count();
         let map = self.buffers.map.flushes.borrow().len() + self.buffers.map.swaps.borrow().len();

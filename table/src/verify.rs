@@ -22,7 +22,7 @@ use polder_shm::{Seat, Segment, lock, offset_of, sync};
 use polder_values::hash::Hash;
 use polder_values::{Kind, Value};
 
-use crate::api::{DATABASES, Db, Mode, SYSTEM};
+use crate::api::{Mode, SYSTEM};
 use crate::bucket::{self, PIECE_BUCKETS, UNITS, WORDS, Words};
 use crate::directory::{
     self, Extent, GARBAGE_AT, GARBAGE_SLOTS, LEVEL_BITS, LEVELS_MAX, MAP_LOCK, Named, SLOTS, SWEEP_LOCK,
@@ -200,7 +200,7 @@ impl<'t> Pass<'t> {
         for (lock, place) in [(MAP_LOCK, "the map of databases"), (SWEEP_LOCK, "the sweeper's work")] {
             self.audit.lock(segment.observe(lock), &place);
         }
-        for db in 0..DATABASES as Db {
+        for db in directory::all_databases() {
             let (node, root) = (segment.observe(map_at(db)), segment.observe(map_at(db) + 8));
             match (node, root) {
                 (0, 0) => {}

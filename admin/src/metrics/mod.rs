@@ -24,7 +24,7 @@ use polder_table::{Counter, Db, Expiries, Limits, Table, Usage};
 use machine::Machine;
 use polder_calls::settings::Settings;
 use polder_persist::storage_figures::LogReport;
-use polder_replica::records::Record;
+use polder_replica::overview::Overview;
 use polder_runtime::saves::Report;
 use polder_runtime::session::Host;
 pub use polder_runtime::statistics::Statistics;
@@ -50,8 +50,8 @@ pub struct Facts<'c> {
     pub databases: Vec<Database>,
     /// Channels, patterns and shard channels that have subscribers, where they have been counted.
     pub subjects: [u64; 3],
-    /// Replicas, where they have been read.
-    pub replicas: Vec<Record>,
+    /// Both sides of replication, where they have been read.
+    pub replication: Overview,
 }
 
 /// What a database holds.
@@ -86,7 +86,7 @@ impl<'c> Facts<'c> {
             now_us,
             databases,
             subjects: [0; 3],
-            replicas: Vec::new(),
+            replication: Overview::default(),
         }
     }
 

@@ -5,10 +5,12 @@ use polder_table::Counter;
 use super::Figure::{Always, Count, Text};
 use super::{Body, Database, Facts, Figure, Metric, Section, human, ratio};
 use polder_calls::settings::{id, value};
+use polder_replica::primary::Primary;
 use polder_replica::records::{Record, State};
 use polder_runtime::denials::Reason;
 use polder_runtime::recorder::Totals;
 use polder_runtime::scripts::Figures;
+use polder_shm::LinkState;
 
 const fn metric(name: &'static str, figure: Figure) -> Metric {
     Metric { name, figure }
@@ -346,13 +348,22 @@ const DEBUG: &[Metric] = &[
 ];
 
 const REPLICATION: &[Metric] = &[
-    metric("role", Always("master")),
-    metric("connected_slaves", Count(|facts| facts.replicas.len() as u64)),
+    metric("role", Text(|facts| if facts.table.role().is_replica() { "slave" } else { "master" }.into())),
+    metric("connected_slaves", Count(|facts| facts.replication.replicas.len() as u64)),
     metric("master_failover_state", Always("no-failover")),
     metric("master_replid", Text(replication_identity)),
-    metric("master_replid2", Always("0000000000000000000000000000000000000000")),
+    metric(
+        "master_replid2",
+        Text(|facts| facts.table.log().before().map_or_else(|| "0".repeat(40), |(identity, _)| identity)),
+    ),
     metric("master_repl_offset", Count(|facts| stream(facts).1)),
-    metric("second_repl_offset", Always("-1")),
+    metric(
+        "second_repl_offset",
+        Text(|facts| {
+            let log = facts.table.log();
+            log.before().map_or_else(|| "-1".into(), |(_, end)| (log.offset_of(end) + 1).to_string())
+        }),
+    ),
     metric("repl_backlog_active", Count(|facts| facts.table.log().is_on().into())),
     metric(
         "repl_backlog_size",
@@ -372,10 +383,62 @@ fn replication_identity(facts: &Facts<'_>) -> String {
 
 /// The first offset of the change log that is kept, and its end.
 fn stream(facts: &Facts<'_>) -> (u64, u64) {
-    if facts.table.log().is_on() { facts.table.log().range() } else { (0, 0) }
+    let log = facts.table.log();
+    let (first, end) = log.range();
+    if log.is_on() { (log.offset_of(first), log.offset_of(end)) } else { (0, 0) }
+}
+
+/// What a replica tells of its primary.
+fn primary_lines(facts: &Facts<'_>) -> Vec<String> {
+    let Some(Primary { host, port, .. }) =
+        facts.replication.primary.as_ref().filter(|_| facts.table.role().is_replica())
+    else {
+        return Vec::new();
+    };
+    let link = facts.table.segment().link();
+    let (figures, owner) = (link.figures(), link.owner().filter(|owner| owner.lives));
+    let since = |then_ms: u64| {
+        if then_ms == 0 { -1 } else { ((facts.now_us / 1000).saturating_sub(then_ms) / 1000) as i64 }
+    };
+    let is_up = figures.state == LinkState::Connected && owner.is_some();
+    let (copies, offset) = (figures.state == LinkState::Copies, stream(facts).1);
+    let mut lines = vec![
+        format!("master_host:{host}"),
+        format!("master_port:{port}"),
+        format!("master_link_status:{}", if is_up { "up" } else { "down" }),
+        format!("master_last_io_seconds_ago:{}", if is_up { since(figures.heard_ms) } else { -1 }),
+        format!("master_sync_in_progress:{}", u8::from(copies)),
+        format!("slave_read_repl_offset:{offset}"),
+        format!("slave_repl_offset:{offset}"),
+    ];
+    if copies {
+        let (read, bytes) = (figures.copy_read, figures.copy_bytes);
+        let percent = if bytes == 0 { 0.0 } else { read as f64 * 100.0 / bytes as f64 };
+        lines.extend([
+            format!("master_sync_total_bytes:{bytes}"),
+            format!("master_sync_read_bytes:{read}"),
+            format!("master_sync_left_bytes:{}", bytes as i64 - read as i64),
+            format!("master_sync_perc:{percent:.2}"),
+            format!("master_sync_last_io_seconds_ago:{}", since(figures.heard_ms)),
+        ]);
+    }
+    if !is_up {
+        lines.push(format!("master_link_down_since_seconds:{}", since(figures.down_ms)));
+        let trouble = facts.replication.trouble.as_deref().unwrap_or_default();
+        lines.push(format!("master_link_error:{}", trouble.replace(['\r', '\n'], " ")));
+    }
+    lines.extend([
+        format!("slave_priority:{}", facts.settings.number(const { id("replica-priority") })),
+        "slave_read_only:1".into(),
+        "replica_announced:1".into(),
+        format!("link_pid:{}", owner.map_or(0, |owner| owner.process)),
+        format!("link_refused:{}", figures.refused),
+    ]);
+    lines
 }
 
 fn replica_lines(facts: &Facts<'_>) -> Vec<String> {
+    let log = facts.table.log();
     let line = |(number, replica): (usize, &Record)| {
         let Record { address, port, acknowledged, acknowledged_ms, .. } = replica;
         let state = match replica.state {
@@ -387,10 +450,12 @@ fn replica_lines(facts: &Facts<'_>) -> Vec<String> {
             since_ms => ((facts.now_us / 1000).saturating_sub(*since_ms) / 1000) as i64,
         };
         format!(
-            "slave{number}:ip={address},port={port},state={state},offset={acknowledged},lag={lag_seconds}"
+            "slave{number}:ip={address},port={port},state={state},offset={offset},lag={lag_seconds}",
+            offset = if *acknowledged_ms == 0 { 0 } else { log.offset_of(*acknowledged) },
         )
     };
-    facts.replicas.iter().enumerate().map(line).collect()
+    let replicas = facts.replication.replicas.iter().enumerate().map(line);
+    primary_lines(facts).into_iter().chain(replicas).collect()
 }
 
 const CPU: &[Metric] = &[

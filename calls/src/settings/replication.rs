@@ -1,21 +1,23 @@
-//! Replication in Redis's form: stock servers as replicas of a memory. A memory is no replica.
+//! Replication in Redis's form: stock servers as replicas of a memory, and a memory as a replica.
 use super::{Setting, Shape, choice, integer, memory, special, switch, text};
 
 const INT_MAX: i64 = i32::MAX as i64;
 
-/// Why everything that would make this memory a replica is refused.
-pub const NO_REPLICATION: &str = "this version of polder cannot be a replica";
+/// Why a way of copying is refused.
+const NO_CHANNEL: &str = "a copy and the stream behind it come over one connection";
+/// Why a link without encryption is not replaced by one with it.
+pub const NO_TLS: &str = "the link to a primary has no TLS in this version: use a tunnel";
 
 pub(super) const SETTINGS: &[Setting] = &[
-    special("replicaof", Shape::Primary, "").alias("slaveof").at_start().refuses(NO_REPLICATION),
-    text("masterauth", "").alias("primaryauth").secret().inert(),
-    text("masteruser", "").alias("primaryuser").secret().inert(),
+    special("replicaof", Shape::Primary, "").alias("slaveof").at_start().about("The primary that the memory follows, if it has always been a primary itself: later REPLICAOF, REPLICAOF NO ONE and Sentinel decide."),
+    text("masterauth", "").alias("primaryauth").secret().about("The password for the primary that the memory follows. Read with each connection."),
+    text("masteruser", "").alias("primaryuser").secret().about("The user by whose rights the memory follows its primary; without one, `default`."),
     integer("min-replicas-to-write", 0, INT_MAX, 0)
         .alias("min-slaves-to-write")
         .about("Refuses writes by clients of this server unless the memory has at least this many replicas, at whatever server, that are not late."),
     integer("min-replicas-max-lag", 0, INT_MAX, 10).alias("min-slaves-max-lag").about("Seconds since its last acknowledgement after which a replica is late; 0 turns `min-replicas-to-write` off."),
-    text("replica-announce-ip", "").alias("slave-announce-ip").inert(),
-    integer("replica-announce-port", 0, 65535, 0).alias("slave-announce-port").inert(),
+    text("replica-announce-ip", "").alias("slave-announce-ip").about("The address that a replica tells its primary; without one, that of the connection."),
+    integer("replica-announce-port", 0, 65535, 0).alias("slave-announce-port").about("The port that a replica tells its primary; 0: `port`."),
     switch("replica-announced", true).inert(),
     switch("replica-ignore-disk-write-errors", false).inert(),
     switch("replica-ignore-maxmemory", true).alias("slave-ignore-maxmemory").inert(),
@@ -31,7 +33,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     integer("repl-diskless-sync-delay", 0, INT_MAX, 5).inert(),
     integer("repl-diskless-sync-max-replicas", 0, INT_MAX, 0).inert(),
     integer("repl-ping-replica-period", 1, INT_MAX, 10).alias("repl-ping-slave-period").about("After how many seconds without a change replicas are sent a PING. Read when a replica comes."),
-    integer("repl-timeout", 1, INT_MAX, 60).about("After how many seconds a replica is given up that takes or acknowledges nothing. Read when it comes."),
-    switch("dual-channel-replication-enabled", false).refuses(NO_REPLICATION),
+    integer("repl-timeout", 1, INT_MAX, 60).about("After how many seconds a replica is given up that takes or acknowledges nothing, and a primary that sends nothing. Read with each connection."),
+    switch("dual-channel-replication-enabled", false).refuses(NO_CHANNEL),
     choice("propagation-error-behavior", &["ignore", "panic", "panic-on-replicas"], 0).inert(),
 ];

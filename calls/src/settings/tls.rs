@@ -25,7 +25,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         .about("Whether clients must show a certificate: `optional` takes clients without one, and checks those that are shown."),
     choice("tls-auth-clients-user", &["off", "cn"], 0)
         .about("Whether the common name (`cn`) of a client's certificate logs it in as the user of that name, if there is one that is on."),
-    switch("tls-replication", false).refuses(super::replication::NO_REPLICATION),
+    switch("tls-replication", false).refuses(super::replication::NO_TLS),
     switch("tls-cluster", false).refuses("polder has no cluster bus that could be encrypted"),
     text("tls-protocols", "").acted_on(UNABLE).about("The versions that are spoken, of `TLSv1.2` and `TLSv1.3`; empty for both."),
     text("tls-ciphers", "")

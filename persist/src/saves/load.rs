@@ -3,8 +3,8 @@
 //! A transaction that must be run again reads its key again: the file is rewound to where the key begins.
 use std::io::{Read, Seek, SeekFrom};
 
-use polder_base::Fault;
-use polder_table::{Db, ItemExtras, Mode, New, Replaces, SYSTEM, Stop, Table, Txn};
+use polder_base::{Fault, number};
+use polder_table::{Db, ItemExtras, Mode, New, Replaces, STAGED, SYSTEM, Stop, Table, Txn};
 use polder_wire::rdb::{Begin, Item, Malformed, Mark, Reader};
 
 use super::{FLUSHES, ITEM};
@@ -16,6 +16,8 @@ use polder_runtime::retry::retry;
 pub use polder_runtime::scripts::Present;
 use polder_runtime::scripts::add_codes;
 
+/// The name under which a primary tells the selected database.
+const STREAM_DB: &[u8] = b"repl-stream-db";
 /// Bytes that are read at once.
 const CHUNK: usize = 1 << 20;
 
@@ -36,6 +38,10 @@ pub struct Loaded {
     pub expires: bool,
     /// The sources of the libraries of functions.
     pub functions: Vec<Vec<u8>>,
+    /// The moments at which databases are to be emptied, where they were not taken over.
+    pub flushes: Option<Vec<u8>>,
+    /// The database that is selected where the stream of a primary goes on behind the file.
+    pub stream_db: Option<Db>,
 }
 
 /// A load that came to no good end.
@@ -60,6 +66,22 @@ pub enum Expired {
     Kept,
 }
 
+/// What a load does with what it reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rules {
+    pub present: Present,
+    pub expired: Expired,
+    /// It goes into the staged databases, all of it: what belongs to no database is returned, and not put anywhere.
+    pub staged: bool,
+}
+
+impl Rules {
+    /// The rules of a file.
+    pub fn of(present: Present, expired: Expired) -> Rules {
+        Rules { present, expired, staged: false }
+    }
+}
+
 /// How many foreign keys are named.
 const FOREIGN_NAMED: usize = 10;
 
@@ -74,7 +96,7 @@ pub fn load(
     present: Present,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Loaded, Cut> {
-    load_with(table, settings, input, (present, Expired::LeftOut), progress)
+    load_with(table, settings, input, Rules::of(present, Expired::LeftOut), progress)
 }
 
 /// As [`load`], and says what becomes of what has expired.
@@ -85,17 +107,16 @@ pub fn load_with(
     table: &Table,
     settings: &Settings,
     input: &mut (impl Read + Seek),
-    (present, expired): (Present, Expired),
+    rules: Rules,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Loaded, Cut> {
     let databases = settings.number(const { id("databases") }).clamp(1, SYSTEM.into()) as u64;
     let mut loading = Loading {
         table,
         settings,
-        present,
-        expired,
+        rules,
         databases,
-        db: 0,
+        db: if rules.staged { STAGED } else { 0 },
         txn: None,
         builder: None,
         key: Vec::new(),
@@ -109,7 +130,10 @@ pub fn load_with(
     let Loading { loaded, .. } = loading;
     let added = read.and_then(|()| match loaded.functions.as_slice() {
         [] => Ok(()),
-        functions => add_functions(table, functions, present).map_err(|stop| format!("functions: {stop}")),
+        _ if rules.staged => Ok(()),
+        functions => {
+            add_functions(table, functions, rules.present).map_err(|stop| format!("functions: {stop}"))
+        }
     });
     match added {
         Ok(()) => Ok(loaded),
@@ -126,7 +150,8 @@ fn read_all(
     let checks = settings.is_on(const { id("rdbchecksum") }) && !checksums_rest();
     let relaxed = settings.number(const { id("rdb-version-check") }) == 1;
     let mut reader = Reader::file(checks, relaxed);
-    let mut source = Source { input, buffer: Vec::new(), at: 0, base: 0, ended: false };
+    let mut source =
+        Source { input, buffer: Vec::new(), at: 0, base: 0, ended: false, seeks: !loading.rules.staged };
     let mut mark = None;
     let mut told = 0;
     loop {
@@ -178,6 +203,8 @@ struct Source<'i, I> {
     at: usize,
     base: u64,
     ended: bool,
+    /// The input can go back to what was forgotten.
+    seeks: bool,
 }
 
 impl<I: Read + Seek> Source<'_, I> {
@@ -187,7 +214,7 @@ impl<I: Read + Seek> Source<'_, I> {
             return Err(std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "the file ends too early"));
         }
         let keep = keep.saturating_sub(self.base).min(self.at as u64) as usize;
-        let forget = if self.at - keep > CHUNK { self.at } else { keep };
+        let forget = if self.seeks && self.at - keep > CHUNK { self.at } else { keep };
         self.buffer.drain(..forget);
         (self.base, self.at) = (self.base + forget as u64, self.at - forget);
         // As much again as waits already: a long string takes few readings.
@@ -253,8 +280,7 @@ enum Stored {
 struct Loading<'t> {
     table: &'t Table,
     settings: &'t Settings,
-    present: Present,
-    expired: Expired,
+    rules: Rules,
     databases: u64,
     db: Db,
     txn: Option<Txn<'t>>,
@@ -272,7 +298,9 @@ struct Loading<'t> {
 impl<'t> Loading<'t> {
     fn take(&mut self, item: Item<'_>) -> Result<(), Trouble> {
         match item {
-            Item::Database(number) if number < self.databases => self.db = number as Db,
+            Item::Database(number) if number < self.databases => {
+                self.db = number as Db + if self.rules.staged { STAGED } else { 0 };
+            }
             Item::Database(number) => {
                 return Err(Trouble::Words(format!(
                     "database {number}: there are {} (setting 'databases')",
@@ -289,6 +317,12 @@ impl<'t> Loading<'t> {
             Item::Begin(begin) => self.begin(begin)?,
             Item::End => return self.end(),
             Item::Aux { name, value } if name == ITEM => self.item = value.to_vec(),
+            Item::Aux { name, value } if name == STREAM_DB => {
+                self.loaded.stream_db = number::unsigned(&value).and_then(|db| Db::try_from(db).ok())
+            }
+            Item::Aux { name, value } if name == FLUSHES && self.rules.staged => {
+                self.loaded.flushes = Some(value.to_vec())
+            }
             Item::Aux { name, value } if name == FLUSHES => self.restore_flushes(value)?,
             Item::Aux { .. } | Item::Sizes { .. } | Item::Eof => {}
             _ if self.is_dropped => {}
@@ -306,7 +340,7 @@ impl<'t> Loading<'t> {
     /// Takes the moments at which databases are to be emptied.
     fn restore_flushes(&self, kept: &[u8]) -> Result<(), Stop> {
         let txn = self.table.begin(Mode::Write)?;
-        retry(&txn, || flush::restore(&txn, kept, self.databases, self.present == Present::Replaced))
+        retry(&txn, || flush::restore(&txn, kept, self.databases, self.rules.present == Present::Replaced))
     }
 
     /// Names the key in what went wrong with it.
@@ -330,7 +364,7 @@ impl<'t> Loading<'t> {
         self.is_empty =
             !matches!(begin.kind, polder_wire::rdb::Kind::String | polder_wire::rdb::Kind::Stream);
         // The time by which keys and fields have expired.
-        let now_ms = if self.expired == Expired::Kept { 0 } else { txn.now_ms() };
+        let now_ms = if self.rules.expired == Expired::Kept { 0 } else { txn.now_ms() };
         self.is_dropped = begin.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms);
         self.loaded.expires |= begin.expiry_ms.is_some();
         if self.is_dropped {
@@ -374,8 +408,8 @@ impl<'t> Loading<'t> {
     /// Puts the finished value under its key.
     fn store(&self, txn: &Txn<'t>, begin: &Begin<'_>, builder: &mut Builder) -> Result<Stored, Trouble> {
         txn.declare(&[(self.db, &self.key[..])])?;
-        let is_there = self.present != Present::Replaced && txn.peek(self.db, &self.key)?.is_some();
-        if is_there && self.present == Present::Refused {
+        let is_there = self.rules.present != Present::Replaced && txn.peek(self.db, &self.key)?.is_some();
+        if is_there && self.rules.present == Present::Refused {
             return Err(Trouble::Words(format!("the key '{}' is there already", self.key.escape_ascii())));
         }
         if is_there {

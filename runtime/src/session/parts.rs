@@ -2,7 +2,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use polder_calls::call::Outcome;
 use polder_calls::command::Command;
+use polder_table::Table;
 
 use super::{Read, RetryLedger, Subscriptions, Tracking};
 use crate::users::Rights;
@@ -98,7 +100,7 @@ pub struct CallTally {
     pub counted_queued: usize,
 }
 
-/// A replica's own words by REPLCONF, and its request.
+/// A replica's own words by REPLCONF, and its request; or the role that a client gives this memory.
 #[derive(Clone, Debug, Default)]
 pub struct Replica {
     /// Its own port and host, as it tells them; 0 if it has told none.
@@ -109,6 +111,26 @@ pub struct Replica {
     /// The version of RDB files that it is known to read; `None`: it has not said what it is.
     pub rdb_version: Option<u32>,
     pub order: Option<SyncRequest>,
+    /// What EXEC leaves for its end.
+    pub new_role: Option<NewRole>,
+}
+
+/// A role that the memory is to have.
+#[derive(Clone, Debug)]
+pub struct NewRole {
+    /// The primary that it is to follow; none: it is to be a primary.
+    pub primary: Option<(String, u16)>,
+    pub give: fn(&Table, Option<&(String, u16)>) -> Outcome,
+}
+
+impl NewRole {
+    /// Gives the memory the role.
+    ///
+    /// # Errors
+    /// Why that cannot be now.
+    pub fn give(&self, table: &Table) -> Outcome {
+        (self.give)(table, self.primary.as_ref())
+    }
 }
 
 /// The request of PSYNC.

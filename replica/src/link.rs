@@ -1,0 +1,289 @@
+//! The link of a replica: one connection to the primary, from the handshake to its end.
+//!
+//! ```text
+//!   PING, AUTH, REPLCONF ..., PSYNC ID OFFSET   -->   primary
+//!   +CONTINUE: what follows is the stream, from the next byte on
+//!   +FULLRESYNC: a copy, into staged databases -> installed with the primary's identity and offset, in one commit -> the stream
+//!   stream: each command is made here, and its bytes go into the log of this memory with its commit (A1 of `polder_table`'s `ride.rs`)
+//! ```
+//!
+//! - **B1** A copy is installed as a whole or not at all. Clients see the old data until then.
+//! - **B2** Nothing is kept beside the memory: a link that begins asks for the byte behind the end of the log, whatever has become of the one before.
+//! - **B3** A command that cannot be made here ends the link: what follows would go astray. What was refused for what it meets was refused by the primary,
+//!   too, and is counted (P3 of `polder_persist::replay`).
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use polder_base::number;
+use polder_base::time::now_ms;
+use polder_calls::settings::id;
+use polder_runtime::configuration::Configuration;
+use polder_runtime::scripting::Scripting;
+use polder_shm::{LinkFigures, LinkState, Role};
+use polder_table::{Rider, Table};
+
+use crate::feed::Link;
+use crate::primary::Primary;
+
+mod copy;
+mod stream;
+
+/// Bytes that are received at once.
+const RECEIVE_BYTES: usize = 64 << 10;
+/// The longest line of a reply.
+const LINE_BYTES_MAX: usize = 64 << 10;
+/// The period of acknowledgements, and of telling figures.
+const TELL_PERIOD: Duration = Duration::from_secs(1);
+/// The longest sleep without a look at what other threads want.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The version of Valkey that the link names, so that a Valkey sends it the newest form of RDB files.
+const VALKEY_VERSION: &[u8] = b"9.1.0";
+
+/// Why a link has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The memory has another role, or the server ends.
+    Over,
+    /// The reason, in words: another attempt follows.
+    Broken(String),
+}
+
+impl<T: ToString> From<T> for End {
+    fn from(why: T) -> End {
+        End::Broken(why.to_string())
+    }
+}
+
+/// The surroundings of a link.
+pub struct Follower<'f> {
+    pub table: &'f Table,
+    pub settings: &'f Configuration,
+    pub scripting: &'f Scripting,
+    pub stops: &'f AtomicBool,
+    pub primary: &'f Primary,
+    pub role: Role,
+}
+
+/// The state of a link.
+struct Following<'f, 'l> {
+    follower: &'f Follower<'f>,
+    link: &'l mut dyn Link,
+    rider: Rider<'f>,
+    figures: LinkFigures,
+    /// What has come and was not read yet.
+    input: Vec<u8>,
+    heard: Instant,
+    told: Instant,
+    timeout: Duration,
+}
+
+impl Follower<'_> {
+    /// Follows the primary over a connection. Never returns while that holds.
+    pub fn run(&self, link: &mut dyn Link) -> End {
+        match self.begin(link) {
+            Ok(mut following) => {
+                let end = following.follow().expect_err("a link has an end");
+                following.tell(LinkState::Connect);
+                end
+            }
+            Err(end) => end,
+        }
+    }
+
+    fn begin<'l>(&'l self, link: &'l mut dyn Link) -> Result<Following<'l, 'l>, End> {
+        let now = Instant::now();
+        let before = self.table.segment().link().figures();
+        Ok(Following {
+            rider: self.table.ride(self.role)?,
+            follower: self,
+            link,
+            figures: LinkFigures { heard_ms: now_ms(), copy_read: 0, copy_bytes: 0, ..before },
+            input: Vec::new(),
+            heard: now,
+            told: now,
+            timeout: Duration::from_secs(self.settings.number(const { id("repl-timeout") }).max(1) as u64),
+        })
+    }
+
+    fn is_over(&self) -> bool {
+        self.stops.load(Ordering::Acquire) || self.table.segment().removed() || self.table.role() != self.role
+    }
+}
+
+impl Following<'_, '_> {
+    fn follow(&mut self) -> Result<std::convert::Infallible, End> {
+        let table = self.follower.table;
+        self.tell(LinkState::Handshake);
+        self.greet()?;
+        // B2. What a link before this one has committed is in the log before it is asked for.
+        table.segment().recover_dead();
+        while !table.log().merge_before()? {
+            self.check()?;
+        }
+        let log = table.log();
+        let (identity, next) = (log.identity(), log.offset_of(log.range().1).wrapping_add(1));
+        self.send(&request(&[b"PSYNC", identity.as_bytes(), next.to_string().as_bytes()]))?;
+        let reply = self.line()?;
+        let words: Vec<&str> = reply.split(' ').collect();
+        match words[..] {
+            ["+CONTINUE"] => {}
+            ["+CONTINUE", ref rest @ ..] => {
+                let name = rest.first().copied().unwrap_or_default();
+                if name != identity {
+                    table.rename_stream_of_primary(identity_of(name)?)?;
+                }
+            }
+            ["+FULLRESYNC", name, offset] => {
+                let offset = number::unsigned(offset.as_bytes()).ok_or("the primary names no offset")?;
+                self.take_copy(identity_of(name)?, offset)?;
+            }
+            _ => return Err(format!("the primary replies to PSYNC: {}", shown(&reply)).into()),
+        }
+        crate::primary::tell_trouble(table, None)?;
+        tracing::info!(
+            primary = self.follower.primary.host,
+            port = self.follower.primary.port,
+            reply,
+            "following"
+        );
+        self.tell(LinkState::Connected);
+        self.stream()
+    }
+
+    /// The words before PSYNC.
+    fn greet(&mut self) -> Result<(), End> {
+        let settings = self.follower.settings;
+        let reply = self.ask(&[b"PING"])?;
+        let wants_password = ["-NOAUTH", "-NOPERM", "-ERR operation not permitted"];
+        if !reply.starts_with('+') && !wants_password.iter().any(|begin| reply.starts_with(begin)) {
+            return Err(format!("the primary replies to PING: {}", shown(&reply)).into());
+        }
+        let (user, password) =
+            (settings.string(const { id("masteruser") }), settings.string(const { id("masterauth") }));
+        if !password.is_empty() {
+            let words: [&[u8]; 3] = [b"AUTH", user.as_bytes(), password.as_bytes()];
+            let reply = if user.is_empty() { self.ask(&[words[0], words[2]])? } else { self.ask(&words)? };
+            if !reply.starts_with('+') {
+                return Err(format!("the primary replies to AUTH (see masterauth): {}", shown(&reply)).into());
+            }
+        }
+        let announced = settings.number(const { id("replica-announce-port") });
+        let port = if announced > 0 { announced } else { settings.number(const { id("port") }) };
+        let address = settings.string(const { id("replica-announce-ip") });
+        // Other servers refuse what they do not know, and go on.
+        self.ask(&[b"REPLCONF", b"listening-port", port.to_string().as_bytes()])?;
+        if !address.is_empty() {
+            self.ask(&[b"REPLCONF", b"ip-address", address.as_bytes()])?;
+        }
+        self.ask(&[b"REPLCONF", b"capa", b"eof", b"capa", b"psync2"])?;
+        self.ask(&[b"REPLCONF", b"version", VALKEY_VERSION])?;
+        Ok(())
+    }
+
+    /// Sends a request and reads the line of its reply.
+    fn ask(&mut self, words: &[&[u8]]) -> Result<String, End> {
+        self.send(&request(words))?;
+        self.line()
+    }
+
+    /// Reads a line. Empty ones, which a primary sends while it makes a copy, are passed over.
+    fn line(&mut self) -> Result<String, End> {
+        loop {
+            if let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.input.drain(..=end).collect();
+                let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+                if !line.is_empty() {
+                    return Ok(line);
+                }
+            } else if self.input.len() > LINE_BYTES_MAX {
+                return Err("the primary sends something other than Redis's protocol".into());
+            } else {
+                self.receive()?;
+            }
+        }
+    }
+
+    /// Takes what has come, or waits for a while.
+    fn receive(&mut self) -> Result<(), End> {
+        let held = self.input.len();
+        self.input.resize(held + RECEIVE_BYTES, 0);
+        let received = self.link.receive(&mut self.input[held..]);
+        self.input.truncate(held + *received.as_ref().unwrap_or(&0));
+        match received {
+            Ok(0) => return Err("the primary has closed the connection".into()),
+            Ok(_) => self.hear(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.link.wait(false, None, PAUSE)?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.check()
+    }
+
+    fn hear(&mut self) {
+        self.heard = Instant::now();
+        self.figures.heard_ms = now_ms();
+    }
+
+    /// Returns an error if the link is to end.
+    fn check(&self) -> Result<(), End> {
+        if self.follower.is_over() {
+            return Err(End::Over);
+        }
+        if self.heard.elapsed() > self.timeout {
+            return Err("the primary sends nothing (repl-timeout)".into());
+        }
+        Ok(())
+    }
+
+    /// Sends all bytes.
+    fn send(&mut self, mut bytes: &[u8]) -> Result<(), End> {
+        while !bytes.is_empty() {
+            match self.link.send(bytes) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.link.wait(true, None, PAUSE)?;
+                    self.check()?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the figures, and that the link is in this state.
+    fn tell(&mut self, state: LinkState) {
+        let is_up = state == LinkState::Connected;
+        self.figures.state = state;
+        self.figures.down_ms = match self.figures.down_ms {
+            _ if is_up => 0,
+            0 => now_ms(),
+            since_ms => since_ms,
+        };
+        self.follower.table.segment().link().tell(&self.figures);
+        self.told = Instant::now();
+    }
+}
+
+/// A request as RESP.
+fn request(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+fn identity_of(name: &str) -> Result<[u8; 40], End> {
+    let digits =
+        <[u8; 40]>::try_from(name.as_bytes()).ok().filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+    digits.ok_or_else(|| format!("the primary names its stream '{}'", shown(name)).into())
+}
+
+/// The beginning of a text that a peer has sent.
+fn shown(text: &str) -> String {
+    text.chars().filter(|shown| !shown.is_control()).take(200).collect()
+}

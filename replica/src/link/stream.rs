@@ -1,0 +1,136 @@
+//! The stream of the primary: each command is made here, with its bytes.
+use polder_calls::call::is;
+use polder_persist::apply::{Applier, Loader};
+use polder_persist::effects::{self, Effect};
+use polder_shm::LinkState;
+use polder_table::Db;
+use polder_wire::resp::{Limits, Request, Requests};
+
+use super::{End, Following, TELL_PERIOD, request, shown};
+
+/// The longest argument that is taken.
+const LIMITS: Limits = Limits { bulk_bytes_max: 4 << 30, stranger: false };
+
+/// Where the link is in the stream.
+struct Place {
+    /// The offset behind the last byte that is in the log of this memory.
+    offset: u64,
+    /// Bytes behind it that have been read, and are to go into the log with the next command that changes something (A2).
+    carried: Vec<u8>,
+    /// They are the beginning of a transaction.
+    in_transaction: bool,
+    /// The database that is selected behind them.
+    db: Option<Db>,
+    /// The primary wants to hear how far this is.
+    is_asked: bool,
+}
+
+impl Following<'_, '_> {
+    pub(super) fn stream(&mut self) -> Result<std::convert::Infallible, End> {
+        let follower = self.follower;
+        let settings = follower.settings.for_replay();
+        let host = Loader::new(&settings, follower.scripting);
+        let mut applier = Applier::new(follower.table, &host);
+        // P1: what a command met at the primary, it meets here.
+        applier.expires = true;
+        let log = follower.table.log();
+        let (end, db) = log.end();
+        applier.session.caller.db = db.unwrap_or(0);
+        let mut place = Place {
+            offset: log.offset_of(end),
+            carried: Vec::new(),
+            in_transaction: false,
+            db,
+            is_asked: false,
+        };
+        let refused = self.figures.refused;
+        let mut requests = Requests::default();
+        self.acknowledge(&mut place)?;
+        loop {
+            let input = std::mem::take(&mut self.input);
+            let mut rest = &input[..];
+            let taken = loop {
+                let before = rest;
+                let mut words = Vec::new();
+                match requests.read(&mut rest, &LIMITS, &mut words) {
+                    Ok(Some(Request::Bulks(_))) => {
+                        let bytes = &before[..before.len() - rest.len()];
+                        if let Err(end) = self.apply(&mut applier, &mut place, &words, bytes) {
+                            break Err(end);
+                        }
+                    }
+                    Ok(None) => break Ok(()),
+                    _ => break Err("the stream of the primary is not in Redis's protocol".into()),
+                }
+            };
+            self.figures.refused = refused + applier.done.refused;
+            taken?;
+            self.input = rest.to_vec();
+            if !place.in_transaction && !place.carried.is_empty() {
+                self.rider.carry(&place.carried, place.db);
+                self.rider.send_alone()?;
+                self.settle(&mut place)?;
+            }
+            if place.is_asked || self.told.elapsed() >= TELL_PERIOD {
+                self.acknowledge(&mut place)?;
+            }
+            self.receive()?;
+        }
+    }
+
+    /// Makes one command of the primary.
+    fn apply(
+        &mut self,
+        applier: &mut Applier<'_>,
+        place: &mut Place,
+        words: &[&[u8]],
+        bytes: &[u8],
+    ) -> Result<(), End> {
+        if self.follower.is_over() {
+            return Err(End::Over);
+        }
+        place.carried.extend_from_slice(bytes);
+        let effect = effects::read(words)?;
+        match effect {
+            Effect::Select(db) => place.db = db,
+            Effect::Multi => place.in_transaction = true,
+            Effect::Exec => place.in_transaction = false,
+            Effect::Nothing if is(words[0], "REPLCONF") => {
+                place.is_asked |= words.get(1).is_some_and(|word| is(word, "GETACK"));
+            }
+            _ => {}
+        }
+        if !place.in_transaction {
+            self.rider.carry(&place.carried, place.db);
+        }
+        let is_message = words.len() == 3 && (is(words[0], "PUBLISH") || is(words[0], "SPUBLISH"));
+        let done = if is_message { applier.execute(words) } else { applier.run(words) };
+        done.map_err(|why| {
+            End::Broken(format!(
+                "a command of the primary cannot be made here, at offset {}: {}",
+                place.offset,
+                shown(&why)
+            ))
+        })?;
+        if !place.in_transaction && self.rider.is_taken() {
+            self.settle(place)?;
+        }
+        Ok(())
+    }
+
+    /// What was carried is in the log.
+    fn settle(&mut self, place: &mut Place) -> Result<(), End> {
+        place.offset += place.carried.len() as u64;
+        place.carried.clear();
+        Ok(())
+    }
+
+    fn acknowledge(&mut self, place: &mut Place) -> Result<(), End> {
+        place.is_asked = false;
+        // INFO and those that follow this memory see it in the log. Where there is no memory for that, it is merged later.
+        let _ = self.follower.table.log().merge();
+        self.send(&request(&[b"REPLCONF", b"ACK", place.offset.to_string().as_bytes()]))?;
+        self.tell(LinkState::Connected);
+        Ok(())
+    }
+}

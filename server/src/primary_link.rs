@@ -1,0 +1,194 @@
+//! The thread that follows the primary of a memory that is a replica, or stands by while another process does.
+//!
+//! Of all servers of a memory one has the link (`polder_shm::link`); the others look every [`STAND_BY`] whether it is alive, and one of them goes on where
+//! it was.
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use polder_calls::settings::{Id, id};
+use polder_engine::{Memory, Table};
+use polder_replica::link::{End, Follower};
+use polder_replica::primary::{self, Primary};
+use polder_runtime::configuration::Configuration;
+use polder_shm::Role;
+use socket2::Socket;
+
+use crate::replica_link::ReplicaLink;
+
+const REPLICAOF: Id = id("replicaof");
+const REPL_TIMEOUT: Id = id("repl-timeout");
+
+/// How often a candidate looks whether it is its turn, and a link that rests whether there is something to do.
+const STAND_BY: Duration = Duration::from_millis(50);
+/// The pause before another attempt, and the longest one where attempts come to nothing for the same reason.
+const RETRY: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(60);
+/// The longest time that an address is tried.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// The thread, where there is one.
+#[derive(Default)]
+pub struct PrimaryLink {
+    stops: Arc<AtomicBool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// The setting `replicaof` has been looked at.
+    is_begun: AtomicBool,
+}
+
+impl PrimaryLink {
+    /// Starts the thread if the memory is a replica and no thread of this process follows.
+    pub fn attend(&self, memory: &Arc<Memory>, settings: &Arc<Configuration>) {
+        let table = memory.table();
+        if self.stops.load(Ordering::Acquire) {
+            return;
+        }
+        if !self.is_begun.swap(true, Ordering::AcqRel) {
+            follow_as_set(table, settings);
+        }
+        if let Err(fault) = table.settle_role() {
+            tracing::warn!(%fault, "a change of the role is not at its end; it is tried again");
+        }
+        if !table.role().is_replica() {
+            return;
+        }
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            return;
+        }
+        let candidate =
+            Candidate { memory: memory.clone(), settings: settings.clone(), stops: self.stops.clone() };
+        match std::thread::Builder::new().name("polder-link".into()).spawn(move || candidate.run()) {
+            Ok(begun) => *thread = Some(begun),
+            Err(error) => {
+                tracing::error!(%error, "no thread can be had that follows the primary; trying again")
+            }
+        }
+    }
+
+    /// Ends the thread. Another server of the memory goes on where it was.
+    pub fn end(&self) {
+        self.stops.store(true, Ordering::Release);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the thread that followed the primary has panicked");
+        }
+    }
+}
+
+/// Makes a memory a replica that has always been a primary, as the setting says. Later changes of its role are its own.
+fn follow_as_set(table: &Table, settings: &Configuration) {
+    let value = settings.string(REPLICAOF);
+    let Some((host, port)) = value.rsplit_once(' ').filter(|_| table.role().is_first()) else { return };
+    let Ok(port) = port.parse() else { return };
+    if let Err(stop) = primary::follow(table, host, port) {
+        tracing::error!(%stop, "the memory cannot follow {value}: give REPLICAOF when that has ended");
+    }
+}
+
+/// What the thread works with.
+struct Candidate {
+    memory: Arc<Memory>,
+    settings: Arc<Configuration>,
+    stops: Arc<AtomicBool>,
+}
+
+impl Candidate {
+    fn is_over(&self, role: Role) -> bool {
+        let table = self.memory.table();
+        self.stops.load(Ordering::Acquire) || table.segment().removed() || table.role() != role
+    }
+
+    fn run(&self) {
+        let table = self.memory.table();
+        let Ok(seat) = table.seat() else {
+            return tracing::error!("no seat is free for the thread that follows the primary; trying again");
+        };
+        let scripting = polder_engine::scripting(&self.settings);
+        let mut told = String::new();
+        loop {
+            let role = table.role();
+            if self.is_over(role) || !role.is_replica() {
+                break;
+            }
+            if !table.segment().link().claim(&seat) {
+                std::thread::sleep(STAND_BY);
+                continue;
+            }
+            let mut pause = RETRY;
+            while !self.is_over(role) {
+                let (before, end) = (table.log().range().1, self.follow(role, &scripting));
+                let End::Broken(why) = end else { break };
+                if let Err(stop) = primary::tell_trouble(table, Some(&why)) {
+                    tracing::warn!(%stop, "why the link is down cannot be told in the memory");
+                }
+                if told != why {
+                    tracing::warn!(why, "the link to the primary is down; trying again");
+                    pause = RETRY;
+                    told = why;
+                } else if table.log().range().1 != before {
+                    pause = RETRY;
+                }
+                self.rest(role, pause);
+                // An address that nobody listens at costs nothing to try.
+                if table.segment().link().figures().copy_read > 0 || told.contains("cannot be made") {
+                    pause = (pause * 2).min(RETRY_MAX);
+                }
+            }
+        }
+        table.segment().link().release(&seat);
+    }
+
+    /// Sleeps, unless the link is to end or to follow another primary.
+    fn rest(&self, role: Role, pause: Duration) {
+        let end = Instant::now() + pause;
+        while Instant::now() < end && !self.is_over(role) {
+            std::thread::sleep(STAND_BY);
+        }
+    }
+
+    /// Follows the primary until the connection ends.
+    fn follow(&self, role: Role, scripting: &polder_runtime::scripting::Scripting) -> End {
+        let table = self.memory.table();
+        let found = match primary::find(table) {
+            Ok(Some(primary)) => primary,
+            Ok(None) => return "the memory has no address of a primary: give REPLICAOF again".into(),
+            Err(stop) => return stop.into(),
+        };
+        let socket = match self.connect(&found) {
+            Ok(socket) => socket,
+            Err(error) => return format!("{}:{}: {error}", found.host, found.port).into(),
+        };
+        let mut link = ReplicaLink::new(socket, None);
+        let follower = Follower {
+            table,
+            settings: &self.settings,
+            scripting,
+            stops: &self.stops,
+            primary: &found,
+            role,
+        };
+        let end = follower.run(&mut link);
+        link.end();
+        end
+    }
+
+    fn connect(&self, primary: &Primary) -> io::Result<Socket> {
+        let timeout = Duration::from_secs(self.settings.number(REPL_TIMEOUT).max(1) as u64).min(CONNECT_MAX);
+        let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        for address in (primary.host.as_str(), primary.port).to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, timeout) {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    stream.set_nonblocking(true)?;
+                    return Ok(stream.into());
+                }
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+}
