@@ -161,11 +161,21 @@ impl Following<'_, '_> {
         }
         let (user, password) =
             (settings.string(const { id("masteruser") }), settings.string(const { id("masterauth") }));
+        if password.is_empty() && !reply.starts_with('+') {
+            return Err(
+                "the primary wants a password: set masterauth, and masteruser if it is not that of 'default'"
+                    .into(),
+            );
+        }
         if !password.is_empty() {
             let words: [&[u8]; 3] = [b"AUTH", user.as_bytes(), password.as_bytes()];
             let reply = if user.is_empty() { self.ask(&[words[0], words[2]])? } else { self.ask(&words)? };
             if !reply.starts_with('+') {
-                return Err(format!("the primary replies to AUTH (see masterauth): {}", shown(&reply)).into());
+                return Err(format!(
+                    "the primary replies to AUTH (masterauth, masteruser): {}",
+                    shown(&reply)
+                )
+                .into());
             }
         }
         let announced = settings.number(const { id("replica-announce-port") });

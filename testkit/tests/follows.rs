@@ -1,0 +1,324 @@
+//! A memory as a replica: of stock servers and of another memory, whatever process dies; and as a primary again.
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+
+use polder_testkit::logs::{World, ask, same, settle, signal, state, until, work};
+use polder_testkit::process::{Server, on_path, polder, stock_servers};
+use polder_testkit::random::Random;
+use polder_testkit::replicas::{catch_up, figure, follow};
+use polder_testkit::resp::Connection;
+
+/// A stock server that sends copies at once.
+fn primary(program: &Path) -> (Server, Connection) {
+    let flags = ["--port", "{port}", "--bind", "127.0.0.1", "--save", "", "--enable-debug-command", "yes"];
+    let more = ["--repl-diskless-sync-delay", "0", "--repl-backlog-size", "64mb"];
+    let flags: Vec<&str> = flags.into_iter().chain(more).collect();
+    let server = Server::start(program, &flags).expect("a server");
+    let connection = Connection::open(&server.address()).expect("a connection");
+    (server, connection)
+}
+
+fn replicate(replica: &mut Connection, primary: &Server) {
+    assert_eq!(ask(replica, &format!("REPLICAOF 127.0.0.1 {}", primary.port())), "OK");
+}
+
+fn of(connection: &mut Connection) -> impl Fn(&mut Connection) + use<> {
+    let there = state(|words| connection.call(words).expect("a reply"));
+    move |other| same(&state(|words| other.call(words).expect("a reply")), &there)
+}
+
+#[test]
+fn a_memory_follows_stock_servers_whatever_server_of_it_dies() {
+    for (name, program) in stock_servers() {
+        let world = World::new(&format!("follows-{name}"));
+        let (server, mut stock) = primary(&program);
+        let mut random = Random::new(17);
+        work(&mut stock, &mut random, 800);
+        ask(&mut stock, "SELECT 0");
+        for line in ["XADD x 1-1 a 1", "XGROUP CREATE x g 0", "XREADGROUP GROUP g c STREAMS x >"] {
+            assert!(!ask(&mut stock, line).starts_with("(error)"), "{line}");
+        }
+        let (mut one, mut first) = world.serve(&[]);
+        let (_other, mut second) = world.serve(&[]);
+        assert_eq!(ask(&mut first, "SET own 1"), "OK");
+        replicate(&mut first, &server);
+        work(&mut stock, &mut random, 800);
+        settle(&mut stock);
+        catch_up(&mut second, &mut stock);
+        of(&mut stock)(&mut second);
+        assert_eq!(ask(&mut second, "GET own"), "(nil)", "the copy has taken its place");
+        assert_eq!(ask(&mut second, "XPENDING x g"), ask(&mut stock, "XPENDING x g"), "{name}");
+        for _ in 0..4 {
+            // The server that has the link, if it is the first one; else one that stands by.
+            one.kill();
+            work(&mut stock, &mut random, 200);
+            (one, first) = world.serve(&[]);
+        }
+        settle(&mut stock);
+        catch_up(&mut first, &mut stock);
+        of(&mut stock)(&mut first);
+        assert_eq!(figure(&mut stock, "stats", "sync_full"), "1", "{name}");
+        assert_eq!(figure(&mut first, "replication", "link_refused"), "0");
+        assert!(ask(&mut first, "ROLE").contains("connected"));
+    }
+}
+
+#[test]
+fn the_only_server_is_killed_again_and_again_and_nothing_is_done_twice() {
+    let Some(program) = on_path("redis-server") else { return println!("no redis-server: left out") };
+    let world = World::new("follows-killed");
+    let (server, mut stock) = primary(&program);
+    let (mut replica_server, mut replica) = world.serve(&[]);
+    replicate(&mut replica, &server);
+    catch_up(&mut replica, &mut stock);
+    // What is done twice or not at all shows: in numbers, lists, and transactions of both.
+    for round in 0..12 {
+        for number in 0..60 {
+            let lines = [
+                "MULTI".to_owned(),
+                "INCR n".to_owned(),
+                format!("RPUSH l {round}:{number}"),
+                format!("APPEND s {}", number % 10),
+                "EXEC".to_owned(),
+                "INCR n".to_owned(),
+            ];
+            lines.iter().for_each(|line| stock.send(&line.split(' ').collect::<Vec<_>>()).expect("sent"));
+            if number == round * 5 {
+                replica_server.kill();
+            }
+        }
+        (0..60 * 6).for_each(|_| drop(stock.receive().expect("a reply")));
+        (replica_server, replica) = world.serve(&[]);
+    }
+    catch_up(&mut replica, &mut stock);
+    for line in ["GET n", "LRANGE l 0 -1", "GET s"] {
+        assert_eq!(ask(&mut replica, line), ask(&mut stock, line), "{line}");
+    }
+    assert_eq!(figure(&mut stock, "stats", "sync_full"), "1");
+    drop(replica_server);
+    let report = world.attach().expect("the memory").table().verify().expect("readable");
+    assert!(report.findings.is_empty(), "{report}");
+}
+
+#[test]
+fn replicas_of_a_replica_go_on_with_it_when_it_is_promoted() {
+    let Some(program) = on_path("redis-server") else { return println!("no redis-server: left out") };
+    let (world, last) = (World::new("follows-chain"), World::new("follows-last"));
+    let (server, mut stock) = primary(&program);
+    let (middle_server, mut middle) = world.serve(&[]);
+    let (_last_server, mut end) = last.serve(&[]);
+    replicate(&mut middle, &server);
+    catch_up(&mut middle, &mut stock);
+    replicate(&mut end, &middle_server);
+    let (_stock_end_server, mut stock_end) = follow(&program, middle_server.port(), &[]);
+    work(&mut stock, &mut Random::new(18), 400);
+    settle(&mut stock);
+    // Down the chain: the mark, then the same offset everywhere.
+    for replica in [&mut middle, &mut end, &mut stock_end] {
+        catch_up(replica, &mut stock);
+        of(&mut stock)(replica);
+        assert_eq!(
+            figure(replica, "replication", "master_replid"),
+            figure(&mut stock, "replication", "master_replid")
+        );
+    }
+    let full = figure(&mut middle, "stats", "sync_full");
+    assert_eq!(ask(&mut middle, "REPLICAOF NO ONE"), "OK");
+    assert_eq!(figure(&mut middle, "replication", "role"), "master");
+    assert_eq!(ask(&mut middle, "SET promoted 1"), "OK");
+    catch_up(&mut end, &mut middle);
+    catch_up(&mut stock_end, &mut middle);
+    // The old primary comes back under the new one, with no copy either.
+    assert_eq!(ask(&mut stock, &format!("REPLICAOF 127.0.0.1 {}", middle_server.port())), "OK");
+    catch_up(&mut stock, &mut middle);
+    for replica in [&mut end, &mut stock_end, &mut stock] {
+        of(&mut middle)(replica);
+    }
+    assert_eq!(figure(&mut middle, "stats", "sync_full"), full, "no one needed a copy");
+    assert_eq!(
+        figure(&mut middle, "replication", "master_replid2"),
+        figure(&mut stock, "replication", "master_replid2")
+    );
+}
+
+#[test]
+fn a_replica_refuses_writes_and_hides_what_has_expired() {
+    let Some(program) = on_path("redis-server") else { return println!("no redis-server: left out") };
+    let world = World::new("follows-refuses");
+    let (server, mut stock) = primary(&program);
+    ask(&mut stock, "SET k v");
+    let (_replica_server, mut replica) = world.serve(&[]);
+    replicate(&mut replica, &server);
+    catch_up(&mut replica, &mut stock);
+    for line in ["SET k 2", "DEL k", "FLUSHALL", "EVAL return(redis.call('set','k','2')) 0", "FUNCTION FLUSH"]
+    {
+        assert!(ask(&mut replica, line).contains("READONLY"), "{line}: {}", ask(&mut replica, line));
+    }
+    assert_eq!(ask(&mut replica, "MULTI"), "OK");
+    assert!(ask(&mut replica, "SET k 2").contains("READONLY"));
+    assert!(ask(&mut replica, "EXEC").contains("EXECABORT"));
+    let memory = std::sync::Arc::new(world.attach().expect("the memory"));
+    let mut caller = polder_engine::Caller::new(&memory);
+    assert!(caller.run(&["SET", "k", "2"]).is_err_and(|error| error.to_string().contains("READONLY")));
+    assert_eq!(ask(&mut replica, "GET k"), "\"v\"");
+    // What has expired here is there until the primary says so.
+    assert_eq!(ask(&mut stock, "DEBUG SET-ACTIVE-EXPIRE 0"), "OK");
+    assert_eq!(ask(&mut stock, "SET e 1 PX 20"), "OK");
+    catch_up(&mut replica, &mut stock);
+    until("it has expired", || ask(&mut replica, "GET e") == "(nil)");
+    assert_eq!(ask(&mut replica, "DBSIZE"), "(integer) 3", "k, mark, and e, which the primary has still");
+    assert_eq!(ask(&mut stock, "GET e"), "(nil)");
+    catch_up(&mut replica, &mut stock);
+    assert_eq!(ask(&mut replica, "DBSIZE"), "(integer) 2");
+    assert_eq!(ask(&mut replica, "REPLICAOF NO ONE"), "OK");
+    assert_eq!(ask(&mut replica, "SET k 2"), "OK");
+}
+
+#[test]
+fn an_empty_primary_takes_no_data_with_it() {
+    let Some(program) = on_path("redis-server") else { return println!("no redis-server: left out") };
+    let world = World::new("follows-empty");
+    let (server, _stock) = primary(&program);
+    let (_replica_server, mut replica) = world.serve(&[]);
+    assert_eq!(ask(&mut replica, "SET k v"), "OK");
+    replicate(&mut replica, &server);
+    until("it is refused", || {
+        ask(&mut replica, "INFO replication").contains("master_link_error:the primary is empty")
+    });
+    assert_eq!(ask(&mut replica, "GET k"), "\"v\"");
+    // Told again, it is meant.
+    replicate(&mut replica, &server);
+    until("the link is up", || figure(&mut replica, "replication", "master_link_status") == "up");
+    assert_eq!(ask(&mut replica, "DBSIZE"), "(integer) 0");
+}
+
+/// A peer that says this to whatever it is asked by PSYNC, and closes the connection.
+fn peer(says: &'static [u8]) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut heard = Vec::new();
+            let mut piece = [0; 4096];
+            while let Ok(count @ 1..) = stream.read(&mut piece) {
+                heard.extend_from_slice(&piece[..count]);
+                let reply: &[u8] =
+                    if heard.windows(5).any(|word| word == b"PSYNC") { says } else { b"+OK\r\n" };
+                if stream.write_all(reply).is_err() || reply == says {
+                    break;
+                }
+            }
+        }
+    });
+    port
+}
+
+#[test]
+fn peers_that_are_no_primaries_do_no_harm() {
+    let world = World::new("follows-peers");
+    let (_server, mut replica) = world.serve(&[]);
+    assert_eq!(ask(&mut replica, "SET k v"), "OK");
+    let id = "0123456789012345678901234567890123456789";
+    let with = |rest: &str| -> &'static [u8] { format!("+FULLRESYNC {id} 100\r\n{rest}").leak().as_bytes() };
+    for (says, trouble) in [
+        (&b"-ERR no\r\n"[..], "replies to PSYNC: -ERR no"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", "replies to PSYNC: HTTP/1.1"),
+        (b"+FULLRESYNC short 1\r\n", "names its stream"),
+        (with("$5\r\nREDIS"), "cannot be loaded"),
+        (with("$20\r\nREDIS0010\x7f\x7fgarbage...."), "cannot be loaded"),
+        (with("-ERR no copy\r\n"), "sends no copy"),
+        (with("$EOF:short\r\n"), "mark"),
+        (with("$EOF:0123456789012345678901234567890123456789\r\nREDIS00"), "closed the connection"),
+        (with("$18446744073709551615\r\nREDIS00"), "closed the connection"),
+    ] {
+        let port = peer(says);
+        assert_eq!(ask(&mut replica, &format!("REPLICAOF 127.0.0.1 {port}")), "OK");
+        until(trouble, || ask(&mut replica, "INFO replication").contains(trouble));
+        assert_eq!(
+            (ask(&mut replica, "GET k"), ask(&mut replica, "DBSIZE")),
+            ("\"v\"".into(), "(integer) 1".into())
+        );
+    }
+    assert_eq!(ask(&mut replica, "REPLICAOF NO ONE"), "OK");
+    assert_eq!(ask(&mut replica, "SET k 2"), "OK");
+    let report = world.attach().expect("the memory").table().verify().expect("readable");
+    assert!(report.findings.is_empty(), "{report}");
+}
+
+#[test]
+fn a_stream_that_cannot_be_made_here_ends_the_link_and_changes_nothing() {
+    let world = World::new("follows-stream");
+    let (_server, mut replica) = world.serve(&[]);
+    let id = "0123456789012345678901234567890123456789";
+    // An empty RDB file of version 10 without a checksum.
+    let copy = "REDIS0010\u{0}".replace('\u{0}', "");
+    let mut rdb = copy.into_bytes();
+    rdb.push(0xff);
+    rdb.extend_from_slice(&[0; 8]);
+    for (stream, trouble) in [
+        ("*1\r\n$7\r\nUNKNOWN\r\n", "unknown command"),
+        ("*2\r\n$3\r\nSET\r\n$1\r\nk\r\n", "closed the connection"),
+        ("GET / HTTP/1.1\r\n", "not in Redis's protocol"),
+        ("*1\r\n$-5\r\n", "not in Redis's protocol"),
+    ] {
+        let mut says = format!("+FULLRESYNC {id} 100\r\n${}\r\n", rdb.len()).into_bytes();
+        says.extend_from_slice(&rdb);
+        says.extend_from_slice(b"*3\r\n$3\r\nSET\r\n$6\r\nbefore\r\n$1\r\n1\r\n");
+        says.extend_from_slice(stream.as_bytes());
+        let port = peer(says.leak());
+        assert_eq!(ask(&mut replica, &format!("REPLICAOF 127.0.0.1 {port}")), "OK");
+        until(trouble, || ask(&mut replica, "INFO replication").contains(trouble));
+        assert_eq!(ask(&mut replica, "GET before"), "\"1\"");
+        assert_eq!(ask(&mut replica, "DBSIZE"), "(integer) 1");
+    }
+}
+
+#[test]
+fn a_server_begins_as_a_replica() {
+    let Some(program) = on_path("redis-server") else { return println!("no redis-server: left out") };
+    let world = World::new("follows-begins");
+    let (server, mut stock) = primary(&program);
+    assert_eq!(ask(&mut stock, "CONFIG SET requirepass secret"), "OK");
+    assert_eq!(ask(&mut stock, "AUTH secret"), "OK");
+    let address = format!("127.0.0.1 {}", server.port());
+    let (first, mut replica) = world.serve(&["--replicaof", &address]);
+    until("it is told", || ask(&mut replica, "INFO replication").contains("set masterauth"));
+    assert_eq!(ask(&mut replica, "CONFIG SET masterauth secret"), "OK");
+    catch_up(&mut replica, &mut stock);
+    // A later role is the memory's own: the flag does not take it back.
+    assert_eq!(ask(&mut replica, "REPLICAOF NO ONE"), "OK");
+    drop(first);
+    let (_second, mut replica) = world.serve(&["--replicaof", &address]);
+    assert_eq!(ask(&mut replica, "SET k v"), "OK");
+    assert_eq!(figure(&mut replica, "replication", "role"), "master");
+    assert!(polder().is_file());
+}
+
+#[test]
+fn the_log_of_a_replica_holds_what_it_has() {
+    let Some(program) = on_path("redis-server") else { return println!("no redis-server: left out") };
+    let world = World::new("follows-log");
+    let (server, mut stock) = primary(&program);
+    let mut random = Random::new(19);
+    work(&mut stock, &mut random, 300);
+    let (replica_server, mut replica) = world.serve(&["--appendonly", "yes"]);
+    assert_eq!(ask(&mut replica, "SET own 1"), "OK");
+    replicate(&mut replica, &server);
+    work(&mut stock, &mut random, 300);
+    settle(&mut stock);
+    catch_up(&mut replica, &mut stock);
+    // Another base, since the copy is another history.
+    until("the log is written", || {
+        let text = ask(&mut replica, "INFO persistence");
+        text.contains("aof_last_bgrewrite_status:ok") && text.contains("aof_rewrite_in_progress:0")
+    });
+    let there = of(&mut replica);
+    // A server that ends in order has written all.
+    signal("-TERM", replica_server.pid());
+    until("it has ended", || replica_server.fate() != "it runs");
+    world.lose_segment();
+    let (_again, mut read) = world.serve(&["--appendonly", "yes"]);
+    there(&mut read);
+}
