@@ -24,7 +24,19 @@ pub const COMMANDS: &[Command] = &[
     ),
 ];
 
+/// Refuses a call in a replica: what it has was written elsewhere.
+fn check_primary(call: &Call<'_>, name: &str) -> Outcome {
+    if !call.table.role().is_replica() {
+        return Ok(());
+    }
+    Err(format!(
+        "ERR {name} cannot be used with replica instances. Please also note that writes to replicas are just local and are not propagated."
+    )
+    .into())
+}
+
 fn wait(call: &mut Call<'_>) -> Outcome {
+    check_primary(call, "WAIT")?;
     let replicas = integer(call.args[1])?;
     let timeout_ms = waiting::milliseconds(call.args[2])?;
     let replicas = u64::try_from(replicas).unwrap_or(0);
@@ -40,6 +52,7 @@ fn wait(call: &mut Call<'_>) -> Outcome {
 }
 
 fn wait_for_log(call: &mut Call<'_>) -> Outcome {
+    check_primary(call, "WAITAOF")?;
     let local = integer(call.args[1])?;
     if !(0..=1).contains(&local) {
         return Err("ERR value is out of range, value must between 0 and 1".into());

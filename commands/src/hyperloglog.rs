@@ -122,6 +122,10 @@ fn pfcount(call: &mut Call<'_>) -> Outcome {
         Some(count) => count,
         None => {
             let count = hyperloglog::count(&bytes).map_err(corrupt)?;
+            if !call.txn.accepts_changes() {
+                call.reply.integer(count as i64);
+                return Ok(());
+            }
             let mut draft = string::Draft::of(&found.value);
             draft.write(call.txn, hyperloglog::COUNT_AT, &count.to_le_bytes())?;
             edit_draft(call, key, Some(found), &draft)?;

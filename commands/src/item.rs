@@ -420,7 +420,7 @@ fn gat(call: &mut Call<'_>) -> Outcome {
             .after(found.expiry_ms)
             .is_some_and(|expiry_ms| expiry_ms.saturating_sub(call.txn.now_ms()) < recache_ms)
     });
-    let wins = (extras.stale || is_late) && !extras.won && !options.no_win;
+    let wins = (extras.stale || is_late) && !extras.won && !options.no_win && call.txn.accepts_changes();
     let recache = match (wins, extras.won) {
         (true, _) => Recache::Won,
         (false, true) => Recache::Taken,

@@ -5,6 +5,7 @@ use polder_base::Reply;
 use polder_base::time::now_ms;
 use polder_hub::query::Asker;
 use polder_hub::{Delivery, MessageSink};
+use polder_runtime::execute::UNBLOCKED;
 use polder_runtime::{Host, Progress, Session, blocking, give_up, resume, time_out};
 use polder_table::Table;
 
@@ -136,7 +137,7 @@ pub(crate) fn obey(
     order: Order,
     reply: &mut dyn Reply,
 ) {
-    give_up(table, session, host, order != Order::Timeout, reply);
+    give_up(table, session, host, (order != Order::Timeout).then_some(UNBLOCKED), reply);
     session.closing |= order == Order::Kill;
 }
 

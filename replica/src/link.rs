@@ -93,6 +93,8 @@ impl Follower<'_> {
 
     fn begin<'l>(&'l self, link: &'l mut dyn Link) -> Result<Following<'l, 'l>, End> {
         let now = Instant::now();
+        // What a link has left that died.
+        self.table.clear_staged(self.role)?;
         let before = self.table.segment().link().figures();
         Ok(Following {
             rider: self.table.ride(self.role)?,

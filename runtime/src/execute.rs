@@ -371,31 +371,35 @@ pub fn resume(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut
     end(session, host, outcome, reply, mark)
 }
 
-/// Ends a waiting call with the reply of a timeout or, if CLIENT UNBLOCK asked for it, with an
-/// error.
+/// The error of a call that CLIENT UNBLOCK has ended.
+pub const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
+/// The error of a call that waited when the memory became a replica.
+pub const NEW_ROLE: &str =
+    "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
+
+/// Ends a waiting call with the reply of a timeout, or with an error.
 pub fn give_up(
     table: &Table,
     session: &mut Session,
     host: &dyn Host,
-    with_error: bool,
+    why: Option<&'static str>,
     reply: &mut dyn Reply,
 ) {
     if session.caller.waiting.is_none() {
         return;
     }
     let mark = reply.mark();
-    if !with_error {
+    if why.is_none() {
         blocking::answer(session, reply);
     }
     if let Some(waiting) = session.caller.waiting.as_deref() {
         let (command, args) = (row_of(waiting.command), waiting.args.clone());
         let args: Vec<&[u8]> = args.iter().map(|arg| &**arg).collect();
         let watch = host.recorder().begin(host.settings(), command);
-        note(host, session, command, &args, watch, with_error, reply.bytes_since(mark));
+        note(host, session, command, &args, watch, why.is_some(), reply.bytes_since(mark));
     }
     blocking::leave(table, session);
-    let outcome =
-        if with_error { Err("UNBLOCKED client unblocked via CLIENT UNBLOCK".into()) } else { Ok(()) };
+    let outcome = why.map_or(Ok(()), |why| Err(why.into()));
     end(session, host, outcome, reply, mark);
 }
 
@@ -407,7 +411,7 @@ pub fn time_out(table: &Table, session: &mut Session, host: &dyn Host, reply: &m
     {
         return;
     }
-    give_up(table, session, host, false, reply);
+    give_up(table, session, host, None, reply);
 }
 
 /// Writes why a call stopped, and counts it.

@@ -15,6 +15,7 @@ use polder_persist::persistence::{Saves, has_save_points};
 use polder_persist::reload;
 use polder_persist::storage_process::check_folder;
 use polder_runtime::configuration::Configuration;
+use polder_runtime::execute::{NEW_ROLE, UNBLOCKED};
 use polder_runtime::recorder::Recorder;
 use polder_runtime::saves::{SaveControl, SaveSignals};
 use polder_runtime::scripting::Scripting;
@@ -22,7 +23,7 @@ use polder_runtime::session::{Client, NewSetting, Shutdown};
 use polder_runtime::statistics::Statistics;
 use polder_runtime::{Host, Session};
 
-use crate::clients::Clients;
+use crate::clients::{Clients, Record};
 use crate::feeds::Feeds;
 use crate::listener::{Admission, After, Arrival, Unmoved};
 use crate::listener_set::{ListenerSet, Move};
@@ -45,7 +46,7 @@ pub enum ThreadMessage {
     /// Close the connection of the client with this number, which is marked already.
     Close(u64),
     /// End the wait of the client with this number, as its timeout does or with an error.
-    Unblock(u64, bool),
+    Unblock(u64, Option<&'static str>),
 }
 
 /// Where a thread gets its messages, and what other threads see of it.
@@ -309,6 +310,24 @@ impl Process {
         }
     }
 
+    /// Ends the wait of a client; returns whether it was waiting, if that is known.
+    fn end_wait(&self, record: &Record, why: Option<&'static str>) -> Option<bool> {
+        let unblocked = record.unblock(|| self.pause_at(now_ms()).is_some());
+        if unblocked == Some(true) {
+            self.mailboxes[record.thread].post(ThreadMessage::Unblock(record.id, why));
+        }
+        unblocked
+    }
+
+    /// Looks after the role of the memory. Calls that wait end when it becomes a replica: what they wait for would not be theirs.
+    pub fn attend_role(&self) {
+        if self.primary_link.attend(&self.memory, &self.settings) {
+            for record in self.clients.all() {
+                self.end_wait(&record, Some(NEW_ROLE));
+            }
+        }
+    }
+
     /// Whether [`Process::stop`] was called.
     pub fn is_stopping(&self) -> bool {
         self.lifecycle.stopping.load(Ordering::Acquire)
@@ -548,11 +567,7 @@ impl Host for Process {
     fn unblock(&self, id: u64, with_error: bool) -> Option<bool> {
         let found = self.clients.find(id).filter(|record| !record.is_doomed());
         let Some(record) = found else { return Some(false) };
-        let unblocked = record.unblock(|| self.pause_at(now_ms()).is_some());
-        if unblocked == Some(true) {
-            self.mailboxes[record.thread].post(ThreadMessage::Unblock(id, with_error));
-        }
-        unblocked
+        self.end_wait(&record, with_error.then_some(UNBLOCKED))
     }
 
     fn end_postponement(&self, caller: &Session) {

@@ -37,14 +37,16 @@ pub struct PrimaryLink {
     thread: Mutex<Option<JoinHandle<()>>>,
     /// The setting `replicaof` has been looked at.
     is_begun: AtomicBool,
+    /// The memory was a replica when it was last looked at.
+    was_replica: AtomicBool,
 }
 
 impl PrimaryLink {
-    /// Starts the thread if the memory is a replica and no thread of this process follows.
-    pub fn attend(&self, memory: &Arc<Memory>, settings: &Arc<Configuration>) {
+    /// Starts the thread if the memory is a replica and no thread of this process follows. Returns true if it has become one since the last call.
+    pub fn attend(&self, memory: &Arc<Memory>, settings: &Arc<Configuration>) -> bool {
         let table = memory.table();
         if self.stops.load(Ordering::Acquire) {
-            return;
+            return false;
         }
         if !self.is_begun.swap(true, Ordering::AcqRel) {
             follow_as_set(table, settings);
@@ -52,9 +54,17 @@ impl PrimaryLink {
         if let Err(fault) = table.settle_role() {
             tracing::warn!(%fault, "a change of the role is not at its end; it is tried again");
         }
-        if !table.role().is_replica() {
-            return;
+        let is_replica = table.role().is_replica();
+        let has_become = is_replica && !self.was_replica.swap(is_replica, Ordering::AcqRel);
+        if is_replica {
+            self.start(memory, settings);
+        } else {
+            self.was_replica.store(false, Ordering::Release);
         }
+        has_become
+    }
+
+    fn start(&self, memory: &Arc<Memory>, settings: &Arc<Configuration>) {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return;

@@ -312,6 +312,11 @@ impl Txn<'_> {
         Ok(())
     }
 
+    /// Whether a change of keys may be committed, as far as that is known before: a call that changes something beside its reply leaves that out else.
+    pub fn accepts_changes(&self) -> bool {
+        !self.segment().refuses_writes() || self.seat.rides()
+    }
+
     /// Whether the commit changes what clients see (K3). A neutral one replaces no entry; the removal of what has expired replaces one.
     fn changes_data(&self) -> bool {
         let (map, held) = (&self.buffers.map, self.buffers.held.borrow());

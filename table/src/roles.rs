@@ -13,6 +13,7 @@ use polder_base::Fault;
 use polder_shm::change_log::Name;
 use polder_shm::{Role, sync};
 
+use crate::api::{Db, Mode, STAGED, SYSTEM, Stop};
 use crate::table::Table;
 
 /// How long a change of the role waits for transactions.
@@ -92,8 +93,31 @@ impl Table {
             }
             sync::sleep(LOOK_AGAIN);
         }
+        // What is left of a copy is no reason to refuse writes any longer; the next promotion removes it.
+        let _ = self.clear_staged(role);
         self.refuse_writes(false);
         Ok(())
+    }
+
+    /// Empties the staged databases: what a link has loaded that has come to no end. Only in a replica, for the thread of its link; and while the role
+    /// changes, when no link can commit.
+    ///
+    /// # Errors
+    /// [`OTHER_ROLE`](crate::OTHER_ROLE); a fault.
+    pub fn clear_staged(&self, role: Role) -> Result<(), Stop> {
+        let filled: Vec<Db> = (STAGED..STAGED + SYSTEM).filter(|db| self.is_database(*db)).collect();
+        if filled.is_empty() {
+            return Ok(());
+        }
+        let rider = self.ride(role)?;
+        rider.stage();
+        let txn = self.begin(Mode::Write)?;
+        loop {
+            match filled.iter().try_for_each(|db| txn.flush(Some(*db))).and_then(|()| txn.commit()) {
+                Err(Stop::Retry | Stop::Busy) => txn.abort(),
+                done => return done,
+            }
+        }
     }
 
     /// Gives the stream the name that the primary has told: it has been promoted itself.

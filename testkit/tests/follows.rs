@@ -162,6 +162,14 @@ fn a_replica_refuses_writes_and_hides_what_has_expired() {
     let mut caller = polder_engine::Caller::new(&memory);
     assert!(caller.run(&["SET", "k", "2"]).is_err_and(|error| error.to_string().contains("READONLY")));
     assert_eq!(ask(&mut replica, "GET k"), "\"v\"");
+    assert!(ask(&mut replica, "WAIT 1 1").contains("cannot be used with replica instances"));
+    // A count that was not kept is counted, and not kept here either.
+    assert_eq!(ask(&mut stock, "PFADD h a b c"), "(integer) 1");
+    catch_up(&mut replica, &mut stock);
+    assert_eq!(
+        (ask(&mut replica, "PFCOUNT h"), ask(&mut stock, "DEL h")),
+        ("(integer) 3".into(), "(integer) 1".into())
+    );
     // What has expired here is there until the primary says so.
     assert_eq!(ask(&mut stock, "DEBUG SET-ACTIVE-EXPIRE 0"), "OK");
     assert_eq!(ask(&mut stock, "SET e 1 PX 20"), "OK");
@@ -173,6 +181,26 @@ fn a_replica_refuses_writes_and_hides_what_has_expired() {
     assert_eq!(ask(&mut replica, "DBSIZE"), "(integer) 2");
     assert_eq!(ask(&mut replica, "REPLICAOF NO ONE"), "OK");
     assert_eq!(ask(&mut replica, "SET k 2"), "OK");
+}
+
+#[test]
+fn calls_that_wait_end_when_the_memory_becomes_a_replica() {
+    let Some(program) = on_path("redis-server") else { return println!("no redis-server: left out") };
+    let world = World::new("follows-waits");
+    let (server, _stock) = primary(&program);
+    let (replica_server, mut replica) = world.serve(&[]);
+    let mut waits = Connection::open(&replica_server.address()).expect("a connection");
+    waits.send(&["BLPOP", "list", "0"]).expect("sent");
+    until("it waits", || figure(&mut replica, "clients", "blocked_clients") == "1");
+    replicate(&mut replica, &server);
+    let reply = waits.receive().expect("a reply").shown();
+    assert!(reply.contains("UNBLOCKED force unblock from blocking operation"), "{reply}");
+    // Sentinel gives a role in a transaction.
+    for line in ["MULTI", "REPLICAOF NO ONE", "CLIENT KILL TYPE pubsub"] {
+        assert!(!ask(&mut replica, line).contains("error"), "{line}");
+    }
+    assert_eq!(ask(&mut replica, "EXEC"), "1) OK\n2) (integer) 0");
+    assert_eq!(ask(&mut replica, "SET k v"), "OK");
 }
 
 #[test]

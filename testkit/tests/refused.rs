@@ -242,11 +242,11 @@ fn clients_of_servers_are_told_in_their_protocol() {
     let (_server, mut connection) = world.serve(&["--memcache-port", &port, "--memcache-bind", "127.0.0.1"]);
     assert_eq!(ask(&mut connection, "SET s 1"), "OK");
     let memory = world.attach().expect("the segment");
-    memory.table().refuse_writes(true);
+    memory.table().follow().expect("no process is stopped");
     assert_eq!(ask(&mut connection, "SET s 2"), format!("(error) {REFUSED}"));
     let lines = "set s 0 0 1\r\n2\r\nms s 1\r\n2\r\ndelete s\r\nincr s 1\r\nflush_all\r\nget s\r\n";
     let refused = format!("SERVER_ERROR {REFUSED}\r\n").repeat(5);
     assert_eq!(memcached(&port, lines, 8), format!("{refused}VALUE s 0 1\r\n1\r\nEND\r\n"));
-    memory.table().refuse_writes(false);
+    memory.table().promote().expect("no process is stopped");
     assert_eq!(ask(&mut connection, "SET s 2"), "OK");
 }

@@ -49,7 +49,7 @@ pub struct Loaded {
 pub struct Cut {
     pub why: String,
     /// What had been loaded before, which stays.
-    pub loaded: Loaded,
+    pub loaded: Box<Loaded>,
 }
 
 impl std::fmt::Display for Cut {
@@ -137,7 +137,7 @@ pub fn load_with(
     });
     match added {
         Ok(()) => Ok(loaded),
-        Err(why) => Err(Cut { why, loaded }),
+        Err(why) => Err(Cut { why, loaded: Box::new(loaded) }),
     }
 }
 
@@ -318,7 +318,7 @@ impl<'t> Loading<'t> {
             Item::End => return self.end(),
             Item::Aux { name, value } if name == ITEM => self.item = value.to_vec(),
             Item::Aux { name, value } if name == STREAM_DB => {
-                self.loaded.stream_db = number::unsigned(&value).and_then(|db| Db::try_from(db).ok())
+                self.loaded.stream_db = number::unsigned(value).and_then(|db| Db::try_from(db).ok())
             }
             Item::Aux { name, value } if name == FLUSHES && self.rules.staged => {
                 self.loaded.flushes = Some(value.to_vec())

@@ -26,8 +26,6 @@ impl Following<'_, '_> {
     /// Reads and installs a copy. Behind it the stream of the primary goes on, at this offset.
     pub(super) fn take_copy(&mut self, identity: [u8; 40], offset: u64) -> Result<(), End> {
         let (follower, table) = (self.follower, self.follower.table);
-        self.rider.stage();
-        self.clear_staged()?;
         let header = self.line()?;
         let length = match header.strip_prefix('$') {
             Some(mark) if mark.starts_with("EOF:") => {
@@ -76,9 +74,8 @@ impl Following<'_, '_> {
             Ok(())
         });
         if installed.is_err() {
-            self.rider.stage();
-            // What is left goes with the next copy, or with the role.
-            let _ = self.clear_staged();
+            // It ends the ride, and the link ends, too. What is left goes with the next link, or with the role.
+            let _ = table.clear_staged(follower.role);
         }
         installed
     }
@@ -96,16 +93,6 @@ impl Following<'_, '_> {
             return Ok(());
         }
         Err(format!("{EMPTY}, and this memory has data: give REPLICAOF again to have it removed, or REPLICAOF NO ONE to keep it").into())
-    }
-
-    fn clear_staged(&self) -> Result<(), Stop> {
-        let table = self.follower.table;
-        let filled: Vec<Db> = staged(|db| table.is_database(db)).collect();
-        if filled.is_empty() {
-            return Ok(());
-        }
-        let txn = table.begin(Mode::Write)?;
-        retry(&txn, || filled.iter().try_for_each(|db| txn.flush(Some(*db))))
     }
 
     /// Puts the staged databases in the place of the others, as one transaction.

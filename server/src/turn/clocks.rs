@@ -88,7 +88,7 @@ fn maintain(process: &Process, now_ms_of_turn: u64) {
         process.saves().attend(table, &process.settings);
         process.storage.attend(&process.memory, &process.settings);
         process.feeds.attend(table, now_ms_of_turn);
-        process.primary_link.attend(&process.memory, &process.settings);
+        process.attend_role();
         process.saves().watch_log(table, &process.settings);
     }
     process.stop_if_removed();

@@ -171,7 +171,7 @@ impl Poller {
                         connections.close(slot);
                     }
                 }
-                ThreadMessage::Unblock(id, with_error) => connections.give_up(id, with_error),
+                ThreadMessage::Unblock(id, why) => connections.give_up(id, why),
             }
         }
     }

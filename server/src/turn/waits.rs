@@ -158,11 +158,9 @@ impl Connections {
         }
     }
 
-    /// Ends the wait of a client without what it waited for (CLIENT UNBLOCK).
-    pub fn give_up(&mut self, client: u64, with_error: bool) {
-        self.end_wait_by(client, |table, session, host, reply| {
-            give_up(table, session, host, with_error, reply)
-        });
+    /// Ends the wait of a client without what it waited for (CLIENT UNBLOCK), by an error or not.
+    pub fn give_up(&mut self, client: u64, why: Option<&'static str>) {
+        self.end_wait_by(client, |table, session, host, reply| give_up(table, session, host, why, reply));
     }
 
     /// Ends the waits whose time is over.

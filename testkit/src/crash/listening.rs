@@ -74,7 +74,7 @@ impl Client {
             embedder.memory.table(),
             &mut self.session,
             &embedder.host,
-            false,
+            None,
             &mut Gather::new(Protocol::Resp2),
         );
         self.heard.clear();

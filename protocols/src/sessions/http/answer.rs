@@ -94,7 +94,7 @@ fn status_of(text: &str) -> u16 {
         "NOPERM" => 403,
         "WRONGTYPE" => 409,
         "OOM" => 507,
-        "BUSY" | "LOADING" | "TRYAGAIN" | "MISCONF" => 503,
+        "BUSY" | "LOADING" | "TRYAGAIN" | "MISCONF" | "READONLY" | "MASTERDOWN" | "NOREPLICAS" => 503,
         _ => 400,
     }
 }
