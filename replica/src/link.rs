@@ -37,6 +37,8 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 const TELL_PERIOD: Duration = Duration::from_secs(1);
 /// The longest sleep without a look at what other threads want.
 const PAUSE: Duration = Duration::from_millis(100);
+/// The pause between two looks at a log on which another thread works.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// The version of Valkey that the link names, so that a Valkey sends it the newest form of RDB files.
 const VALKEY_VERSION: &[u8] = b"9.1.0";
 
@@ -122,6 +124,7 @@ impl Following<'_, '_> {
         table.segment().recover_dead();
         while !table.log().merge_before()? {
             self.check()?;
+            std::thread::sleep(LOOK_AGAIN);
         }
         let log = table.log();
         let (identity, next) = (log.identity(), log.offset_of(log.range().1).wrapping_add(1));

@@ -316,7 +316,8 @@ impl Seat {
                 Appends::At(place) => segment.log_end().0 == place,
                 Appends::Question { wanted, .. } => segment.observe(replicas::ASKED_CSN) < wanted,
             };
-            if !is_wanted || !segment.logs() {
+            // The log of a replica holds what its primary sends, and nothing else.
+            if !is_wanted || !segment.logs() || segment.role().is_replica() {
                 return Ok(Merged::Nothing);
             }
             let ((place, state), ends, mut room) = (segment.log_end(), seat.append_log(bytes)?, FREES_MAX);

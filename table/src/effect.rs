@@ -19,7 +19,7 @@ use crate::api::{Counter, Db, Found, SYSTEM, Stop};
 use crate::aside::{self, Aside};
 use crate::extras::ItemExtras;
 use crate::held::{Held, Pending};
-use crate::recording::{READ_ONLY, save};
+use crate::recording::{READ_ONLY, refuses, save};
 use crate::ride;
 use crate::telling::{ATOMIC, Mark, Telling, command_head, join, record_head, word_head};
 use crate::txn::Txn;
@@ -358,7 +358,7 @@ impl Txn<'_> {
             if self.seat.rides() && (self.changes_data() || self.has_told()) { ride::now() } else { None };
         if let Some(ride) = &ride {
             self.check_ride(ride, word)?;
-        } else if word & recording::REFUSES != 0 && self.changes_data() {
+        } else if refuses(self.segment(), word) && self.changes_data() {
             // Writes began to be refused after the transaction has met something expired: another attempt leaves that where it is.
             return Err(if self.is_written() { READ_ONLY.into() } else { Stop::Retry });
         }
@@ -373,7 +373,7 @@ impl Txn<'_> {
         match ride {
             Some(ride) => self.record_ride(&ride, word),
             // In a replica clients tell nothing: their messages stay here.
-            None if logs && word & recording::REFUSES == 0 => self.append_record(word),
+            None if logs && !refuses(self.segment(), word) => self.append_record(word),
             None => Ok(0),
         }
     }

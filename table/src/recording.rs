@@ -12,7 +12,7 @@
 //!   snapshot and what it logs must follow from one read of the word.
 //! - **K2** A commit that changes no key does not read it: growth and compaction of buckets, maintenance, inboxes, records of the hub.
 //!
-//! - **K3** While REFUSES is set, a commit that changes a client's keys fails with [`READ_ONLY`], whatever way the write came. A fast path leaves its
+//! - **K3** While REFUSES is set, and in a replica, whose log is always on, a commit that changes a client's keys fails with [`READ_ONLY`], whatever way the write came. A fast path leaves its
 //!   commit to the slow path then, which is the only one that refuses ([`Txn::record_commit`](crate::Txn)). Not refused are transactions that hold
 //!   keys of the hidden database only, and neutral ones: no client sees what they change. What has expired stays, since its removal would be a change.
 //!
@@ -108,6 +108,12 @@ impl Effect<'_> {
     }
 }
 
+/// Whether a commit that has read this word may change no client's keys (K3).
+#[inline(always)]
+pub(crate) fn refuses(segment: &Segment, word: u64) -> bool {
+    word & recording::REFUSES != 0 || word & recording::LOG != 0 && segment.role().is_replica()
+}
+
 /// Says the effect of a change, or nothing: then the slow path makes the change.
 pub(crate) type Tell<'t> = &'t dyn Fn(&mut Effect<'_>);
 
@@ -124,7 +130,7 @@ pub(crate) fn before_told_commit(
     changes: ShowChanges<'_>,
 ) -> bool {
     let word = seat.segment().recording();
-    if word & recording::REFUSES != 0 {
+    if refuses(seat.segment(), word) {
         return false;
     }
     if word & recording::LOG != 0 {

@@ -154,8 +154,8 @@ impl Drop for Rider<'_> {
 impl Txn<'_> {
     /// A3.
     pub(crate) fn check_ride(&self, ride: &Ride, word: u64) -> Result<(), Stop> {
-        let is_replica = word & recording::REFUSES != 0 && word & recording::LOG != 0;
-        if is_replica && self.segment().role() == ride.role { Ok(()) } else { Err(OTHER_ROLE.into()) }
+        let is_its_own = word & recording::LOG != 0 && self.segment().role() == ride.role;
+        if is_its_own { Ok(()) } else { Err(OTHER_ROLE.into()) }
     }
 
     /// Records what the ride carries, for the commit that has read `recording`; returns how many more nodes go out of use with it.

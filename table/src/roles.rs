@@ -5,7 +5,8 @@
 //!   promote   ROLE even -> wait for transactions -> all is in the log, which gets another name (I3 of `polder_shm::link`) -> writes are taken again
 //! ```
 //!
-//! ROLE says what the memory is. A thread that dies on the way leaves the rest, and [`Table::settle_role`], which each server calls now and then, does
+//! ROLE says what the memory is: where the log is on, as in every replica, a commit looks at it ([K3](crate::recording)). REFUSES spares others that look, and
+//! may lag behind for a moment. A thread that dies on the way leaves the rest, and [`Table::settle_role`], which each server calls now and then, does
 //! it: every step may be done again.
 use std::time::Duration;
 
@@ -82,17 +83,7 @@ impl Table {
         }
         // A3. One that is stopped in a commit of the old role has told what it does, and only its keys wait for it.
         let _ = self.await_others();
-        let seat = self.seat()?;
-        let end = sync::now() + PATIENCE;
-        while !(self.log().merge_before()? && seat.rename_stream(Name::OfRole(role))?) {
-            if sync::now() >= end {
-                return Err(Fault::System(
-                    "the log of the memory is held by a process that is stopped: let it go on or end it"
-                        .into(),
-                ));
-            }
-            sync::sleep(LOOK_AGAIN);
-        }
+        self.rename_stream(Name::OfRole(role))?;
         // What is left of a copy is no reason to refuse writes any longer; the next promotion removes it.
         let _ = self.clear_staged(role);
         self.refuse_writes(false);
@@ -125,8 +116,18 @@ impl Table {
     /// # Errors
     /// A fault.
     pub fn rename_stream_of_primary(&self, identity: [u8; 40]) -> Result<(), Fault> {
-        let seat = self.seat()?;
-        while !(self.log().merge_before()? && seat.rename_stream(Name::OfPrimary(identity))?) {
+        self.rename_stream(Name::OfPrimary(identity))
+    }
+
+    fn rename_stream(&self, name: Name) -> Result<(), Fault> {
+        let (seat, end) = (self.seat()?, sync::now() + PATIENCE);
+        while !(self.log().merge_before()? && seat.rename_stream(name)?) {
+            if sync::now() >= end {
+                return Err(Fault::System(
+                    "the log of the memory is held by a process that is stopped: let it go on or end it"
+                        .into(),
+                ));
+            }
             sync::sleep(LOOK_AGAIN);
         }
         Ok(())
