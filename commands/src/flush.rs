@@ -87,7 +87,7 @@ fn set(txn: &Txn<'_>, dues: &[Due]) -> Result<(), Stop> {
 ///
 /// # Errors
 /// Those of the transaction.
-pub(crate) fn forget(txn: &Txn<'_>, db: Option<Db>) -> Result<(), Stop> {
+pub fn forget(txn: &Txn<'_>, db: Option<Db>) -> Result<(), Stop> {
     let all = read(txn)?;
     let later: Vec<Due> = all.iter().copied().filter(|due| db.is_some_and(|db| db != due.db)).collect();
     if later.len() == all.len() { Ok(()) } else { write_all(txn, &later) }

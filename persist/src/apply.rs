@@ -15,6 +15,20 @@ use polder_runtime::session::{Host, Session};
 /// The longest part of a reply that is told when a command is refused.
 const TOLD_BYTES_MAX: usize = 200;
 
+/// How replies begin to commands that another version has made, or that are refused for reasons that a primary does not have.
+const NOT_UNDERSTOOD: [&str; 10] = [
+    "READONLY",
+    "NOSCRIPT",
+    "ERR syntax error",
+    "ERR wrong number of arguments",
+    "ERR unknown subcommand",
+    "ERR Unknown subcommand",
+    "ERR DB index",
+    "ERR the memory follows",
+    "ERR the segment",
+    "ERR the change log",
+];
+
 /// How replies begin that refuse a command for another reason than what it meets.
 const NOT_OF_DATA: [&str; 9] = [
     "OOM",
@@ -76,6 +90,8 @@ pub struct Applier<'a> {
     host: &'a dyn Host,
     pub session: Session,
     output: Output,
+    /// Errors end the work that show that this program reads the command in another way than the one that made it.
+    pub is_strict: bool,
     /// Something may have an expiry by now. Before that all commands may take the fast paths, which do not see what has expired.
     pub expires: bool,
     pub done: Applied,
@@ -88,6 +104,7 @@ impl<'a> Applier<'a> {
             host,
             session: Session::default(),
             output: Output::new(Protocol::Resp2),
+            is_strict: false,
             expires: false,
             done: Applied::default(),
         }
@@ -134,7 +151,9 @@ impl<'a> Applier<'a> {
         let line = String::from_utf8_lossy(&reply[1..reply.len().min(TOLD_BYTES_MAX)]).trim_end().to_owned();
         let name = String::from_utf8_lossy(name).into_owned();
         let leads = ["SELECT", "MULTI", "EXEC"].iter().any(|leading| name.eq_ignore_ascii_case(leading));
-        if leads || NOT_OF_DATA.iter().any(|begin| line.starts_with(begin)) {
+        let is_other = |begin: &&str| line.starts_with(begin);
+        if leads || NOT_OF_DATA.iter().any(is_other) || self.is_strict && NOT_UNDERSTOOD.iter().any(is_other)
+        {
             return Err(format!("{name}: {line}"));
         }
         self.done.refused += 1;

@@ -35,8 +35,9 @@ pub struct Copies {
 /// A copy that was made.
 pub struct Made {
     pub file: File,
-    /// The offset of the change log at which it was cut.
+    /// The place in the change log at which it was cut, and its offset as PSYNC counts.
     pub offset: u64,
+    pub stream_offset: u64,
     pub keys: u64,
 }
 
@@ -170,15 +171,16 @@ impl Copy {
     fn make_as(&self, table: &Table, plan: Plan, stream: &StreamPlace) -> Result<Arc<Made>, String> {
         let file = rustix::fs::memfd_create("polder-copy", rustix::fs::MemfdFlags::CLOEXEC);
         let file = File::from(file.map_err(|error| format!("no memory for a copy: {error}"))?);
-        let mut cut = 0;
+        let (mut cut, mut stream_offset) = (0, 0);
         let keys = plan.write(table, &self.progress, &file, &mut |table, goes_on| {
             table.snapshot_in_log(goes_on, &mut |offset, db| {
-                stream.set(table.log().offset_of(offset), db);
+                stream_offset = table.log().offset_of(offset);
+                stream.set(stream_offset, db);
                 cut = offset;
                 self.cut.store(offset + 1, Ordering::Release);
             })
         })?;
-        Ok(Arc::new(Made { file, offset: cut, keys }))
+        Ok(Arc::new(Made { file, offset: cut, stream_offset, keys }))
     }
 
     /// Says what has come of it, once.

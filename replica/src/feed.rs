@@ -227,8 +227,7 @@ impl Feeding<'_, '_> {
         self.place = made.offset;
         self.note()?;
         if !is_sync {
-            let offset = self.feed.table.log().offset_of(made.offset);
-            self.send(format!("+FULLRESYNC {} {offset}\r\n", self.identity).as_bytes())?;
+            self.send(format!("+FULLRESYNC {} {}\r\n", self.identity, made.stream_offset).as_bytes())?;
         }
         let length = made.file.metadata().map_err(|error| error.to_string())?.len();
         self.send(format!("${length}\r\n").as_bytes())?;

@@ -122,6 +122,11 @@ impl Following<'_, '_> {
         self.greet()?;
         // B2. What a link before this one has committed is in the log before it is asked for.
         table.segment().recover_dead();
+        let seat = table.seat()?;
+        // Commits that have looked at the role before it was this one.
+        table.segment().await_transactions(seat.index(), &mut || self.check().is_ok()).map_err(|_| {
+            "a process is stopped in the midst of a transaction: let it go on or end it".to_owned()
+        })?;
         while !table.log().merge_before()? {
             self.check()?;
             std::thread::sleep(LOOK_AGAIN);
@@ -136,7 +141,7 @@ impl Following<'_, '_> {
             ["+CONTINUE", ref rest @ ..] => {
                 let name = rest.first().copied().unwrap_or_default();
                 if name != identity {
-                    table.rename_stream_of_primary(identity_of(name)?)?;
+                    table.rename_stream_of_primary(identity_of(name)?, self.follower.role)?;
                 }
             }
             ["+FULLRESYNC", name, offset] => {

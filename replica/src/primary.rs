@@ -127,8 +127,9 @@ pub fn tell_trouble(table: &Table, why: Option<&str>) -> Outcome {
 pub fn follow(table: &Table, host: &str, port: u16) -> Outcome {
     let (before, trouble) = (find(table)?, trouble(table)?);
     let is_same = before.is_some_and(|before| before.host == host && before.port == port);
-    let is_refused = trouble.is_some_and(|trouble| trouble.starts_with(EMPTY));
-    if is_same && table.role().is_replica() && !is_refused {
+    let is_replica = table.role().is_replica();
+    let is_refused = is_replica && trouble.is_some_and(|trouble| trouble.starts_with(&empty(host, port)));
+    if is_same && is_replica && !is_refused {
         return Ok(());
     }
     let primary = Primary { host: host.to_owned(), port, accepts_empty: is_same && is_refused };
@@ -143,7 +144,7 @@ pub fn follow(table: &Table, host: &str, port: u16) -> Outcome {
 /// # Errors
 /// Faults of the memory.
 pub fn promote(table: &Table) -> Outcome {
-    if !table.role().is_replica() {
+    if !table.role().is_replica() && !table.segment().refuses_writes() {
         return Ok(());
     }
     table.promote()?;
@@ -152,7 +153,20 @@ pub fn promote(table: &Table) -> Outcome {
 }
 
 /// The beginning of the trouble of a link whose primary has nothing.
-pub const EMPTY: &str = "the primary is empty";
+pub fn empty(host: &str, port: u16) -> String {
+    format!("the primary is empty ({host}:{port})")
+}
+
+/// Notes that an empty copy was accepted: the next one is not. As a part of the transaction that installs it.
+///
+/// # Errors
+/// Faults of the memory.
+pub fn accept(txn: &Txn<'_>) -> Result<(), Stop> {
+    let Some(primary) = within(txn)?.filter(|primary| primary.accepts_empty) else { return Ok(()) };
+    let text = Primary { accepts_empty: false, ..primary }.text();
+    let value = string::make(txn, text.as_bytes())?;
+    txn.write(SYSTEM, PRIMARY, &New::of(Kind::String, value), Replaces::Whole)
+}
 
 #[cfg(test)]
 mod tests {

@@ -33,6 +33,7 @@ use polder_calls::command::{
     ADMIN, ALLOW_BUSY, AT_ONCE, BLOCKING, Command, DANGEROUS, FAST, GROWS, LOADING, NO_MULTI, NOSCRIPT,
     PUBSUB, QUEUES, RUNS_QUEUE, SCRIPTS, SELECTS, SKIP_SLOWLOG, STALE,
 };
+use polder_calls::settings::id;
 
 /// The family's rows.
 pub const COMMANDS: &[Row] = &[
@@ -174,18 +175,19 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     prepare(call, &multi)?;
     let writes = multi.queue.commands().any(|command| command.mode() == Some(Mode::Write));
     let words = multi.queue.words();
+    let databases = call.host.settings().number(const { id("databases") });
     let tracks = call.session.listening.tracking.is_some();
     // Where something is written they are noted in their place among the changes.
     if tracks && !writes {
         let mut db = call.session.caller.db;
         for (command, args) in multi.queue.calls(&words) {
             call.session.note_reads(call.table, db, command, args);
-            db = selected_by(command, args, db);
+            db = selected_by(command, args, db, databases);
         }
     }
     multi.counted.calls += counted_queued;
     let txn = begin(call.table, call.session, if writes { Mode::Write } else { Mode::Read })?;
-    let mut keys = declared(&multi, &words, call.session);
+    let mut keys = declared(&multi, &words, call.session, databases);
     keys.extend(watches.iter().map(|watch| (watch.db, &watch.key[..])));
     let (before, mark, mut counted) = (call.session.clone(), call.reply.mark(), multi.counted);
     let mut again = false;
@@ -410,7 +412,7 @@ fn run_blocks(
 }
 
 /// The keys of all queued commands, each in the database that will be selected by then.
-fn declared<'w>(multi: &Multi, words: &[&'w [u8]], session: &Session) -> Keys<'w> {
+fn declared<'w>(multi: &Multi, words: &[&'w [u8]], session: &Session, databases: i64) -> Keys<'w> {
     let (mut db, mut keys) = (session.caller.db, Keys::new());
     for (command, args) in multi.queue.calls(words) {
         command.each_key(args, |at, _| {
@@ -418,16 +420,16 @@ fn declared<'w>(multi: &Multi, words: &[&'w [u8]], session: &Session) -> Keys<'w
                 keys.push((db, args[at]));
             }
         });
-        db = selected_by(command, args, db);
+        db = selected_by(command, args, db, databases);
     }
     keys
 }
 
-/// The database of the calls behind this one.
-fn selected_by(command: &Command, args: &[&[u8]], db: Db) -> Db {
+/// The database of the calls behind this one, if there are so many of them. A SELECT of another one will be refused, and changes nothing.
+fn selected_by(command: &Command, args: &[&[u8]], db: Db, databases: i64) -> Db {
     // Hidden from the optimizer, which else compares the number before it looks whether there is one: valgrind reports that.
     let number = command.has(SELECTS).then(|| number::integer(args[1])).flatten().map(std::hint::black_box);
-    number.and_then(|number| number.try_into().ok()).unwrap_or(db)
+    number.filter(|number| *number < databases).and_then(|number| number.try_into().ok()).unwrap_or(db)
 }
 
 /// Runs one queued command inside the transaction.

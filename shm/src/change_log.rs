@@ -317,7 +317,7 @@ impl Seat {
                 Appends::Question { wanted, .. } => segment.observe(replicas::ASKED_CSN) < wanted,
             };
             // The log of a replica holds what its primary sends, and nothing else.
-            if !is_wanted || !segment.logs() || segment.role().is_replica() {
+            if !is_wanted || !segment.logs() || !segment.tells_itself() {
                 return Ok(Merged::Nothing);
             }
             let ((place, state), ends, mut room) = (segment.log_end(), seat.append_log(bytes)?, FREES_MAX);
@@ -524,12 +524,14 @@ impl Seat {
         let renamed = self.with_merge_lock(|seat| {
             let segment = &*seat.segment;
             let (end, state) = segment.log_end();
-            let (identity, state, named) = match name {
-                Name::OfPrimary(identity) => (identity, state, segment.load(link::NAMED)),
+            let (identity, state, named, role) = match name {
+                Name::OfPrimary(identity, role) => (identity, state, segment.load(link::NAMED), role),
                 // Its own stream begins with SELECT.
-                Name::OfRole(role) => (random_identity(segment), 0, role.word()),
+                Name::OfRole(role) => (random_identity(segment), 0, role.word(), role),
             };
-            if matches!(name, Name::OfRole(_)) && segment.load(link::NAMED) == named {
+            // A name for another role than the present one comes too late. A change of the role waits for what has looked before.
+            let is_named = matches!(name, Name::OfRole(_)) && segment.load(link::NAMED) == named;
+            if is_named || segment.role() != role {
                 return Ok(Merged::Nothing);
             }
             if segment.outbox_bytes() != 0 {
@@ -744,8 +746,8 @@ pub struct Stream {
 /// A new name of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
-    /// The one that the primary has by now.
-    OfPrimary([u8; 40]),
+    /// The one that the primary has by now, for a replica in this role.
+    OfPrimary([u8; 40], Role),
     /// One of its own, once for this role: the memory has been promoted.
     OfRole(Role),
 }

@@ -90,6 +90,12 @@ impl Segment {
         Role { word: self.observe(at::ROLE) }
     }
 
+    /// Whether what this memory commits makes the stream: not in a replica, nor in the midst of a promotion, when the stream has its primary's name still.
+    #[inline]
+    pub fn tells_itself(&self) -> bool {
+        self.observe(at::NAMED) == self.observe(at::ROLE)
+    }
+
     /// Returns true if a follower that has the stream `identity` up to a place may go on from there (I2). Whether the log is still kept is another question.
     pub fn log_continues(&self, identity: &[u8], place: u64) -> bool {
         identity == self.log_identity()

@@ -81,6 +81,17 @@ impl Txn<'_> {
         }
     }
 
+    /// A commit of messages alone, whose journal may be empty, begins: threads that wait for those that have looked at RECORDING or ROLE, or look whether
+    /// all is quiet, must see it before it looks (K1).
+    pub(crate) fn begin_news(&self) -> Result<(), Stop> {
+        if self.seat.journal_len() == 0 {
+            self.seat.note(Tag::Cover, 0, 0)?;
+        }
+        // SYNC: snapshot-look. Where a lock was taken, its CAS is the barrier.
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        Ok(())
+    }
+
     /// Returns true if something was told that changes no key.
     pub(crate) fn has_news(&self) -> bool {
         self.notes.has_news.get()
@@ -260,10 +271,6 @@ impl Txn<'_> {
             // No call has asked before the first lock whether there is a log. The next attempt makes an outbox, if there is memory for it.
             return Err(Stop::Retry);
         }
-        if self.seat.journal_len() == 0 {
-            // A commit of messages alone. Threads that look whether all is quiet must see that this one has begun before it draws.
-            self.seat.note(Tag::Cover, 0, 0)?;
-        }
         let csn = self.seat.draw_csn();
         Ok(self.seat.append_outbox(csn, recording, record)?)
     }
@@ -354,11 +361,13 @@ impl Txn<'_> {
     #[cold]
     #[inline(never)]
     fn record_commit(&self, word: u64) -> Result<u64, Stop> {
+        // Once, for all that follows from it.
+        let refuses = refuses(self.segment(), word);
         let ride =
             if self.seat.rides() && (self.changes_data() || self.has_told()) { ride::now() } else { None };
         if let Some(ride) = &ride {
             self.check_ride(ride, word)?;
-        } else if refuses(self.segment(), word) && self.changes_data() {
+        } else if refuses && self.changes_data() {
             // Writes began to be refused after the transaction has met something expired: another attempt leaves that where it is.
             return Err(if self.is_written() { READ_ONLY.into() } else { Stop::Retry });
         }
@@ -373,7 +382,7 @@ impl Txn<'_> {
         match ride {
             Some(ride) => self.record_ride(&ride, word),
             // In a replica clients tell nothing: their messages stay here.
-            None if logs && !refuses(self.segment(), word) => self.append_record(word),
+            None if logs && !refuses => self.append_record(word),
             None => Ok(0),
         }
     }

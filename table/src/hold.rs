@@ -91,6 +91,9 @@ impl Txn<'_> {
 
     /// The root word of a database, which is made if it is not there: at once while nothing is locked, else before the retry.
     pub(crate) fn root_of(&self, db: Db) -> Result<u64, Stop> {
+        if db > SYSTEM && !(STAGED..STAGED + SYSTEM).contains(&db) {
+            return Err("ERR DB index is out of range".into());
+        }
         // If a FLUSH has committed and not written out the map yet, a write below the old root would be lost after it is acknowledged. So
         // this waits for the owner of the map's lock. That owner has committed and waits for no lock any more, so it is safe to wait for it
         // while buckets are locked; if it runs, it needs a few instructions. If it is stopped, this is like any lock of a stopped process:

@@ -187,6 +187,7 @@ impl Txn<'_> {
         let mut olds = self.buffers.nodes.olds.get();
         if self.has_news() {
             self.attempt.dirty.set(true);
+            self.begin_news()?;
             olds += self.before_commit()?;
         }
         self.seat.commit(olds)?;

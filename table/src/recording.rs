@@ -111,7 +111,7 @@ impl Effect<'_> {
 /// Whether a commit that has read this word may change no client's keys (K3).
 #[inline(always)]
 pub(crate) fn refuses(segment: &Segment, word: u64) -> bool {
-    word & recording::REFUSES != 0 || word & recording::LOG != 0 && segment.role().is_replica()
+    word & recording::REFUSES != 0 || word & recording::LOG != 0 && !segment.tells_itself()
 }
 
 /// Says the effect of a change, or nothing: then the slow path makes the change.

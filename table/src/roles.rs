@@ -71,7 +71,12 @@ impl Table {
                 self.refuse_writes(true);
                 self.await_others()
             }
+            (true, true) if !self.segment().logs() => self.log().turn_on(),
             (false, true) => self.end_promotion(),
+            (false, false) if !self.role().is_first() => {
+                let _ = self.clear_staged(self.role());
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -84,9 +89,9 @@ impl Table {
         // A3. One that is stopped in a commit of the old role has told what it does, and only its keys wait for it.
         let _ = self.await_others();
         self.rename_stream(Name::OfRole(role))?;
-        // What is left of a copy is no reason to refuse writes any longer; the next promotion removes it.
-        let _ = self.clear_staged(role);
         self.refuse_writes(false);
+        // What is left of a copy: if it cannot be removed now, the next look at the role tries again.
+        let _ = self.clear_staged(role);
         Ok(())
     }
 
@@ -103,9 +108,11 @@ impl Table {
         let rider = self.ride(role)?;
         rider.stage();
         let txn = self.begin(Mode::Write)?;
+        // The caller may be one that others wait for.
+        txn.limit_patience(PATIENCE);
         loop {
             match filled.iter().try_for_each(|db| txn.flush(Some(*db))).and_then(|()| txn.commit()) {
-                Err(Stop::Retry | Stop::Busy) => txn.abort(),
+                Err(Stop::Retry) => txn.abort(),
                 done => return done,
             }
         }
@@ -115,8 +122,8 @@ impl Table {
     ///
     /// # Errors
     /// A fault.
-    pub fn rename_stream_of_primary(&self, identity: [u8; 40]) -> Result<(), Fault> {
-        self.rename_stream(Name::OfPrimary(identity))
+    pub fn rename_stream_of_primary(&self, identity: [u8; 40], role: Role) -> Result<(), Fault> {
+        self.rename_stream(Name::OfPrimary(identity, role))
     }
 
     fn rename_stream(&self, name: Name) -> Result<(), Fault> {

@@ -632,6 +632,9 @@ impl<'t> Txn<'t> {
         }
         self.buffers.note_tallies(&self.seat, self.segment())?;
         self.note_posts()?;
+        if self.has_news() {
+            self.begin_news()?;
+        }
         self.enter_commit()?;
         // The last step that can fail without leaving a trace.
         let saves_late = sync::has(Flaw::SavesLate);

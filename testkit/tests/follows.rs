@@ -207,7 +207,7 @@ fn calls_that_wait_end_when_the_memory_becomes_a_replica() {
 fn an_empty_primary_takes_no_data_with_it() {
     let Some(program) = on_path("redis-server") else { return println!("no redis-server: left out") };
     let world = World::new("follows-empty");
-    let (server, _stock) = primary(&program);
+    let (server, mut stock) = primary(&program);
     let (_replica_server, mut replica) = world.serve(&[]);
     assert_eq!(ask(&mut replica, "SET k v"), "OK");
     replicate(&mut replica, &server);
@@ -219,6 +219,17 @@ fn an_empty_primary_takes_no_data_with_it() {
     replicate(&mut replica, &server);
     until("the link is up", || figure(&mut replica, "replication", "master_link_status") == "up");
     assert_eq!(ask(&mut replica, "DBSIZE"), "(integer) 0");
+    // That was meant once.
+    assert_eq!(ask(&mut stock, "SET k v"), "OK");
+    catch_up(&mut replica, &mut stock);
+    let port = server.port();
+    drop((server, stock));
+    let flags = ["--port", "{port}", "--bind", "127.0.0.1", "--save", "", "--repl-diskless-sync-delay", "0"];
+    let _again = Server::start_at(&program, &flags, port).expect("a server");
+    until("it is refused", || {
+        ask(&mut replica, "INFO replication").contains("master_link_error:the primary is empty")
+    });
+    assert_eq!(ask(&mut replica, "DBSIZE"), "(integer) 2");
 }
 
 /// A peer that says this to whatever it is asked by PSYNC, and closes the connection.
@@ -287,7 +298,9 @@ fn a_stream_that_cannot_be_made_here_ends_the_link_and_changes_nothing() {
     rdb.extend_from_slice(&[0; 8]);
     for (stream, trouble) in [
         ("*1\r\n$7\r\nUNKNOWN\r\n", "unknown command"),
-        ("*2\r\n$3\r\nSET\r\n$1\r\nk\r\n", "closed the connection"),
+        ("*2\r\n$3\r\nSET\r\n$1\r\nk\r\n", "wrong number of arguments"),
+        ("*2\r\n$6\r\nSELECT\r\n$3\r\n300\r\n", "selects database 300"),
+        ("*1\r\n$5\r\nMULTI\r\n*2\r\n$6\r\nSELECT\r\n$3\r\n387\r\n", "selects database 387"),
         ("GET / HTTP/1.1\r\n", "not in Redis's protocol"),
         ("*1\r\n$-5\r\n", "not in Redis's protocol"),
     ] {

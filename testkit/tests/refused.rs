@@ -250,3 +250,23 @@ fn clients_of_servers_are_told_in_their_protocol() {
     memory.table().promote().expect("no process is stopped");
     assert_eq!(ask(&mut connection, "SET s 2"), "OK");
 }
+
+#[test]
+fn a_transaction_that_selects_no_database_does_no_harm() {
+    let world = World::new("refused-select");
+    let (_server, mut connection) = world.serve(&[]);
+    for number in [16, 256, 300, 387, 400, 65_535, 70_000] {
+        for line in ["MULTI".to_owned(), format!("SELECT {number}"), "SET a 1".into(), "GET a".into()] {
+            assert!(!ask(&mut connection, &line).contains("error"), "{line}");
+        }
+        let replies = ask(&mut connection, "EXEC");
+        assert!(replies.contains("DB index is out of range") && replies.contains("\"1\""), "{replies}");
+        assert_eq!(
+            ask(&mut connection, "DBSIZE"),
+            "(integer) 1",
+            "what follows is made where the client was"
+        );
+    }
+    let report = world.attach().expect("the memory").table().verify().expect("readable");
+    assert!(report.findings.is_empty(), "{report}");
+}

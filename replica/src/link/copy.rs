@@ -11,7 +11,7 @@ use polder_shm::change_log::Stream;
 use polder_table::{Db, Mode, STAGED, SYSTEM, Stop};
 
 use super::{End, Following, TELL_PERIOD};
-use crate::primary::EMPTY;
+use crate::primary::{accept, empty};
 
 /// Bytes of the mark behind a copy whose length is not known.
 const MARK_BYTES: usize = 40;
@@ -63,7 +63,7 @@ impl Following<'_, '_> {
             (None, Ok(loaded), Ok(())) => self.check_not_empty(&loaded, &identity).map(|()| loaded),
         };
         let installed = checked.and_then(|loaded| {
-            let state = loaded.stream_db.map_or(0, |db| u64::from(db) + 1);
+            let state = loaded.stream_db.filter(|db| *db < SYSTEM).map_or(0, |db| u64::from(db) + 1);
             self.rider.begin_stream(Stream { identity, offset, state });
             self.install(&loaded)?;
             tracing::info!(
@@ -92,7 +92,8 @@ impl Following<'_, '_> {
         {
             return Ok(());
         }
-        Err(format!("{EMPTY}, and this memory has data: give REPLICAOF again to have it removed, or REPLICAOF NO ONE to keep it").into())
+        let empty = empty(&self.follower.primary.host, self.follower.primary.port);
+        Err(format!("{empty}, and this memory has data: give REPLICAOF again to have it removed, or REPLICAOF NO ONE to keep it").into())
     }
 
     /// Puts the staged databases in the place of the others, as one transaction.
@@ -111,10 +112,12 @@ impl Following<'_, '_> {
             if !loaded.functions.is_empty() {
                 add_codes(&txn, &loaded.functions, Present::Replaced)?;
             }
-            match &loaded.flushes {
-                Some(flushes) => flush::restore(&txn, flushes, databases, true),
-                None => Ok(()),
+            // Moments of the data that goes.
+            flush::forget(&txn, None)?;
+            if let Some(flushes) = &loaded.flushes {
+                flush::restore(&txn, flushes, databases, true)?;
             }
+            accept(&txn)
         })
     }
 }
@@ -176,7 +179,9 @@ impl CopyInput<'_, '_, '_> {
 
     /// Reads what is left behind the end of the file.
     fn finish(mut self) -> Result<(), End> {
-        self.held.clear();
+        if matches!(self.length, Length::Bytes(_)) {
+            self.held.clear();
+        }
         while !self.is_done {
             self.take_more()?;
             if self.ready() > 0 {

@@ -1,9 +1,10 @@
 //! The stream of the primary: each command is made here, with its bytes.
 use polder_calls::call::is;
+use polder_calls::settings::id;
 use polder_persist::apply::{Applier, Loader};
 use polder_persist::effects::{self, Effect};
 use polder_shm::LinkState;
-use polder_table::Db;
+use polder_table::{Db, SYSTEM};
 use polder_wire::resp::{Limits, Request, Requests};
 
 use super::{End, Following, TELL_PERIOD, request, shown};
@@ -33,6 +34,7 @@ impl Following<'_, '_> {
         let mut applier = Applier::new(follower.table, &host);
         // P1: what a command met at the primary, it meets here.
         applier.expires = true;
+        applier.is_strict = true;
         let log = follower.table.log();
         let (end, db) = log.end();
         applier.session.caller.db = db.unwrap_or(0);
@@ -65,11 +67,17 @@ impl Following<'_, '_> {
             };
             self.figures.refused = refused + applier.done.refused;
             taken?;
-            self.input = rest.to_vec();
+            // What is left stays where it is: a large argument comes in many pieces.
+            let used = input.len() - rest.len();
+            self.input = input;
+            self.input.drain(..used);
             if !place.in_transaction && !place.carried.is_empty() {
                 self.rider.carry(&place.carried, place.db);
                 self.rider.send_alone()?;
-                self.settle(&mut place)?;
+                if !self.rider.is_taken() {
+                    return Err("the change log is off: the link begins anew".into());
+                }
+                self.settle(&mut place);
             }
             if place.is_asked || self.told.elapsed() >= TELL_PERIOD {
                 self.acknowledge(&mut place)?;
@@ -89,10 +97,19 @@ impl Following<'_, '_> {
         if self.follower.is_over() {
             return Err(End::Over);
         }
+        let databases =
+            self.follower.settings.number(const { id("databases") }).clamp(1, SYSTEM.into()) as Db;
         place.carried.extend_from_slice(bytes);
         let effect = effects::read(words)?;
         match effect {
-            Effect::Select(db) => place.db = db,
+            Effect::Select(db) => {
+                place.db = Some(db.filter(|db| *db < databases).ok_or_else(|| {
+                    let number = shown(&String::from_utf8_lossy(words[1]));
+                    format!(
+                        "the primary selects database {number}: there are {databases} (setting 'databases')"
+                    )
+                })?);
+            }
             Effect::Multi => place.in_transaction = true,
             Effect::Exec => place.in_transaction = false,
             Effect::Nothing if is(words[0], "REPLCONF") => {
@@ -113,22 +130,27 @@ impl Following<'_, '_> {
             ))
         })?;
         if !place.in_transaction && self.rider.is_taken() {
-            self.settle(place)?;
+            self.settle(place);
         }
         Ok(())
     }
 
     /// What was carried is in the log.
-    fn settle(&mut self, place: &mut Place) -> Result<(), End> {
-        place.offset += place.carried.len() as u64;
+    fn settle(&self, place: &mut Place) {
+        place.offset = place.offset.wrapping_add(place.carried.len() as u64);
         place.carried.clear();
-        Ok(())
     }
 
     fn acknowledge(&mut self, place: &mut Place) -> Result<(), End> {
         place.is_asked = false;
         // INFO and those that follow this memory see it in the log. Where there is no memory for that, it is merged later.
-        let _ = self.follower.table.log().merge();
+        let table = self.follower.table;
+        let _ = table.log().merge();
+        if table.log().offset_of(table.log().range().1) > place.offset && !self.follower.is_over() {
+            // No other thread writes this log. What it is, no follower may take for the primary's stream.
+            table.seat()?.break_log();
+            return Err("the log holds what the primary has not sent: a copy is asked for".into());
+        }
         self.send(&request(&[b"REPLCONF", b"ACK", place.offset.to_string().as_bytes()]))?;
         self.tell(LinkState::Connected);
         Ok(())
