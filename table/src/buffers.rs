@@ -16,7 +16,7 @@ use crate::directory::Bucket;
 use crate::entry::Image;
 use crate::hash::Hash;
 use crate::held::{Held, Order, Want};
-use crate::location::Location;
+use crate::locate::Location;
 use crate::lookup::ReadSet;
 use crate::new_nodes::NewNodes;
 use crate::shadow::Shadow;

@@ -358,6 +358,18 @@ pub fn places(home: u64, homes: u64, stashes: u64) -> [u64; 4] {
     [home, home + 1, homes + home % stashes, homes + (home + 1) % stashes]
 }
 
+/// The buckets of `places` that hold entries of this home although they are not it, by its counts: those that lie in the next
+/// bucket, and in the stash. Each comes with whether it is the stash's.
+#[inline]
+pub fn elsewhere(
+    [_, beside, one, other]: [u64; 4],
+    (next, stash): (u8, u8),
+) -> impl Iterator<Item = (u64, bool)> {
+    [(beside, false), (one, true), (other, true)]
+        .into_iter()
+        .filter(move |(_, in_stash)| (if *in_stash { stash } else { next }) > 0)
+}
+
 /// The home of a position in an extent of `depth` with `homes` homes.
 #[inline]
 pub fn home_of(position: u64, depth: u32, homes: u64) -> u64 {

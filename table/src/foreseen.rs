@@ -4,9 +4,8 @@ use crate::api::Stop;
 use crate::bucket::{self, LINE_WORDS};
 use crate::entry::Image;
 use crate::held::Met;
-use crate::location::Location;
+use crate::locate::{Location, Reading, Search};
 use crate::lookup::{Hit, Live};
-use crate::quick::{BucketProbe, Reading, probe_bucket};
 use crate::record::{self, Key};
 use crate::txn::Txn;
 
@@ -19,21 +18,13 @@ impl Txn<'_> {
     ) -> Result<Option<Option<Met<'_>>>, Stop> {
         let segment = self.segment();
         let Some(home) = Reading::begin(segment, location.bucket) else { return Ok(None) };
-        let (reading, found) =
-            match probe_bucket(&Live { segment, bucket: location.bucket }, &location.hash, key) {
-                BucketProbe::Miss(0, 0) => {
-                    return Ok((location.is_current(segment) && home.holds(segment)).then_some(None));
-                }
-                BucketProbe::Miss(next, stash) => {
-                    match self.table.find_displaced(location, key, home, next, stash) {
-                        Some(Some(found)) => found,
-                        Some(None) => return Ok(Some(None)),
-                        None => return Ok(None),
-                    }
-                }
-                found => (home, found),
-            };
-        let (BucketProbe::Here(unit) | BucketProbe::Record(unit)) = found else { return Ok(None) };
+        let (reading, unit) = match location.search(segment, key, home) {
+            Some(Search::Here(reading, unit) | Search::Record(reading, unit)) => (reading, unit),
+            Some(Search::Absent) => {
+                return Ok((location.is_current(segment) && home.holds(segment)).then_some(None));
+            }
+            None => return Ok(None),
+        };
         let mut image = Image::EMPTY;
         bucket::read_image(&Live { segment, bucket: reading.bucket }, unit, &mut image);
         // T3: as in `read_record`.

@@ -197,11 +197,9 @@ impl Txn<'_> {
             Err((0, 0)) => return Ok(None),
             Err(elsewhere) => elsewhere,
         };
-        let [_, beside, one, other] = extent.places(extent.home_of(hash.position));
-        for (hop, there, index) in [(1, next, beside), (2, stash, one), (2, stash, other)] {
-            if there == 0 {
-                continue;
-            }
+        let places = extent.places(extent.home_of(hash.position));
+        for (index, in_stash) in directory::elsewhere(places, (next, stash)) {
+            let hop = if in_stash { 2 } else { 1 };
             // A bucket under a lock of ours cannot be dead, nor its extent's other buckets.
             let Some(shadow) = self.lock_bucket(db, extent, index, key)? else { return Err(Stop::Retry) };
             if let Ok(spot) = self.search_in(shadow, hop, hash, key)? {

@@ -193,11 +193,7 @@ fn lookup_in(
         Look::Changed => return Ok(None),
         Look::Miss(next, stash) => (next, stash),
     };
-    let [_, beside, one, other] = extent.places(home);
-    for (there, index) in [(next, beside), (stash, one), (stash, other)] {
-        if there == 0 {
-            continue;
-        }
+    for (index, _) in directory::elsewhere(extent.places(home), (next, stash)) {
         match look_into(index)? {
             Look::Hit(hit) => return Ok(Some(Some(hit))),
             Look::Changed => return Ok(None),

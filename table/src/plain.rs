@@ -30,7 +30,7 @@ use crate::directory::{self, Bucket, MAP_LOCK, Near, map_at};
 use crate::entry::{self, INLINE_HEAD, INLINE_MAX, Image, UNIT_BYTES};
 use crate::hash::Hash;
 use crate::interest::is_told;
-use crate::location::Location;
+use crate::locate::{Displaced, Location, Reading};
 use crate::lookup::Live;
 use crate::quick::PinGuard;
 use crate::raw;
@@ -107,7 +107,7 @@ impl Seen {
 
     /// Finds the entry of a key that is to be written, from where it was seen to belong; and the home, where that is another bucket.
     #[inline(always)]
-    fn find_located(segment: &Segment, location: &Location, key: &[u8]) -> Option<(Seen, Option<Home>)> {
+    fn find_located(segment: &Segment, location: &Location, key: &[u8]) -> Option<(Seen, Option<Reading>)> {
         let (lens, Bucket { line, units }) = (segment.raw_view(), location.bucket);
         let word = lens.observe(line);
         if word & BUSY != 0 {
@@ -129,36 +129,27 @@ impl Seen {
         Seen::find_displaced(segment, location, key).map(|(seen, home)| (seen, Some(home)))
     }
 
-    /// Finds an entry that lies in another bucket than its home.
+    /// Finds an entry that lies in another bucket than its home, and returns the home with it.
     #[cold]
     #[inline(never)]
-    pub(crate) fn find_displaced(segment: &Segment, location: &Location, key: &[u8]) -> Option<(Seen, Home)> {
+    pub(crate) fn find_displaced(
+        segment: &Segment,
+        location: &Location,
+        key: &[u8],
+    ) -> Option<(Seen, Reading)> {
         let lens = segment.raw_view();
-        let home = Home { line: location.bucket.line, word: lens.observe(location.bucket.line) };
-        if home.word & BUSY != 0 {
+        let home = Reading::begin(segment, location.bucket)?;
+        let counts = bucket::displaced(lens.load(location.bucket.word_at(7)));
+        let (unit, Displaced { reading: Reading { bucket, word }, .. }) =
+            location.search_displaced(segment, key, counts, None)??;
+        if (home.word | word) & BUSY != 0 {
             return None;
         }
-        let (next, stash) = bucket::displaced(lens.load(location.bucket.word_at(7)));
-        for (index, in_stash) in location.others() {
-            if (if in_stash { stash } else { next }) == 0 {
-                continue;
-            }
-            let Bucket { line, units } = location.bucket(segment, index)?;
-            let word = lens.observe(line);
-            if word & BUSY != 0 {
-                return None;
-            }
-            if let Some((at, first, second, value_len)) =
-                pick(lens, units, raw::units_tagged(lens, line, location.hash.tag), key)
-            {
-                let Location { root, slot_at, slot, .. } = *location;
-                return Some((
-                    Seen { root, slot_at, slot, line, word, at, first, second, value_len, units },
-                    home,
-                ));
-            }
-        }
-        None
+        let (Location { root, slot_at, slot, .. }, Bucket { line, units }) = (*location, bucket);
+        let at = units + unit as u64 * UNIT_BYTES as u64;
+        let (first, second) = (lens.load(at), lens.load(at + 8));
+        let value_len = plain_value_len(second, key.len())?;
+        Some((Seen { root, slot_at, slot, line, word, at, first, second, value_len, units }, home))
     }
 
     /// Whether it stays plain, and as long in units, with this value.
@@ -199,12 +190,6 @@ impl Seen {
             && lens.observe(MAP_LOCK) & lock::OWNER == 0
             && lens.observe(map_at(db) + 8) == self.root
     }
-}
-
-/// The home of a displaced entry, and its word before it was looked into.
-pub(crate) struct Home {
-    pub(crate) line: u64,
-    pub(crate) word: u64,
 }
 
 /// The plain entry of a key among those that begin at the units that `found` has bits of: where, its first two words, its value's length.
@@ -523,8 +508,8 @@ fn edit_located<'v, R>(
 
 /// Locks the home of a displaced entry, as T1 demands of each change of a key, and the bucket in which the entry lies.
 #[inline]
-fn lock_both(seat: &Seat, home: &Home, seen: &Seen) -> bool {
-    seat.lock_as_seen(0, home.line, home.word) && seat.lock_as_seen(1, seen.line, seen.word)
+fn lock_both(seat: &Seat, home: &Reading, seen: &Seen) -> bool {
+    seat.lock_as_seen(0, home.bucket.line, home.word) && seat.lock_as_seen(1, seen.line, seen.word)
 }
 
 /// What gives an entry its next access clock: see [`Table::next_clock`].

@@ -11,17 +11,16 @@
 
 use polder_shm::layout::interest;
 use polder_shm::staged_journal::StagedJournal;
-use polder_shm::{Seat, Segment, lock, sync};
+use polder_shm::{Seat, sync};
 use polder_values::{Kind, Value};
 
 use crate::api::{COUNTERS, Counter, Db, Found, bit_of};
-use crate::bucket::{self, LINE_WORDS, UNITS, WORDS, Words, WordsMut};
+use crate::bucket::{self, LINE_WORDS, WORDS, Words, WordsMut};
 use crate::clock;
-use crate::directory::Bucket;
 use crate::entry::{self, Image};
-use crate::hash::{CONTINUED, FREE, Hash};
+use crate::hash::{CONTINUED, FREE};
 use crate::interest::is_told;
-use crate::location::Location;
+use crate::locate::{Location, Reading, Search};
 use crate::lookup::Live;
 use crate::raw;
 use crate::record::{self, Key};
@@ -29,70 +28,12 @@ use crate::table::Table;
 
 const _: () = assert!(COUNTERS > Counter::Misses as usize);
 
-/// What one look into a bucket finds.
-pub(crate) enum BucketProbe {
-    /// The unit at which the key's inline entry begins.
-    Here(usize),
-    /// The unit of an entry with a record that is the key's by 24 bits of the hash.
-    Record(usize),
-    /// Not here; entries at home here that lie next door and in the stash.
-    Miss(u8, u8),
-}
-
-/// Looks for `key` in a bucket.
-#[inline(always)]
-pub(crate) fn probe_bucket(live: &Live<'_>, hash: &Hash, key: &[u8]) -> BucketProbe {
-    let mut candidates = raw::units_tagged(live.segment.raw_view(), live.bucket.line, hash.tag);
-    while candidates != 0 {
-        let unit = candidates.trailing_zeros() as usize;
-        candidates &= candidates - 1;
-        let second = live.unit_word(unit * 2 + 1);
-        if second as u8 & entry::REFERENCE != 0 {
-            if entry::extra_of(second) == hash.extra {
-                return BucketProbe::Record(unit);
-            }
-        } else if entry::inline_key_is(
-            |number| live.unit_word((unit * 2 + number).min(UNITS * 2 - 1)),
-            second,
-            key,
-        ) {
-            return BucketProbe::Here(unit);
-        }
-    }
-    let (next, stash) = bucket::displaced(live.word(7));
-    BucketProbe::Miss(next, stash)
-}
-
 /// The bits of an entry's kind byte that say that it is a plain string; an entry with other options is left to the slow path.
 const PLAIN: u8 = Kind::String as u8;
 /// Kind and reference in an entry's kind byte.
 const WHAT: u8 = entry::KIND | entry::REFERENCE;
 /// The coarse clock is behind by at most this. A key that expires within this time is left to the slow path, which reads the exact clock.
 pub(crate) const CLOCK_LAG_MS: u64 = 20;
-
-/// A bucket that is being read: its word when that began.
-#[derive(Clone, Copy)]
-pub(crate) struct Reading {
-    pub(crate) bucket: Bucket,
-    word: u64,
-}
-
-impl Reading {
-    /// `None` when the bucket is locked or dead.
-    #[inline(always)]
-    pub(crate) fn begin(segment: &Segment, bucket: Bucket) -> Option<Reading> {
-        let word = segment.observe(bucket.line);
-        (word & (lock::OWNER | lock::DEAD) == 0).then_some(Reading { bucket, word })
-    }
-
-    /// Whether all that was read since was one state. It is checked last, after the map: two swaps can bring an old root back, but a bucket's
-    /// word never comes back.
-    #[inline(always)]
-    pub(crate) fn holds(&self, segment: &Segment) -> bool {
-        segment.acquire_fence();
-        segment.load(self.bucket.line) == self.word
-    }
-}
 
 impl Table {
     /// Where a key belongs at the moment; `None` where its database has no keys.
@@ -111,27 +52,19 @@ impl Table {
         read: impl FnOnce(Option<&[u8]>) -> R,
     ) -> Option<R> {
         let segment = &**self.segment();
-        let reading = Reading::begin(segment, location.bucket)?;
-        match probe_bucket(&Live { segment, bucket: location.bucket }, &location.hash, key) {
-            BucketProbe::Here(unit) => self.read_at(location, &reading, unit, now_ms, read),
-            BucketProbe::Miss(..) if is_told(segment, interest::MISSES) => None,
-            BucketProbe::Miss(0, 0) => {
-                (location.is_current(segment) && reading.holds(segment)).then(|| read(None))
-            }
-            BucketProbe::Miss(next, stash) => {
-                match self.find_displaced(location, key, reading, next, stash)? {
-                    Some((reading, BucketProbe::Here(unit))) => {
-                        self.read_at(location, &reading, unit, now_ms, read)
-                    }
-                    Some((reading, BucketProbe::Record(unit))) => {
-                        self.read_record(location, key, &reading, unit, now_ms, read)
-                    }
-                    Some(_) => None,
-                    None => Some(read(None)),
-                }
-            }
-            BucketProbe::Record(unit) => self.read_record(location, key, &reading, unit, now_ms, read),
+        let home = Reading::begin(segment, location.bucket)?;
+        match location.search(segment, key, home)? {
+            Search::Here(reading, unit) => self.read_at(location, &reading, unit, now_ms, read),
+            Search::Record(reading, unit) => self.read_record(location, key, &reading, unit, now_ms, read),
+            Search::Absent => self.is_absent(location, &home).then(|| read(None)),
         }
+    }
+
+    /// Whether a key that a search has not found is absent, and no thread is to be told of it.
+    #[inline(always)]
+    fn is_absent(&self, location: &Location, home: &Reading) -> bool {
+        let segment = &**self.segment();
+        !is_told(segment, interest::MISSES) && location.is_current(segment) && home.holds(segment)
     }
 
     /// As [`Table::quick_get`], with all that is known of the key: `read` gets a packed string.
@@ -145,21 +78,10 @@ impl Table {
     ) -> Option<R> {
         let segment = &**self.segment();
         let home = Reading::begin(segment, location.bucket)?;
-        let (reading, found) =
-            match probe_bucket(&Live { segment, bucket: location.bucket }, &location.hash, key) {
-                BucketProbe::Miss(..) if is_told(segment, interest::MISSES) => return None,
-                BucketProbe::Miss(0, 0) => {
-                    return (location.is_current(segment) && home.holds(segment)).then(|| read(None));
-                }
-                BucketProbe::Miss(next, stash) => {
-                    match self.find_displaced(location, key, home, next, stash)? {
-                        Some(found) => found,
-                        None => return Some(read(None)),
-                    }
-                }
-                found => (home, found),
-            };
-        let (BucketProbe::Here(unit) | BucketProbe::Record(unit)) = found else { return None };
+        let (reading, unit) = match location.search(segment, key, home)? {
+            Search::Here(reading, unit) | Search::Record(reading, unit) => (reading, unit),
+            Search::Absent => return self.is_absent(location, &home).then(|| read(None)),
+        };
         // T3: as in `read_record`.
         let pinned = self.pinned().ok()?;
         let mut image = Image::EMPTY;
@@ -188,34 +110,6 @@ impl Table {
         }
         self.note_fast_access(&image, reading.bucket.word_at(LINE_WORDS + unit * 2), now_ms);
         Some(read(Some(found)))
-    }
-
-    /// Finds an entry that does not lie at home; `Some(None)` if there is none, and never was since `home` was begun to be read.
-    #[inline(never)]
-    pub(crate) fn find_displaced(
-        &self,
-        location: &Location,
-        key: &[u8],
-        home: Reading,
-        next: u8,
-        stash: u8,
-    ) -> Option<Option<(Reading, BucketProbe)>> {
-        let segment = &**self.segment();
-        let mut readings = [home; 4];
-        for (number, (index, in_stash)) in location.others().into_iter().enumerate() {
-            if (if in_stash { stash } else { next }) == 0 {
-                continue;
-            }
-            let bucket = location.bucket(segment, index)?;
-            let reading = Reading::begin(segment, bucket)?;
-            match probe_bucket(&Live { segment, bucket }, &location.hash, key) {
-                BucketProbe::Miss(..) => readings[number + 1] = reading,
-                found => return Some(Some((reading, found))),
-            }
-        }
-        // An entry that grows or shrinks may move between the looks: only all of them together say that it is not there.
-        (location.is_current(segment) && readings.iter().all(|reading| reading.holds(segment)))
-            .then_some(None)
     }
 
     #[inline(always)]

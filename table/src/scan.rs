@@ -152,10 +152,9 @@ impl Txn<'_> {
         let mut marks = ReadSet::new();
         lookup::mark(&self.seat, extent.bucket(self.segment(), home)?, &mut marks);
         let (next, stash) = self.add_bucket(extent, home, &mut images)?;
-        let [_, beside, one, other] = extent.places(home);
         let mut seen: SmallVec<[u64; 4]> = SmallVec::new();
-        for (there, index) in [(next, beside), (stash, one), (stash, other)] {
-            if there > 0 && !seen.contains(&index) {
+        for (index, _) in directory::elsewhere(extent.places(home), (next, stash)) {
+            if !seen.contains(&index) {
                 self.add_bucket(extent, index, &mut images)?;
                 seen.push(index);
             }

@@ -18,9 +18,8 @@ use crate::bucket::{self, LINE_WORDS};
 use crate::directory;
 use crate::entry::Image;
 use crate::held::{Held, Pending, Plan, SingleKeyTxn, Spot};
-use crate::location::Location;
+use crate::locate::{BucketProbe, Location, probe_bucket};
 use crate::lookup::{KeyTest, Live};
-use crate::quick::{BucketProbe, probe_bucket};
 use crate::txn::Txn;
 use crate::update;
 

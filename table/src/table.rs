@@ -18,7 +18,7 @@ use crate::compact_pass::Pass;
 use crate::directory::{self, Slot, database, map_at};
 use crate::entry;
 use crate::hash::FREE;
-use crate::location::Location;
+use crate::locate::Location;
 use crate::lookup;
 use crate::oom_window::OomRetry;
 use crate::raw;
@@ -504,10 +504,11 @@ fn prefetch_elsewhere(segment: &Segment, location: &Location) {
         segment.prefetch(place);
         segment.prefetch(place + 32);
     }
-    let (next, stash) = bucket::displaced(segment.load(location.bucket.word_at(7)));
-    for (index, in_stash) in location.others() {
-        if free == 0 || (if in_stash { stash } else { next }) > 0 {
-            segment.prefetch(location.bucket(segment, index).map_or(0, |bucket| bucket.line));
-        }
+    let counts = match free {
+        0 => (1, 1),
+        _ => bucket::displaced(segment.load(location.bucket.word_at(7))),
+    };
+    for (index, _) in directory::elsewhere(location.places(), counts) {
+        segment.prefetch(location.bucket(segment, index).map_or(0, |bucket| bucket.line));
     }
 }

@@ -33,7 +33,7 @@ use crate::directory::MAP_LOCK;
 use crate::entry::{self, Image, is_key};
 use crate::hash::{Hash, hash};
 use crate::held::{Deficit, Met, Pending, SingleKeyTxn, Spot};
-use crate::location::Location;
+use crate::locate::Location;
 use crate::lookup::{self, KeyTest};
 use crate::record::{self, Record};
 use crate::recording::Changed;

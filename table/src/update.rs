@@ -43,11 +43,11 @@ use crate::directory::{self, Bucket, database};
 use crate::entry::{self, Image, Inline, UNIT_BYTES, has_expiry, has_inner_expiry, is_key};
 use crate::hash::FREE;
 use crate::interest::is_told;
-use crate::location::Location;
+use crate::locate::{BucketProbe, Displaced, Location, Reading, probe_bucket};
 use crate::lookup::Live;
 use crate::mutation::{Form, Mutation, Old};
 use crate::plain::BUSY;
-use crate::quick::{BucketProbe, CLOCK_LAG_MS, PinGuard, has_room, note_words, probe_bucket, put, tags_of};
+use crate::quick::{CLOCK_LAG_MS, PinGuard, has_room, note_words, put, tags_of};
 use crate::record::{self, Key, Record};
 use crate::recording::{self, Changed, Effect, Tell};
 use crate::table::Table;
@@ -178,14 +178,6 @@ fn listeners(kind: Option<Kind>) -> u64 {
     if kind == Some(Kind::String) { all & !interest::WAITERS } else { all }
 }
 
-/// Where an entry lies that does not lie at home, and the word of that bucket before it was looked into.
-#[derive(Clone, Copy)]
-struct Displaced {
-    bucket: Bucket,
-    word: u64,
-    in_stash: bool,
-}
-
 /// What was seen without a lock: the word of the home before that, and where the entry begins, if there is one.
 struct Seen {
     word: u64,
@@ -227,7 +219,7 @@ impl<'e> KeyUpdate<'e> {
         let mut before = Image::EMPTY;
         let seen = self.look(&mut before)?;
         let (unit, bucket) =
-            (seen.unit, seen.displaced.map_or(location.bucket, |displaced| displaced.bucket));
+            (seen.unit, seen.displaced.map_or(location.bucket, |displaced| displaced.reading.bucket));
         let mut extras = Extras::default();
         let old = if unit.is_some() { Some(self.value_of(&before, now_ms, &mut extras)?) } else { None };
         if before.is_reference() {
@@ -387,7 +379,7 @@ impl<'e> KeyUpdate<'e> {
             BucketProbe::Miss(next, stash) => {
                 if let Some((unit, displaced)) = self.find_displaced(next, stash)? {
                     (seen.unit, seen.displaced, live.bucket) =
-                        (Some(unit), Some(displaced), displaced.bucket);
+                        (Some(unit), Some(displaced), displaced.reading.bucket);
                 }
             }
         }
@@ -396,8 +388,7 @@ impl<'e> KeyUpdate<'e> {
         }
         // T3: as in `quick.rs`, the pin reaches to the bucket before it is locked, and to the record.
         segment.acquire_fence();
-        let is_whole =
-            seen.displaced.is_none_or(|displaced| segment.load(displaced.bucket.line) == displaced.word);
+        let is_whole = seen.displaced.is_none_or(|displaced| displaced.reading.holds(segment));
         if !seat.covers_now()
             || segment.load(location.bucket.line) != word
             || !is_whole
@@ -408,40 +399,22 @@ impl<'e> KeyUpdate<'e> {
         Some(seen)
     }
 
-    /// Looks for an entry that does not lie at home: its unit and where that is, or nothing if there is none. A transaction that changes an entry locks its
-    /// home, so as long as the home does not change, the entry stays in its bucket; within it, others may move it.
+    /// Looks for an entry that does not lie at home. A function of its own with few arguments: more would keep registers from [`KeyUpdate::run`].
     #[cold]
     #[inline(never)]
     fn find_displaced(&self, next: u8, stash: u8) -> Option<Option<(usize, Displaced)>> {
-        let segment = &**self.seat.segment();
-        for (index, in_stash) in self.location.others() {
-            if (if in_stash { stash } else { next }) == 0 {
-                continue;
-            }
-            let bucket = self.location.bucket(segment, index)?;
-            let word = segment.observe(bucket.line);
-            if word & BUSY != 0 {
-                return None;
-            }
-            match probe_bucket(&Live { segment, bucket }, &self.location.hash, self.key) {
-                BucketProbe::Here(unit) | BucketProbe::Record(unit) => {
-                    return Some(Some((unit, Displaced { bucket, word, in_stash })));
-                }
-                BucketProbe::Miss(..) => {}
-            }
-            segment.acquire_fence();
-            if segment.load(bucket.line) != word {
-                return None;
-            }
-        }
-        Some(None)
+        let found = self.location.search_displaced(self.seat.segment(), self.key, (next, stash), None)?;
+        // A lock for which another thread waits is left to it, as at home.
+        let is_busy = found.is_some_and(|(_, displaced)| displaced.reading.word & BUSY != 0);
+        (!is_busy).then_some(found)
     }
 
     /// Locks what was seen, if nothing has been published there since, as in `plain.rs`.
     #[inline(always)]
     fn lock(&self, seen: &Seen) -> bool {
         let seat = self.seat;
-        let displaced = |Displaced { bucket, word, .. }: Displaced| seat.lock_as_seen(1, bucket.line, word);
+        let displaced =
+            |Displaced { reading, .. }: Displaced| seat.lock_as_seen(1, reading.bucket.line, reading.word);
         let locked = seat.lock_as_seen(0, self.location.bucket.line, seen.word)
             && seen.displaced.is_none_or(displaced);
         if !locked {
@@ -456,7 +429,7 @@ impl<'e> KeyUpdate<'e> {
     #[inline(never)]
     fn publish_displaced(
         &self,
-        Displaced { bucket, in_stash, .. }: Displaced,
+        Displaced { reading: Reading { bucket, .. }, in_stash, .. }: Displaced,
         turn: Turn<'_>,
         olds: u64,
         tell: Option<Tell<'_>>,
@@ -525,7 +498,7 @@ impl<'e> KeyUpdate<'e> {
     /// Finds and locks a bucket with room for what has none at home, as `Txn::put_in` does, and whether it is the stash's.
     fn find_room(&self, units: usize) -> Option<((Bucket, u64), bool)> {
         let live = |bucket: Bucket| Live { segment: self.seat.segment(), bucket };
-        let [(beside, _), (one, _), (other, _)] = self.location.others();
+        let [_, beside, one, other] = self.location.places();
         let held = self.hold(beside)?;
         if has_room(&live(held.0), units) {
             return Some((held, false));

@@ -24,10 +24,10 @@ use crate::clock;
 use crate::directory::{self, Bucket, map_at};
 use crate::entry::{self, Image, Inline, UNIT_BYTES};
 use crate::hash::{FREE, Hash};
-use crate::location::Location;
+use crate::locate::{BucketProbe, Displaced, Location, Reading, probe_bucket};
 use crate::lookup::Live;
-use crate::plain::{self, Home, Missed, Seen};
-use crate::quick::{BucketProbe, PinGuard, has_room, probe_bucket};
+use crate::plain::{self, Missed, Seen};
+use crate::quick::{PinGuard, has_room};
 use crate::raw;
 use crate::recording::{self, Changed, ShowChanges};
 use crate::table::Table;
@@ -151,7 +151,7 @@ impl Pairs<'_> {
             hashes.push(hash);
         }
         let (mut all, mut homes) =
-            (SmallVec::<[(Seen, usize); SEVERAL_MAX]>::new(), SmallVec::<[Home; SEVERAL_MAX]>::new());
+            (SmallVec::<[(Seen, usize); SEVERAL_MAX]>::new(), SmallVec::<[Reading; SEVERAL_MAX]>::new());
         for (number, ([key, value], hash)) in self.pairs.iter().zip(&hashes).enumerate() {
             let seen = match Seen::find::<true>(lens, db, *hash, key) {
                 Ok(seen) => seen,
@@ -182,7 +182,7 @@ impl Pairs<'_> {
             locks.push(lock_among(seat, &mut lines, (seen.line, seen.word))?);
         }
         for home in &homes {
-            lock_among(seat, &mut lines, (home.line, home.word))?;
+            lock_among(seat, &mut lines, (home.bucket.line, home.word))?;
         }
         if plain::is_heard(segment) || !all.iter().all(|(seen, _)| seen.is_current(lens, db)) {
             return None;
@@ -300,7 +300,7 @@ impl Several<'_> {
             BucketProbe::Here(unit) => plan.unit = Some(unit),
             BucketProbe::Miss(0, 0) => {}
             BucketProbe::Miss(next, stash) => {
-                if let Some((held, unit)) = self.find_displaced(location, key, next, stash)? {
+                if let Some((held, unit)) = self.find_displaced(location, key, (next, stash))? {
                     (plan.held, plan.unit) = (held, Some(unit));
                 }
             }
@@ -361,34 +361,35 @@ impl Several<'_> {
         self.hold(location.bucket(self.seat.segment(), index)?)
     }
 
-    /// Finds an entry that does not lie at home, and locks the buckets where it may lie; `None`: it is not a plain string, or another thread
-    /// holds one of the locks.
+    /// Finds an entry that does not lie at home, and locks its bucket; `None`: it is not a plain string, or another thread holds a lock. The
+    /// home is locked, so that the entry stays in its bucket.
     #[inline(never)]
     fn find_displaced(
         &mut self,
         location: &Location,
         key: &[u8],
-        next: u8,
-        stash: u8,
+        counts: (u8, u8),
     ) -> Option<Option<(usize, usize)>> {
-        for (index, in_stash) in location.others() {
-            if (if in_stash { stash } else { next }) == 0 {
-                continue;
-            }
-            let held = self.hold_other(location, index)?;
-            match probe_bucket(&self.live(self.held[held].bucket), &location.hash, key) {
-                BucketProbe::Here(unit) => return Some(Some((held, unit))),
-                BucketProbe::Miss(..) => {}
-                BucketProbe::Record(_) => return None,
-            }
+        let own = Some(self.seat.index());
+        let Some((_, Displaced { reading, is_record, .. })) =
+            location.search_displaced(self.seat.segment(), key, counts, own)?
+        else {
+            return Some(None);
+        };
+        if is_record {
+            return None;
         }
-        Some(None)
+        let held = self.hold(reading.bucket)?;
+        match probe_bucket(&self.live(reading.bucket), &location.hash, key) {
+            BucketProbe::Here(unit) => Some(Some((held, unit))),
+            _ => None,
+        }
     }
 
     /// Finds and locks a bucket with room for what has none at home, as in `quick.rs`, and whether it is the stash's.
     #[inline(never)]
     fn find_room(&mut self, location: &Location, units: usize) -> Option<(usize, bool)> {
-        let [(beside, _), (one, _), (other, _)] = location.others();
+        let [_, beside, one, other] = location.places();
         let held = self.hold_other(location, beside)?;
         if has_room(&self.live(self.held[held].bucket), units) {
             return Some((held, false));

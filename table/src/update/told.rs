@@ -10,7 +10,7 @@ use polder_values::Kind;
 
 use super::{KeyUpdate, Turn, note_turn};
 use crate::entry::{self, Image};
-use crate::location::Location;
+use crate::locate::Location;
 use crate::lookup::Live;
 use crate::mutation::{Mutation, Old};
 use crate::quick::PinGuard;
