@@ -17,9 +17,11 @@ use polder_runtime::session::client::line;
 use polder_runtime::session::{Client, Host, Replies, Session};
 use polder_runtime::tracking;
 
+use filter::Filter;
+
+mod filter;
+
 const QUIET: Flags = NOSCRIPT | LOADING | STALE | OWN_CONNECTION;
-/// What CLIENT LIST and CLIENT KILL can be told, each with a value.
-const FILTERS: [&str; 7] = ["ID", "TYPE", "USER", "ADDR", "LADDR", "SKIPME", "MAXAGE"];
 const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];
 
 /// The family's rows.
@@ -29,6 +31,10 @@ pub const COMMANDS: &[Row] = &[
         .with(QUIET)
         .since("6.0.0")
         .about("Instructs the server whether to track the keys in the next request."),
+    session("CLIENT|CAPA", "capability [capability ...]", claim)
+        .with(QUIET)
+        .since("8.0.0")
+        .about("Tells the server what the client can do."),
     session("CLIENT|GETNAME", "", get_name).with(QUIET).since("2.6.9").about("Returns the name of the connection."),
     session("CLIENT|GETREDIR", "", tracking::redirection)
         .with(QUIET)
@@ -44,24 +50,30 @@ pub const COMMANDS: &[Row] = &[
     session(
         "CLIENT|KILL",
         "<ip:port|filter> [ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|PRIMARY|SLAVE|REPLICA|PUBSUB>] [USER username] [ADDR ip:port] [LADDR ip:port] \
-         [SKIPME <YES|NO>] [MAXAGE maxage]",
+         [SKIPME <YES|NO>] [MAXAGE maxage] [NAME name] [IDLE seconds] [FLAGS flags] [LIB-NAME libname] [LIB-VER libver] [DB db] [CAPA capabilities] [IP ip] \
+         [NOT-ID client-id [client-id ...]] [NOT-TYPE <NORMAL|MASTER|PRIMARY|SLAVE|REPLICA|PUBSUB>] [NOT-USER username] [NOT-ADDR ip:port] \
+         [NOT-LADDR ip:port] [NOT-NAME name] [NOT-FLAGS flags] [NOT-LIB-NAME libname] [NOT-LIB-VER libver] [NOT-DB db] [NOT-CAPA capabilities] \
+         [NOT-IP ip]",
         kill,
     )
     .with(QUIET | ADMIN)
     .since("2.4.0")
     .costs("O(N) where N is the number of client connections")
-    .changed(&[("2.8.12", "Filters can be given in place of an address."), ("2.8.12", "Takes `ID`, and the `TYPE` of clients."), ("3.2.0", "Takes `MASTER` as a `TYPE`."), ("5.0.0", "Takes `REPLICA` as a `TYPE`, which was `SLAVE`."), ("6.2.0", "Takes `LADDR`."), ("7.4.0", "Takes `MAXAGE`.")]).about("Terminates open connections."),
+    .changed(&[("2.8.12", "Filters can be given in place of an address."), ("2.8.12", "Takes `ID`, and the `TYPE` of clients."), ("3.2.0", "Takes `MASTER` as a `TYPE`."), ("5.0.0", "Takes `REPLICA` as a `TYPE`, which was `SLAVE`."), ("6.2.0", "Takes `LADDR`."), ("7.4.0", "Takes `MAXAGE`."), ("9.0.0", "Takes `NAME`, `IDLE`, `FLAGS`, `LIB-NAME`, `LIB-VER`, `DB`, `CAPA` and `IP`, and conditions with `NOT-`.")]).about("Terminates open connections."),
     session(
         "CLIENT|LIST",
         "[TYPE <NORMAL|MASTER|PRIMARY|REPLICA|PUBSUB>] [ID client-id [client-id ...]] [USER username] [ADDR ip:port] [LADDR ip:port] \
-         [SKIPME <YES|NO>] [MAXAGE maxage]",
+         [SKIPME <YES|NO>] [MAXAGE maxage] [NAME name] [IDLE seconds] [FLAGS flags] [LIB-NAME libname] [LIB-VER libver] [DB db] [CAPA capabilities] [IP ip] \
+         [NOT-ID client-id [client-id ...]] [NOT-TYPE <NORMAL|MASTER|PRIMARY|REPLICA|PUBSUB>] [NOT-USER username] [NOT-ADDR ip:port] \
+         [NOT-LADDR ip:port] [NOT-NAME name] [NOT-FLAGS flags] [NOT-LIB-NAME libname] [NOT-LIB-VER libver] [NOT-DB db] [NOT-CAPA capabilities] \
+         [NOT-IP ip]",
         list,
     )
     .with(QUIET | ADMIN)
     .tips(NONDETERMINISTIC)
     .since("2.4.0")
     .costs("O(N) where N is the number of client connections")
-    .changed(&[("2.8.12", "Shows `id`."), ("5.0.0", "Takes `TYPE`."), ("6.0.0", "Shows `user`."), ("6.2.0", "Takes `ID`; shows `argv-mem`, `tot-mem`, `laddr` and `redir`."), ("7.0.0", "Shows `resp`, `multi-mem`, `rbs` and `rbp`."), ("7.0.3", "Shows `ssub`."), ("7.2.0", "Shows `lib-name` and `lib-ver`."), ("7.4.0", "Shows `watch`."), ("8.0.0", "Shows `io-thread`.")]).about("Lists open connections."),
+    .changed(&[("2.8.12", "Shows `id`."), ("5.0.0", "Takes `TYPE`."), ("6.0.0", "Shows `user`."), ("6.2.0", "Takes `ID`; shows `argv-mem`, `tot-mem`, `laddr` and `redir`."), ("7.0.0", "Shows `resp`, `multi-mem`, `rbs` and `rbp`."), ("7.0.3", "Shows `ssub`."), ("7.2.0", "Shows `lib-name` and `lib-ver`."), ("7.4.0", "Shows `watch`."), ("8.0.0", "Shows `io-thread`."), ("9.0.0", "Takes `NAME`, `IDLE`, `FLAGS`, `LIB-NAME`, `LIB-VER`, `DB`, `CAPA` and `IP`, and conditions with `NOT-`.")]).about("Lists open connections."),
     session("CLIENT|NO-EVICT", "<ON|OFF>", no_evict)
         .with(QUIET | ADMIN)
         .since("7.0.0")
@@ -110,37 +122,6 @@ pub const COMMANDS: &[Row] = &[
         .about("Resumes processing commands from paused clients."),
 ];
 
-/// What Redis calls the kinds of clients.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ClientKind {
-    Normal,
-    Primary,
-    Replica,
-    Pubsub,
-}
-
-impl ClientKind {
-    fn named(word: &[u8]) -> Result<ClientKind, Stop> {
-        match word {
-            word if is(word, "NORMAL") => Ok(ClientKind::Normal),
-            word if is(word, "MASTER") || is(word, "PRIMARY") => Ok(ClientKind::Primary),
-            word if is(word, "SLAVE") || is(word, "REPLICA") => Ok(ClientKind::Replica),
-            word if is(word, "PUBSUB") => Ok(ClientKind::Pubsub),
-            word => Err(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(word)).into()),
-        }
-    }
-
-    fn of(client: &Client) -> ClientKind {
-        if client.flags.starts_with('S') {
-            return ClientKind::Replica;
-        }
-        match client.channels + client.patterns + client.shard_channels {
-            0 => ClientKind::Normal,
-            _ => ClientKind::Pubsub,
-        }
-    }
-}
-
 fn info(call: &mut SessionCall<'_>) -> Outcome {
     let client = call.host.client(call.session);
     call.reply.verbatim("txt", &line(&client));
@@ -163,12 +144,12 @@ pub fn answer(host: &dyn Host, words: &[&[u8]]) -> Vec<u8> {
         (b"LIST", [caller, options @ ..]) => {
             let caller = number::integer(caller).unwrap_or(0) as u64;
             let lines =
-                Filter::to_list(options, host).map(|filter| filter.lines(&host.clients(&nobody), caller));
+                Filter::to_list(options, host).map(|filter| lines(&filter, &host.clients(&nobody), caller));
             lines.unwrap_or_default().into_values().flatten().collect()
         }
         (b"KILL", [caller, options @ ..]) => {
             let killed = Filter::to_kill(options, host)
-                .map(|filter| filter.kill(host, &nobody, number::integer(caller).unwrap_or(0) as u64));
+                .map(|filter| kill_all(&filter, host, &nobody, number::integer(caller).unwrap_or(0) as u64));
             killed.unwrap_or(0).to_string().into_bytes()
         }
         (b"UNBLOCK", [id, options @ ..]) => {
@@ -200,7 +181,7 @@ fn list(call: &mut SessionCall<'_>) -> Outcome {
     let filter = Filter::to_list(&args[2..], call.host)?;
     let caller = call.session.identity.id;
     let answers = elsewhere(call, &[&[&b"LIST"[..], caller.to_string().as_bytes()], &args[2..]].concat())?;
-    let mut lines = filter.lines(&call.host.clients(call.session), caller);
+    let mut lines = lines(&filter, &call.host.clients(call.session), caller);
     for line in answers.iter().flat_map(|answer| answer.split_inclusive(|byte| *byte == b'\n')) {
         let id = line
             .strip_prefix(b"id=")
@@ -208,7 +189,7 @@ fn list(call: &mut SessionCall<'_>) -> Outcome {
             .and_then(number::integer);
         lines.extend(id.map(|id| (id as u64, line.to_vec())));
     }
-    let text: Vec<u8> = match &filter.ids {
+    let text: Vec<u8> = match filter.ids() {
         Some(ids) => ids.iter().filter_map(|id| lines.get(id)).flatten().copied().collect(),
         None => lines.into_values().flatten().collect(),
     };
@@ -216,126 +197,33 @@ fn list(call: &mut SessionCall<'_>) -> Outcome {
     Ok(())
 }
 
-/// Which clients CLIENT KILL and CLIENT LIST mean; what is not said does not matter.
-#[derive(Default)]
-struct Filter<'a> {
-    ids: Option<Vec<u64>>,
-    kind: Option<ClientKind>,
-    user: Option<&'a [u8]>,
-    address: Option<&'a [u8]>,
-    local_address: Option<&'a [u8]>,
-    older_seconds: Option<u64>,
-    spare_caller: bool,
+/// The lines of the clients that a filter means, by their ids.
+fn lines(filter: &Filter<'_>, clients: &[Client], caller: u64) -> BTreeMap<u64, Vec<u8>> {
+    let meant = clients.iter().filter(|client| filter.means(client, caller));
+    meant.map(|client| (client.id, line(client))).collect()
 }
 
-impl<'a> Filter<'a> {
-    /// What CLIENT KILL is told.
-    fn to_kill(options: &[&'a [u8]], host: &dyn Host) -> Result<Filter<'a>, Stop> {
-        if let [address] = options {
-            return Ok(Filter { address: Some(address), ..Filter::default() });
-        }
-        Filter { spare_caller: true, ..Filter::default() }.read(options, host, false)
-    }
-
-    /// What CLIENT LIST is told.
-    fn to_list(options: &[&'a [u8]], host: &dyn Host) -> Result<Filter<'a>, Stop> {
-        Filter::default().read(options, host, true)
-    }
-
-    /// Reads options, each with a value; that of ID is the numbers that follow it, up to another option.
-    fn read(mut self, mut options: &[&'a [u8]], host: &dyn Host, lists: bool) -> Result<Filter<'a>, Stop> {
-        let id = |value: &[u8]| match number::integer(value) {
-            Some(id) if lists || id > 0 => Ok(id as u64),
-            _ if lists => Err(Stop::from("ERR Invalid client ID")),
-            _ => Err("ERR client-id should be greater than 0".into()),
-        };
-        let filter = &mut self;
-        while let [option, rest @ ..] = options {
-            let [value, rest @ ..] = rest else { return Err(SYNTAX.into()) };
-            options = rest;
-            match *option {
-                word if is(word, "ID") => {
-                    let ids = filter.ids.get_or_insert_default();
-                    ids.push(id(value)?);
-                    while let [value, rest @ ..] = options {
-                        // What Redis refuses where it stands keeps its text.
-                        if number::integer(value).is_none()
-                            && (!lists || FILTERS.iter().any(|name| is(value, name)))
-                        {
-                            break;
-                        }
-                        ids.push(id(value)?);
-                        options = rest;
-                    }
-                }
-                word if is(word, "MAXAGE") => {
-                    let age = number::integer(value).ok_or("ERR maxage is not an integer or out of range")?;
-                    let age = u64::try_from(age)
-                        .ok()
-                        .filter(|age| *age > 0)
-                        .ok_or("ERR maxage should be greater than 0")?;
-                    filter.older_seconds = Some(age);
-                }
-                word if is(word, "TYPE") => filter.kind = Some(ClientKind::named(value)?),
-                word if is(word, "ADDR") => filter.address = Some(value),
-                word if is(word, "LADDR") => filter.local_address = Some(value),
-                word if is(word, "USER") => {
-                    if host.settings().users().now().find(value).is_none() {
-                        return Err(format!("ERR No such user '{}'", String::from_utf8_lossy(value)).into());
-                    }
-                    filter.user = Some(value);
-                }
-                word if is(word, "SKIPME") && is(value, "YES") => filter.spare_caller = true,
-                word if is(word, "SKIPME") && is(value, "NO") => filter.spare_caller = false,
-                _ => return Err(SYNTAX.into()),
-            }
-        }
-        Ok(self)
-    }
-
-    fn lines(&self, clients: &[Client], caller: u64) -> BTreeMap<u64, Vec<u8>> {
-        clients
-            .iter()
-            .filter(|client| self.means(client, caller))
-            .map(|client| (client.id, line(client)))
-            .collect()
-    }
-
-    fn means(&self, client: &Client, caller: u64) -> bool {
-        self.ids.as_ref().is_none_or(|ids| ids.contains(&client.id))
-            && self.kind.is_none_or(|kind| ClientKind::of(client) == kind)
-            && self.user.is_none_or(|user| client.user == user)
-            && self.address.is_none_or(|address| client.address.as_bytes() == address)
-            && self.local_address.is_none_or(|address| client.local_address.as_bytes() == address)
-            && self.older_seconds.is_none_or(|age| client.age_seconds >= age)
-            && !(self.spare_caller && client.id == caller)
-    }
-
-    /// Kills the matching clients of this process, except the caller, which needs its reply first.
-    /// Returns how many.
-    fn kill(&self, host: &dyn Host, session: &Session, caller: u64) -> i64 {
-        let clients = host.clients(session);
-        let killed = clients
-            .iter()
-            .filter(|client| self.means(client, caller) && client.id != caller && host.kill(client.id));
-        killed.count() as i64
-    }
+/// Kills the clients of this process that a filter means, except the caller, which needs its reply first. Returns how many.
+fn kill_all(filter: &Filter<'_>, host: &dyn Host, session: &Session, caller: u64) -> i64 {
+    let clients = host.clients(session);
+    let killed = clients
+        .iter()
+        .filter(|client| filter.means(client, caller) && client.id != caller && host.kill(client.id));
+    killed.count() as i64
 }
 
 fn kill(call: &mut SessionCall<'_>) -> Outcome {
     let args = call.args;
     let filter = Filter::to_kill(&args[2..], call.host)?;
     let caller = call.session.identity.id;
-    let is_here = filter
-        .ids
-        .as_ref()
-        .is_some_and(|ids| ids.iter().all(|id| *id == caller || call.host.home(*id).is_some()));
+    let is_here =
+        filter.ids().is_some_and(|ids| ids.iter().all(|id| *id == caller || call.host.home(*id).is_some()));
     let answers = if is_here {
         Vec::new()
     } else {
         elsewhere(call, &[&[&b"KILL"[..], caller.to_string().as_bytes()], &args[2..]].concat())?
     };
-    let mut killed = sum(&answers) + filter.kill(call.host, call.session, caller);
+    let mut killed = sum(&answers) + kill_all(&filter, call.host, call.session, caller);
     if call
         .host
         .clients(call.session)
@@ -384,6 +272,13 @@ fn set_info(call: &mut SessionCall<'_>) -> Outcome {
         return Err(format!("ERR {shown} cannot contain spaces, newlines or special characters.").into());
     }
     *place = (*value).into();
+    call.reply.ok();
+    Ok(())
+}
+
+/// Notes what a client can do. Words that are not known mean something to other servers.
+fn claim(call: &mut SessionCall<'_>) -> Outcome {
+    call.session.identity.takes_redirects |= call.args[2..].iter().any(|word| is(word, "REDIRECT"));
     call.reply.ok();
     Ok(())
 }

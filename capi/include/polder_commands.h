@@ -485,6 +485,16 @@ static inline polder_status polder_client_caching(polder_caller caller, size_t m
     return polder_run_more(caller, 2, args, more_count, more, reply);
 }
 
+/* CLIENT CAPA capability [capability ...]
+ * Tells the server what the client can do. */
+static inline polder_status polder_client_capa(polder_caller caller, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("CLIENT");
+    args[1] = polder_string("CAPA");
+    return polder_run_more(caller, 2, args, more_count, more, reply);
+}
+
 /* CLIENT GETNAME 
  * Returns the name of the connection. */
 static inline polder_status polder_client_getname(polder_caller caller, const polder_reply **reply)
@@ -545,7 +555,7 @@ static inline polder_status polder_client_info(polder_caller caller, const polde
     return polder_run(caller, 2, args, reply);
 }
 
-/* CLIENT KILL <ip:port|filter> [ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|PRIMARY|SLAVE|REPLICA|PUBSUB>] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME <YES|NO>] [MAXAGE maxage]
+/* CLIENT KILL <ip:port|filter> [ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|PRIMARY|SLAVE|REPLICA|PUBSUB>] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME <YES|NO>] [MAXAGE maxage] [NAME name] [IDLE seconds] [FLAGS flags] [LIB-NAME libname] [LIB-VER libver] [DB db] [CAPA capabilities] [IP ip] [NOT-ID client-id [client-id ...]] [NOT-TYPE <NORMAL|MASTER|PRIMARY|SLAVE|REPLICA|PUBSUB>] [NOT-USER username] [NOT-ADDR ip:port] [NOT-LADDR ip:port] [NOT-NAME name] [NOT-FLAGS flags] [NOT-LIB-NAME libname] [NOT-LIB-VER libver] [NOT-DB db] [NOT-CAPA capabilities] [NOT-IP ip]
  * Terminates open connections. */
 static inline polder_status polder_client_kill(polder_caller caller, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
@@ -555,7 +565,7 @@ static inline polder_status polder_client_kill(polder_caller caller, size_t more
     return polder_run_more(caller, 2, args, more_count, more, reply);
 }
 
-/* CLIENT LIST [TYPE <NORMAL|MASTER|PRIMARY|REPLICA|PUBSUB>] [ID client-id [client-id ...]] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME <YES|NO>] [MAXAGE maxage]
+/* CLIENT LIST [TYPE <NORMAL|MASTER|PRIMARY|REPLICA|PUBSUB>] [ID client-id [client-id ...]] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME <YES|NO>] [MAXAGE maxage] [NAME name] [IDLE seconds] [FLAGS flags] [LIB-NAME libname] [LIB-VER libver] [DB db] [CAPA capabilities] [IP ip] [NOT-ID client-id [client-id ...]] [NOT-TYPE <NORMAL|MASTER|PRIMARY|REPLICA|PUBSUB>] [NOT-USER username] [NOT-ADDR ip:port] [NOT-LADDR ip:port] [NOT-NAME name] [NOT-FLAGS flags] [NOT-LIB-NAME libname] [NOT-LIB-VER libver] [NOT-DB db] [NOT-CAPA capabilities] [NOT-IP ip]
  * Lists open connections. */
 static inline polder_status polder_client_list(polder_caller caller, size_t more_count, const polder_text *more, const polder_reply **reply)
 {

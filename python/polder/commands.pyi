@@ -127,6 +127,8 @@ class Commands:
 
     def client_caching(self, *more: Word) -> Any:
         """CLIENT CACHING <YES|NO>: Instructs the server whether to track the keys in the next request."""
+    def client_capa(self, *more: Word) -> Any:
+        """CLIENT CAPA capability [capability ...]: Tells the server what the client can do."""
     def client_getname(self) -> Any:
         """CLIENT GETNAME: Returns the name of the connection."""
     def client_getredir(self) -> Any:
@@ -140,9 +142,9 @@ class Commands:
     def client_info(self) -> Any:
         """CLIENT INFO: Returns information about the connection."""
     def client_kill(self, *more: Word) -> Any:
-        """CLIENT KILL <ip:port|filter> [ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|PRIMARY|SLAVE|REPLICA|PUBSUB>] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME <YES|NO>] [MAXAGE maxage]: Terminates open connections."""
+        """CLIENT KILL <ip:port|filter> [ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|PRIMARY|SLAVE|REPLICA|PUBSUB>] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME <YES|NO>] [MAXAGE maxage] [NAME name] [IDLE seconds] [FLAGS flags] [LIB-NAME libname] [LIB-VER libver] [DB db] [CAPA capabilities] [IP ip] [NOT-ID client-id [client-id ...]] [NOT-TYPE <NORMAL|MASTER|PRIMARY|SLAVE|REPLICA|PUBSUB>] [NOT-USER username] [NOT-ADDR ip:port] [NOT-LADDR ip:port] [NOT-NAME name] [NOT-FLAGS flags] [NOT-LIB-NAME libname] [NOT-LIB-VER libver] [NOT-DB db] [NOT-CAPA capabilities] [NOT-IP ip]: Terminates open connections."""
     def client_list(self, *more: Word) -> Any:
-        """CLIENT LIST [TYPE <NORMAL|MASTER|PRIMARY|REPLICA|PUBSUB>] [ID client-id [client-id ...]] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME <YES|NO>] [MAXAGE maxage]: Lists open connections."""
+        """CLIENT LIST [TYPE <NORMAL|MASTER|PRIMARY|REPLICA|PUBSUB>] [ID client-id [client-id ...]] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME <YES|NO>] [MAXAGE maxage] [NAME name] [IDLE seconds] [FLAGS flags] [LIB-NAME libname] [LIB-VER libver] [DB db] [CAPA capabilities] [IP ip] [NOT-ID client-id [client-id ...]] [NOT-TYPE <NORMAL|MASTER|PRIMARY|REPLICA|PUBSUB>] [NOT-USER username] [NOT-ADDR ip:port] [NOT-LADDR ip:port] [NOT-NAME name] [NOT-FLAGS flags] [NOT-LIB-NAME libname] [NOT-LIB-VER libver] [NOT-DB db] [NOT-CAPA capabilities] [NOT-IP ip]: Lists open connections."""
     def client_no_evict(self, *more: Word) -> Any:
         """CLIENT NO-EVICT <ON|OFF>: Sets the client eviction mode of the connection."""
     def client_no_touch(self, *more: Word) -> Any:

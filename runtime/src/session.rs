@@ -262,6 +262,7 @@ impl Session {
         let mut fresh = Session::connected(self.identity.id, host, self.clock.created_ms);
         fresh.identity.library = std::mem::take(&mut self.identity.library);
         fresh.identity.library_version = std::mem::take(&mut self.identity.library_version);
+        fresh.identity.takes_redirects = self.identity.takes_redirects;
         fresh.clock = Clock { clocked_ms: 0, ..self.clock };
         fresh.tally.calls = self.tally.calls;
         fresh.tally.last = self.tally.last;

@@ -1,6 +1,9 @@
 //! Methods of the group `connection`. Made from the command table by `cargo x docs`; do not edit.
 
 super::methods! {
+    /// `CLIENT CAPA capability [capability ...]`: Tells the server what the client can do.
+    client_capa("CLIENT" "CAPA", capabilitys: impl Args);
+
     /// `CLIENT GETNAME`: Returns the name of the connection.
     client_getname("CLIENT" "GETNAME");
 
@@ -19,10 +22,10 @@ super::methods! {
     /// `CLIENT INFO`: Returns information about the connection.
     client_info("CLIENT" "INFO");
 
-    /// `CLIENT KILL <ip:port|filter> [ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|PRIMARY|SLAVE|REPLICA|PUBSUB>] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME <YES|NO>] [MAXAGE maxage]`: Terminates open connections.
+    /// `CLIENT KILL <ip:port|filter> [ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|PRIMARY|SLAVE|REPLICA|PUBSUB>] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME <YES|NO>] [MAXAGE maxage] [NAME name] [IDLE seconds] [FLAGS flags] [LIB-NAME libname] [LIB-VER libver] [DB db] [CAPA capabilities] [IP ip] [NOT-ID client-id [client-id ...]] [NOT-TYPE <NORMAL|MASTER|PRIMARY|SLAVE|REPLICA|PUBSUB>] [NOT-USER username] [NOT-ADDR ip:port] [NOT-LADDR ip:port] [NOT-NAME name] [NOT-FLAGS flags] [NOT-LIB-NAME libname] [NOT-LIB-VER libver] [NOT-DB db] [NOT-CAPA capabilities] [NOT-IP ip]`: Terminates open connections.
     client_kill("CLIENT" "KILL", more: impl Args);
 
-    /// `CLIENT LIST [TYPE <NORMAL|MASTER|PRIMARY|REPLICA|PUBSUB>] [ID client-id [client-id ...]] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME <YES|NO>] [MAXAGE maxage]`: Lists open connections.
+    /// `CLIENT LIST [TYPE <NORMAL|MASTER|PRIMARY|REPLICA|PUBSUB>] [ID client-id [client-id ...]] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME <YES|NO>] [MAXAGE maxage] [NAME name] [IDLE seconds] [FLAGS flags] [LIB-NAME libname] [LIB-VER libver] [DB db] [CAPA capabilities] [IP ip] [NOT-ID client-id [client-id ...]] [NOT-TYPE <NORMAL|MASTER|PRIMARY|REPLICA|PUBSUB>] [NOT-USER username] [NOT-ADDR ip:port] [NOT-LADDR ip:port] [NOT-NAME name] [NOT-FLAGS flags] [NOT-LIB-NAME libname] [NOT-LIB-VER libver] [NOT-DB db] [NOT-CAPA capabilities] [NOT-IP ip]`: Lists open connections.
     client_list("CLIENT" "LIST", more: impl Args);
 
     /// `CLIENT NO-EVICT <ON|OFF>`: Sets the client eviction mode of the connection.

@@ -38,6 +38,7 @@ pub(super) const FACTS: &[(&str, u8)] = &[
     ("BZPOPMAX", BLOCKS),
     ("BZPOPMIN", BLOCKS),
     ("CLIENT|CACHING", OWNS),
+    ("CLIENT|CAPA", 0),
     ("CLIENT|GETNAME", 0),
     ("CLIENT|GETREDIR", 0),
     ("CLIENT|HELP", 0),

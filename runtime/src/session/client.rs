@@ -45,6 +45,8 @@ pub struct Client {
     pub resp: u8,
     pub library: Arc<[u8]>,
     pub library_version: Arc<[u8]>,
+    /// Shown as the letter `r`.
+    pub takes_redirects: bool,
     /// What the client speaks; `direct` for a caller in this process.
     pub protocol: &'static str,
 }
@@ -93,6 +95,7 @@ impl Client {
             resp: if session.protocol == Protocol::Resp3 { 3 } else { 2 },
             library: session.identity.library.clone(),
             library_version: session.identity.library_version.clone(),
+            takes_redirects: session.identity.takes_redirects,
             protocol: "direct",
             ..Client::default()
         }
@@ -109,10 +112,12 @@ pub fn line(client: &Client) -> Vec<u8> {
         client.id, client.address, client.local_address, client.descriptor
     );
     let state = format!(
-        " age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} watch={}",
+        " age={} idle={} flags={}{} db={} sub={} psub={} ssub={} multi={} watch={}",
         client.age_seconds,
         client.idle_seconds,
         client.flags,
+        // Only where there are some: Redis shows no such field.
+        if client.takes_redirects { " capa=r" } else { "" },
         client.db,
         client.channels,
         client.patterns,

@@ -19,6 +19,8 @@ pub struct Identity {
     /// CLIENT SETINFO LIB-NAME and LIB-VER.
     pub library: Arc<[u8]>,
     pub library_version: Arc<[u8]>,
+    /// CLIENT CAPA REDIRECT: it would follow a server that sends it elsewhere.
+    pub takes_redirects: bool,
     pub user: Cow<'static, [u8]>,
     pub authenticated: bool,
     /// What the client may do. A session that was not [`connected`](super::Session::connected) and never
@@ -36,6 +38,7 @@ impl Default for Identity {
             name: Arc::default(),
             library: Arc::default(),
             library_version: Arc::default(),
+            takes_redirects: false,
             user: Cow::Borrowed(b"default"),
             authenticated: true,
             rights: Rights::default(),

@@ -352,6 +352,55 @@ fn clients_of_all_threads_are_listed_and_can_be_killed() {
 }
 
 #[test]
+fn clients_are_found_by_what_they_are_and_have() {
+    let door = Door::open("--threads 2");
+    let mut clients: Vec<_> = (0..3).map(|_| door.client()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.ask(&format!("CLIENT SETNAME name{number}")), "+OK");
+        assert_eq!(client.ask(&format!("SELECT {number}")), "+OK");
+    }
+    assert_eq!(clients[1].ask("CLIENT NO-EVICT on"), "+OK");
+    assert_eq!(clients[1].ask("CLIENT CAPA redirect"), "+OK");
+    assert_eq!(clients[2].ask("CLIENT SETINFO LIB-NAME mine"), "+OK");
+    assert_eq!(clients[2].ask("CLIENT SETINFO LIB-VER 7"), "+OK");
+    let one = clients[1].ask("CLIENT ID").replace(':', "");
+    for (filter, found) in [
+        ("NAME name1", "1"),
+        ("NOT-NAME name1", "02"),
+        ("NAME name0 NAME name1", "1"),
+        ("NAME name0 NOT-NAME name1", "0"),
+        ("FLAGS e", "1"),
+        ("NOT-FLAGS e", "02"),
+        ("FLAGS N", "02"),
+        ("FLAGS eN", ""),
+        ("LIB-NAME mine LIB-VER 7", "2"),
+        ("NOT-LIB-NAME mine", "01"),
+        ("NOT-LIB-VER 7", "01"),
+        ("DB 2", "2"),
+        ("NOT-DB 2", "01"),
+        ("CAPA r", "1"),
+        ("NOT-CAPA r", "02"),
+        ("IP 127.0.0.1", "012"),
+        ("NOT-IP 127.0.0.1", ""),
+        ("NOT-ADDR 1.2.3.4:5 NOT-USER default", ""),
+        ("TYPE normal NOT-TYPE pubsub SKIPME yes", "12"),
+    ] {
+        let list = clients[0].ask(&format!("CLIENT LIST {filter}"));
+        // Ids of several threads follow no order.
+        let mut names: Vec<char> =
+            list.split(" name=name").skip(1).filter_map(|rest| rest.chars().next()).collect();
+        names.sort_unstable();
+        let names: String = names.into_iter().collect();
+        assert_eq!(names, found, "{filter}: {list}");
+    }
+    let list = clients[0].ask(&format!("CLIENT LIST NOT-ID {one} NOT-ID 999999999"));
+    assert!(list.contains("name=name0") && !list.contains("name=name1"), "{list}");
+    assert_eq!(clients[0].ask("CLIENT KILL NOT-DB 1 NOT-NAME name9"), ":1");
+    assert!(clients[2].is_closed());
+    assert_eq!(clients[1].ask("PING"), "+PONG");
+}
+
+#[test]
 fn a_killed_client_executes_nothing_more() {
     let door = Door::open("");
     let mut client = door.client();
