@@ -176,6 +176,18 @@ impl Segment {
         bytes
     }
 
+    /// Returns true if every commit before the caller's barrier is written out, and its record is merged or in the hands of the owner of MERGE_LOCK.
+    pub(crate) fn are_outboxes_settled(&self) -> bool {
+        let is_settled = |seat: u64| {
+            // SYNC: seat-commit. COMMITTED first: a thread that is stopped there has not moved its tail yet, and its changes count already.
+            self.observe(seat + at::STATUS) & 3 != at::COMMITTED && self.waiting_in(seat) == 0
+        };
+        let settled = (0..self.seats_high()).all(|index| is_settled(self.seat_at(index)));
+        // As in `outbox_bytes`.
+        self.acquire_fence();
+        settled
+    }
+
     fn waiting_in(&self, seat: u64) -> u64 {
         self.load(seat + at::OUTBOX_TAIL).saturating_sub(self.load(seat + at::OUTBOX_HEAD))
     }
