@@ -449,8 +449,9 @@ impl Feeding<'_, '_> {
             polder_base::number::unsigned(pair[1]).filter(|offset| *offset <= self.place)
         };
         if let Some(offset) = offset_of(b"ACK") {
-            self.line.acknowledge(offset, offset_of(b"FACK"));
+            // Before calls that wait for it go on, and look.
             self.feed.face.hear();
+            self.line.acknowledge(offset, offset_of(b"FACK"));
             (self.record.acknowledged, self.record.acknowledged_ms) = (offset, now_ms());
         }
     }

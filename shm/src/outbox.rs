@@ -55,8 +55,8 @@ const RECORD_HEAD: u64 = 24;
 pub(crate) const PLACE_MAX: u64 = 1 << 60;
 /// A thread that leaves more than this in its outbox merges it; fast paths leave that to transactions.
 pub const WAITING_MAX: u64 = 1 << 20;
-/// A commit that finds more than this in its outbox, since no thread merges, breaks the log.
-pub const OUTBOX_MAX: u64 = 64 << 20;
+/// A commit that finds more than this in its outbox, since no thread merges, breaks the log ([`Seat::is_outbox_full`]).
+const OUTBOX_MAX: u64 = 64 << 20;
 
 /// A block of a chain and the place of its first byte.
 #[derive(Clone, Copy, Debug)]
@@ -426,6 +426,15 @@ impl Seat {
     #[inline]
     pub fn outbox_waiting(&self) -> u64 {
         self.segment.waiting_in(self.base)
+    }
+
+    /// Returns true if this seat's next commit would break the log, which is whole yet.
+    #[inline]
+    pub fn is_outbox_full(&self) -> bool {
+        let segment = &self.segment;
+        self.outbox_waiting() > OUTBOX_MAX
+            && segment.logs()
+            && segment.observe(log::BROKEN) == segment.observe(log::BROKEN_SEEN)
     }
 
     /// Whether a word is the link of the last block of this seat's outbox.
