@@ -31,9 +31,9 @@ pub struct Lag {
 }
 
 impl Lag {
-    /// A log that ends at this place now.
-    pub fn from(end: u64) -> Lag {
-        Lag { looked: Instant::now(), end, place: end, soft_since: None, large_end: None }
+    /// A log that ends at `end` now and has been sent up to `place`.
+    pub fn from(end: u64, place: u64) -> Lag {
+        Lag { looked: Instant::now(), end, place, soft_since: None, large_end: None }
     }
 
     /// Looks, if it is time: the log ends at `end`, and all up to `place` has been sent.

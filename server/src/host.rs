@@ -438,16 +438,13 @@ impl Host for Process {
             writes: total(|stats| &stats.writes),
             query_limit_closed: total(|stats| &stats.query_limit_closed),
             reply_limit_closed: total(|stats| &stats.reply_limit_closed)
-                + self.feeds.counts.limited.load(Ordering::Relaxed),
+                + self.feeds.limited.load(Ordering::Relaxed),
             clients_evicted: self.clients.evicted(),
             turns: total(|stats| &stats.turns),
             turn_us: total(|stats| &stats.turn_us),
             chores_us: total(|stats| &stats.chores_us),
             turn_us_max: most(|stats| &stats.turn_us_max),
             turn_calls_max: most(|stats| &stats.turn_calls_max),
-            syncs_full: self.feeds.counts.full.load(Ordering::Relaxed),
-            syncs_partial: self.feeds.counts.partial.load(Ordering::Relaxed),
-            syncs_refused: self.feeds.counts.refused.load(Ordering::Relaxed),
             tracked_keys: total(|stats| &stats.tracked_keys),
             tracked_items: total(|stats| &stats.tracked_items),
             tracked_prefixes: total(|stats| &stats.tracked_prefixes),
@@ -501,6 +498,8 @@ impl Host for Process {
         let first = record.doom();
         if first {
             self.mailboxes[record.thread].post(ThreadMessage::Close(id));
+            // Its connection may leave its event loop for a feed just now.
+            self.feeds.kill(id);
         }
         first
     }

@@ -172,12 +172,14 @@ fn no_end_is_settled_above_a_commit_that_is_not_written_out() {
     assert!(words.claim(1, &own));
     words.go_online(1, &own);
     let commits = |seat: &polder_shm::Seat| {
-        seat.pin();
-        seat.open_outbox().unwrap();
-        let csn = seat.draw_csn();
-        assert!(seat.append_outbox(csn, segment.recording(), &[b'x'; 100]).unwrap().is_ok());
-        seat.commit(0).unwrap();
-        seat.unpin();
+        for _ in 0..2 {
+            seat.pin();
+            seat.open_outbox().unwrap();
+            let csn = seat.draw_csn();
+            assert!(seat.append_outbox(csn, segment.recording(), &[b'x'; 100]).unwrap().is_ok());
+            seat.commit(0).unwrap();
+            seat.unpin();
+        }
     };
     // The outbox of the next seat is there from now on.
     std::thread::scope(|scope| _ = scope.spawn(|| segment.seat().unwrap().open_outbox().unwrap()));
