@@ -526,6 +526,10 @@ impl Feeding<'_, '_> {
             }
             self.heard = Instant::now();
             self.line.acknowledge(offset, offset_of(b"FACK"));
+            if self.record.acknowledged_ms == 0 {
+                // Its record is due: from now on it is kept for a while where the feed dies.
+                self.noted = self.noted.checked_sub(NOTE_PERIOD).unwrap_or(self.noted);
+            }
             (self.record.acknowledged, self.record.acknowledged_ms) = (offset, now_ms());
         }
     }

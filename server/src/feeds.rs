@@ -35,7 +35,7 @@ pub struct Feeds {
     stops: Arc<AtomicBool>,
     running: Mutex<Vec<Running>>,
     /// Clients whose connections are about to come from their event loops, and whether they are to be closed.
-    coming: Mutex<Vec<(u64, bool)>>,
+    coming: Mutex<Vec<(Client, bool)>>,
     /// The next moment at which records of replicas that are gone are looked for, in milliseconds since the epoch.
     clears_ms: AtomicU64,
 }
@@ -62,14 +62,14 @@ struct Running {
 
 impl Feeds {
     /// A client's connection is about to come. From here on it is closed by [`Feeds::kill`], until [`Feeds::begin`] or [`Feeds::miss`].
-    pub fn expect(&self, client: u64) {
+    pub fn expect(&self, client: Client) {
         lock(&self.coming).push((client, false));
     }
 
     /// A connection that was expected does not come; returns whether it was to be closed.
     pub fn miss(&self, client: u64) -> bool {
         let mut coming = lock(&self.coming);
-        let place = coming.iter().position(|(other, _)| *other == client);
+        let place = coming.iter().position(|(other, _)| other.id == client);
         place.is_some_and(|place| coming.swap_remove(place).1)
     }
 
@@ -116,7 +116,7 @@ impl Feeds {
 
     /// Closes the connection of a replica; returns whether there is one with this number.
     pub fn kill(&self, client: u64) -> bool {
-        if let Some((_, closes)) = lock(&self.coming).iter_mut().find(|(other, _)| *other == client) {
+        if let Some((_, closes)) = lock(&self.coming).iter_mut().find(|(other, _)| other.id == client) {
             *closes = true;
             return true;
         }
@@ -125,10 +125,17 @@ impl Feeds {
         feed.is_some_and(|feed| feed.socket.shutdown(Shutdown::Both).is_ok())
     }
 
-    /// The replicas that are fed, as clients.
+    /// The replicas that are fed, or are about to be, as clients.
     pub fn clients(&self) -> Vec<Client> {
+        // In this order, so that one that moves on meanwhile is seen.
+        let mut clients: Vec<Client> = lock(&self.coming).iter().map(|(client, _)| client.clone()).collect();
         let running = lock(&self.running);
-        running.iter().filter(|feed| !feed.thread.is_finished()).map(|feed| feed.face.client()).collect()
+        let fed = running.iter().filter(|feed| !feed.thread.is_finished()).map(|feed| feed.face.client());
+        for client in fed {
+            clients.retain(|other| other.id != client.id);
+            clients.push(client);
+        }
+        clients
     }
 
     /// Gives up what feeds that have ended have left: handles here, and records that hold the log. It does so once a second.
@@ -175,4 +182,22 @@ fn run(feed: &Feed<'_>, replica: &Replica, mut link: ReplicaLink) {
         Err(why) => tracing::warn!(client, why, "the feed of a replica has ended"),
     }
     link.end();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_is_killed_on_its_way_to_a_feed_is_closed_there() {
+        let feeds = Feeds::default();
+        assert!(!feeds.kill(7), "it is not on its way yet");
+        for id in [7, 8] {
+            feeds.expect(Client { id, ..Client::default() });
+        }
+        assert_eq!(feeds.clients().iter().map(|client| client.id).collect::<Vec<_>>(), [7, 8]);
+        assert!(feeds.kill(7));
+        assert!(feeds.miss(7) && !feeds.miss(8));
+        assert!(!feeds.kill(7) && !feeds.miss(7), "it was told once");
+    }
 }

@@ -479,10 +479,13 @@ impl Host for Process {
 
     fn clients(&self, caller: &Session) -> Vec<Client> {
         let (now_ms, own) = (now_ms(), caller.identity.id);
+        // In this order, so that one that leaves for a feed meanwhile is seen.
         let all = self.clients.all();
+        let is_left = |client: &Client| all.iter().all(|record| record.id != client.id);
+        let fed = self.feeds.clients().into_iter().filter(is_left);
         all.iter()
             .map(|record| if record.id == own { record.caller(caller) } else { record.client(now_ms) })
-            .chain(self.feeds.clients())
+            .chain(fed)
             .collect()
     }
 

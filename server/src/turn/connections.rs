@@ -462,7 +462,7 @@ impl Connections {
             let (client, rest) =
                 (connection.session.identity.id, connection.input[connection.taken..].to_vec());
             let process = self.process.clone();
-            process.feeds.expect(client);
+            process.feeds.expect(connection.record.client(self.now_ms));
             let handover =
                 self.remove(slot).and_then(|connection| handover_of(connection, rest, registry, self.now_ms));
             if let Some(handover) = handover {
