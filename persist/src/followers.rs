@@ -108,10 +108,23 @@ pub fn find(table: &Table, name: &[u8]) -> Result<Option<Place>, Stop> {
 /// # Errors
 /// [`Stop::Refused`] where there are too many followers, or the log is not kept from there on; what the memory says.
 pub fn keep(table: &Table, place: &Place) -> Result<u64, Stop> {
+    keep_instead(table, place, None)
+}
+
+/// Like [`keep`], and takes the slot of `earlier`, if that is noted still: the log stays held from there on until it is held for the new place.
+///
+/// # Errors
+/// As [`keep`].
+pub fn keep_instead(table: &Table, place: &Place, earlier: Option<&Place>) -> Result<u64, Stop> {
     check(table, place)?;
     let slot = with_slots(table, Mode::Write, |txn, slots| {
         let free = || slots.iter().find(|(_, place)| place.is_none()).map(|(slot, _)| *slot);
-        let Some(slot) = of(slots, &place.name).map(|(slot, _)| slot).or_else(free) else {
+        let of_earlier = || {
+            let earlier = earlier?;
+            slots.iter().find(|(_, other)| other.as_ref() == Some(earlier)).map(|(slot, _)| *slot)
+        };
+        let own = of(slots, &place.name).map(|(slot, _)| slot);
+        let Some(slot) = own.or_else(of_earlier).or_else(free) else {
             let text =
                 format!("ERR there are {} followers with a name, and no more: forget one", slots.len());
             return Err(text.into());

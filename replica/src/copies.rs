@@ -11,11 +11,13 @@
 //! - **C2** A copy that no feed waits for is given up. A replica that goes ends the copy for no other one.
 //! - **C3** A replica that has not said which RDB files it reads gets version 10, which all of them read. Where that cannot hold the data, since fields of
 //!   hashes expire, it gets version 12.
+//! - **C4** After a copy that the log did not reach any more, the next one is begun after a pause: 1, 2, 4 ... 60 s. Replicas that ask meanwhile wait, and
+//!   share it. Once a replica has acknowledged something behind its copy, the next pause is the shortest again.
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use polder_calls::settings::Settings;
 use polder_commands::dump::LOST_EXPIRIES;
@@ -25,11 +27,33 @@ use polder_persist::saves::save::{Plan, Progress, StreamPlace};
 
 /// The version of RDB files for a replica that has named none and whose copy needs a newer one than the lowest.
 const NEWER_VERSION: u32 = 12;
+/// The longest pause after copies that could not be followed. The first one is a second, and each is twice as long as the one before.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+const PAUSE_DOUBLINGS: u32 = 6;
 
 /// The copies that are being made in a process.
 #[derive(Default)]
 pub struct Copies {
     making: Mutex<Vec<Arc<Copy>>>,
+    pause: Mutex<Pause>,
+}
+
+/// The pause after copies that could not be followed (C4).
+#[derive(Clone, Copy, Default)]
+struct Pause {
+    overruns: u32,
+    until: Option<Instant>,
+}
+
+impl Pause {
+    /// A copy that was begun at `begun` could not be followed. Replicas that shared it count once.
+    fn overrun(&mut self, begun: Instant, now: Instant) {
+        if self.until.is_none_or(|until| begun >= until) {
+            let seconds = 1 << self.overruns.min(PAUSE_DOUBLINGS);
+            self.until = Some(now + Duration::from_secs(seconds).min(PAUSE_MAX));
+            self.overruns += 1;
+        }
+    }
 }
 
 /// A copy that was made.
@@ -60,6 +84,21 @@ pub struct Ticket<'c> {
 }
 
 impl Copies {
+    /// Returns true while no copy is to be begun (C4).
+    pub fn pauses(&self) -> bool {
+        lock(&self.pause).until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// A copy that was asked for at `begun` could not be followed: the log was trimmed beyond its cut (C4).
+    pub fn overrun(&self, begun: Instant) {
+        lock(&self.pause).overrun(begun, Instant::now());
+    }
+
+    /// A replica follows from a copy: there is no pause after the next overrun but the shortest.
+    pub fn succeed(&self) {
+        *lock(&self.pause) = Pause::default();
+    }
+
     /// Joins a copy of this form that is being made, or begins one.
     ///
     /// # Errors
@@ -201,4 +240,23 @@ impl Drop for Ending<'_> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_with_each_copy_that_cannot_be_followed() {
+        let mut pause = Pause::default();
+        let mut now = Instant::now();
+        for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
+            pause.overrun(now, now);
+            // Another replica that had the same copy.
+            pause.overrun(now, now);
+            let until = pause.until.expect("a pause");
+            assert_eq!(until - now, Duration::from_secs(seconds));
+            now = until;
+        }
+    }
 }

@@ -4,27 +4,29 @@
 //!   copy has been sent.
 //! - **F2** The copy is a snapshot at an offset of the log. The bytes of the log from that offset on are sent as they are: a stock
 //!   server counts them, and asks for the next one after a break.
-//! - **F3** A replica that takes nothing, or acknowledges nothing, for `repl-timeout` is given up, and so is one for which the log is
-//!   no longer kept.
+//! - **F3** A replica without a sign of life for `repl-timeout` is given up, and so is one for which the log is no longer kept. Before its first
+//!   acknowledgement the log is held from what it has been sent on. So what it takes is a sign, and a line feed is one while it loads its copy. From then
+//!   on the log is held from what it has acknowledged on, and nothing but an acknowledgement is a sign: Redis takes any byte for one, and has no log
+//!   for others to keep.
+//! - **F4** A replica whose copy the log does not reach any more is given up, and the next copy is begun after a pause (C4 of `copies.rs`).
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use polder_base::time::now_ms;
 use polder_calls::settings::id;
 use polder_shm::replicas::Rest;
-use polder_table::Table;
+use polder_table::{Counter, Table};
 use polder_wire::resp::{Limits, Request, Requests};
 
-use super::SyncCounts;
 use super::copies::Copies;
 use super::face::Face;
 use super::lag::Lag;
 use super::line::Line;
 use super::records::{self, Record, State};
-use polder_persist::followers;
+use polder_persist::followers::{self, Place};
 use polder_runtime::configuration::Configuration;
 use polder_runtime::session::{Replica, SyncRequest};
 use polder_runtime::{acl, lookup};
@@ -68,7 +70,8 @@ pub trait Link {
 pub struct Feed<'f> {
     pub table: &'f Table,
     pub settings: &'f Configuration,
-    pub counts: &'f SyncCounts,
+    /// Counts replicas that were too far behind.
+    pub limited: &'f AtomicU64,
     pub copies: &'f Copies,
     pub stops: &'f AtomicBool,
     /// The client, and the address from which it came.
@@ -84,6 +87,8 @@ struct Feeding<'f, 'l> {
     feed: &'f Feed<'f>,
     link: &'l mut dyn Link,
     record: Record,
+    /// The record that an earlier feed of the replica has left, whose slot this one takes.
+    earlier: Option<Place>,
     line: Line<'f>,
     /// It becomes readable when a writer wakes this thread.
     wakeup: Option<OwnedFd>,
@@ -94,6 +99,10 @@ struct Feeding<'f, 'l> {
     heard: Instant,
     /// The moment at which the log last moved.
     moved: Instant,
+    /// The moment at which it has asked for a copy.
+    asked: Option<Instant>,
+    /// It has been sent a copy, and has not acknowledged anything since.
+    loads: bool,
     input: Vec<u8>,
     requests: Requests,
     /// The version of RDB files that the replica is known to read.
@@ -128,10 +137,11 @@ impl Feed<'_> {
                 acknowledged: 0,
                 acknowledged_ms: 0,
             },
+            earlier: None,
             line: Line::of(self.table),
             // Without one it looks by the clock.
             wakeup: seat.wakeup_fifo().ok(),
-            lag: Lag::from(log.range().1),
+            lag: Lag::from(log.range().1, log.range().1),
             feed: self,
             link,
             identity: log.identity(),
@@ -139,12 +149,15 @@ impl Feed<'_> {
             noted: now,
             heard: now,
             moved: now,
+            asked: None,
+            loads: false,
             input: self.rest.clone(),
             requests: Requests::default(),
             version: replica.rdb_version,
             timeout: Duration::from_secs(self.settings.number(const { id("repl-timeout") }).max(1) as u64),
         };
         let fed = feeding.begin(order, replica.knows_identities).and_then(|()| feeding.stream());
+        feeding.note_overrun();
         if feeding.record.acknowledged_ms == 0 {
             // One that has never followed does not come back for more.
             let forgotten = followers::forget(self.table, feeding.record.name.as_bytes());
@@ -166,29 +179,42 @@ impl Feed<'_> {
 }
 
 impl Feeding<'_, '_> {
+    /// F4. A feed has ended.
+    fn note_overrun(&self) {
+        let log = self.feed.table.log();
+        let is_trimmed = log.is_on() && log.identity() == self.identity && self.place < log.range().0;
+        if let Some(asked) = self.asked.filter(|_| self.record.acknowledged_ms == 0 && is_trimmed) {
+            self.feed.table.count(Counter::SyncsOverrun, 1);
+            self.feed.copies.overrun(asked);
+        }
+    }
+
     /// Goes on where the replica was, if the log is still kept from there on; else sends a copy.
     fn begin(&mut self, order: &SyncRequest, knows_identities: bool) -> Result<(), String> {
-        let counts = self.feed.counts;
-        if let Some(place) = self.continued(order) {
+        let table = self.feed.table;
+        let continued = self.continued(order);
+        self.earlier = records::earlier(table, &self.record, &self.identity, continued)
+            .map_err(|stop| stop.to_string())?;
+        if let Some(place) = continued {
             self.place = place;
+            // It says that it has what lies before: its record stays if the connection ends at once.
+            (self.record.acknowledged, self.record.acknowledged_ms) = (place, now_ms());
+            self.lag = Lag::from(table.log().range().1, place);
             if self.note().is_ok() {
-                records::clear(self.feed.table, Some(&self.record)).map_err(|stop| stop.to_string())?;
                 let line = match knows_identities {
                     true => format!("+CONTINUE {}\r\n", self.identity),
                     false => "+CONTINUE\r\n".into(),
                 };
-                counts.partial.fetch_add(1, Ordering::Relaxed);
+                table.count(Counter::SyncsPartial, 1);
                 return self.send(line.as_bytes());
             }
         }
+        (self.record.acknowledged, self.record.acknowledged_ms) = (0, 0);
         if order.from.as_ref().is_some_and(|(identity, _)| identity != "?") {
-            counts.refused.fetch_add(1, Ordering::Relaxed);
+            table.count(Counter::SyncsRefused, 1);
         }
-        counts.full.fetch_add(1, Ordering::Relaxed);
-        self.place = self.feed.table.log().range().1;
-        // F1.
-        self.note()?;
-        records::clear(self.feed.table, Some(&self.record)).map_err(|stop| stop.to_string())?;
+        table.count(Counter::SyncsFull, 1);
+        self.hold_end()?;
         self.send_copy(order.is_sync)
     }
 
@@ -201,9 +227,44 @@ impl Feeding<'_, '_> {
         (continues && (first..=end).contains(&place)).then_some(place)
     }
 
+    /// C4.
+    fn await_pause(&mut self) -> Result<(), String> {
+        while self.feed.copies.pauses() {
+            if self.is_over() {
+                return Err("the server ends".into());
+            }
+            self.link.wait(false, None, PAUSE_MAX).map_err(|error| error.to_string())?;
+            self.listen()?;
+            if self.noted.elapsed() >= NOTE_PERIOD {
+                self.send(b"\n")?;
+                self.hold_end()?;
+            }
+        }
+        self.hold_end()
+    }
+
+    /// F1: holds the log from its end on.
+    fn hold_end(&mut self) -> Result<(), String> {
+        self.place = self.feed.table.log().range().1;
+        self.note()
+    }
+
+    /// Has a replica that waits for its copy hear a line feed each second.
+    fn stay_awake(&mut self) -> Result<(), String> {
+        if self.noted.elapsed() >= NOTE_PERIOD {
+            self.send(b"\n")?;
+            self.noted = Instant::now();
+            // A copy that cannot be followed is of no use.
+            self.check()?;
+        }
+        Ok(())
+    }
+
     /// Gets a copy, and sends it. Meanwhile the replica hears a line feed each second.
     fn send_copy(&mut self, is_sync: bool) -> Result<(), String> {
         let (table, settings) = (self.feed.table, self.feed.settings);
+        self.await_pause()?;
+        self.asked = Some(Instant::now());
         let made = {
             let ticket = self.feed.copies.join(table, settings, self.version, &self.identity)?;
             loop {
@@ -218,10 +279,7 @@ impl Feeding<'_, '_> {
                 if self.is_over() {
                     return Err("the server ends".into());
                 }
-                if self.noted.elapsed() >= NOTE_PERIOD {
-                    self.send(b"\n")?;
-                    self.noted = Instant::now();
-                }
+                self.stay_awake()?;
             }
         };
         self.place = made.offset;
@@ -253,7 +311,7 @@ impl Feeding<'_, '_> {
             bytes = length,
             "a replica has the data"
         );
-        self.heard = Instant::now();
+        (self.loads, self.heard) = (true, Instant::now());
         Ok(())
     }
 
@@ -362,11 +420,11 @@ impl Feeding<'_, '_> {
         let end = self.feed.table.log().range().1;
         self.feed.face.fall_behind(end.saturating_sub(self.place));
         if self.record.acknowledged_ms == 0 {
-            self.lag = Lag::from(end);
+            self.lag = Lag::from(end, self.place);
             return Ok(());
         }
         self.lag.look(self.feed.settings, end, self.place).inspect_err(|_| {
-            self.feed.counts.limited.fetch_add(1, Ordering::Relaxed);
+            self.feed.limited.fetch_add(1, Ordering::Relaxed);
         })
     }
 
@@ -380,7 +438,10 @@ impl Feeding<'_, '_> {
             match self.link.send(bytes) {
                 Ok(count) => {
                     bytes = &bytes[count..];
-                    self.heard = Instant::now();
+                    // F3.
+                    if self.record.acknowledged_ms == 0 {
+                        self.heard = Instant::now();
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -388,6 +449,9 @@ impl Feeding<'_, '_> {
                     self.listen()?;
                     self.check_patience()?;
                     self.check_lag()?;
+                    if self.loads {
+                        self.check()?;
+                    }
                 }
                 Err(error) => return Err(error.to_string()),
             }
@@ -403,8 +467,12 @@ impl Feeding<'_, '_> {
             0 => self.place,
             _ => self.record.acknowledged.min(self.place),
         };
-        let keep = |from| followers::keep(self.feed.table, &self.record.place(&self.identity, from));
+        let keep = |from| {
+            let place = self.record.place(&self.identity, from);
+            followers::keep_instead(self.feed.table, &place, self.earlier.as_ref())
+        };
         let slot = keep(from).or_else(|_| keep(self.place)).map_err(|stop| stop.to_string())?;
+        self.earlier = None;
         self.line.stand_in(slot);
         Ok(())
     }
@@ -415,8 +483,10 @@ impl Feeding<'_, '_> {
         match self.link.receive(&mut bytes) {
             Ok(0) => return Err("it has closed the connection".into()),
             Ok(count) => {
-                // A replica that loads its copy sends line feeds.
-                self.heard = Instant::now();
+                // F3. It sends line feeds.
+                if self.loads {
+                    self.heard = Instant::now();
+                }
                 self.input.extend_from_slice(&bytes[..count]);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
@@ -451,8 +521,17 @@ impl Feeding<'_, '_> {
             Some(place).filter(|place| *place <= self.place)
         };
         if let Some(place) = place_of(b"ACK") {
-            self.line.acknowledge(place, place_of(b"FACK"));
+            // Before calls that wait for it go on, and look.
             self.feed.face.hear();
+            if std::mem::take(&mut self.loads) {
+                self.feed.copies.succeed();
+            }
+            self.heard = Instant::now();
+            self.line.acknowledge(place, place_of(b"FACK"));
+            if self.record.acknowledged_ms == 0 {
+                // Its record is due: from now on it is kept for a while where the feed dies.
+                self.noted = self.noted.checked_sub(NOTE_PERIOD).unwrap_or(self.noted);
+            }
             (self.record.acknowledged, self.record.acknowledged_ms) = (place, now_ms());
         }
     }

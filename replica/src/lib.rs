@@ -8,8 +8,6 @@
 //! ```
 #![forbid(unsafe_code)]
 
-use std::sync::atomic::AtomicU64;
-
 use polder_base::number;
 
 pub mod copies;
@@ -30,17 +28,6 @@ use polder_runtime::row::{Row, SessionCall, TxnCall, neutral, session};
 use polder_runtime::session::{NewRole, Replica, SyncRequest};
 use polder_shm::LinkState;
 use polder_table::{Mode, Table};
-
-/// Counts of the ways in which replicas were synchronised, and of how they ended.
-#[derive(Default)]
-pub struct SyncCounts {
-    pub full: AtomicU64,
-    pub partial: AtomicU64,
-    /// In full, although they had asked to go on.
-    pub refused: AtomicU64,
-    /// Replicas that were too far behind.
-    pub limited: AtomicU64,
-}
 
 /// Options that change nothing here: which form of RDB file it prefers, what it has acknowledged.
 const KNOWN_OPTIONS: [&str; 8] = [

@@ -98,12 +98,41 @@ pub fn within(table: &Table, txn: &Txn<'_>) -> Result<Vec<Record>, Stop> {
     Ok(followers::within(txn)?.into_iter().filter_map(record_of).collect())
 }
 
-/// Forgets replicas whose feeds have died: those that have not acknowledged anything for [`RETURN_MS`], and earlier records of `returned`,
-/// which has another one by now.
+/// Returns what a dead feed has left whose slot the feed of `record` takes. A replica that goes on at `continued` gets that of its own address and port which
+/// has acknowledged the most up to there: so two replicas behind one address do not take each other's. One that wants a copy gets a slot of its own, or
+/// that of the feed which has been dead for the longest time where none is free.
 ///
 /// # Errors
 /// Faults of the memory.
-pub fn clear(table: &Table, returned: Option<&Record>) -> Result<(), Stop> {
+pub fn earlier(
+    table: &Table,
+    record: &Record,
+    identity: &str,
+    continued: Option<u64>,
+) -> Result<Option<Place>, Stop> {
+    let all = followers::all(table)?;
+    let is_full = all.len() as u64 >= HOLD_SLOTS - 1;
+    let dead = all.into_iter().filter_map(|place| {
+        let other = Record::read(&place)?;
+        (!table.segment().lives(other.seat, other.life)).then_some((other, place))
+    });
+    let found = match continued {
+        Some(end) => dead
+            .filter(|(other, place)| {
+                let is_own = (&other.address, other.port) == (&record.address, record.port);
+                is_own && place.identity == identity && other.acknowledged <= end
+            })
+            .max_by_key(|(other, _)| other.acknowledged),
+        None => dead.filter(|_| is_full).min_by_key(|(other, _)| other.acknowledged_ms),
+    };
+    Ok(found.map(|(_, place)| place))
+}
+
+/// Forgets replicas whose feeds have died and that have not acknowledged anything for [`RETURN_MS`].
+///
+/// # Errors
+/// Faults of the memory.
+pub fn clear(table: &Table) -> Result<(), Stop> {
     table.segment().replicas().sweep(&*table.seat()?);
     let is_held = (1..HOLD_SLOTS).any(|slot| table.log().held(slot).is_some());
     if !is_held {
@@ -112,11 +141,7 @@ pub fn clear(table: &Table, returned: Option<&Record>) -> Result<(), Stop> {
     let now_ms = now_ms();
     for record in followers::all(table)?.iter().filter_map(Record::read) {
         let is_dead = !table.segment().lives(record.seat, record.life);
-        let is_late = now_ms.saturating_sub(record.acknowledged_ms) > RETURN_MS;
-        let is_back = returned.is_some_and(|other| {
-            (&record.address, record.port) == (&other.address, other.port) && record.name != other.name
-        });
-        if is_dead && (is_late || is_back) {
+        if is_dead && now_ms.saturating_sub(record.acknowledged_ms) > RETURN_MS {
             followers::forget(table, record.name.as_bytes())?;
         }
     }

@@ -40,15 +40,11 @@ pub struct Statistics {
     pub chores_us: u64,
     pub turn_us_max: u64,
     pub turn_calls_max: u64,
-    /// Times that replicas were synchronised in full and in part, and in full although they had asked to go on.
-    pub syncs_full: u64,
-    pub syncs_partial: u64,
-    pub syncs_refused: u64,
 }
 
 impl Statistics {
     /// Every count with its name.
-    pub fn parts(&mut self) -> [(&'static str, &mut u64); 27] {
+    pub fn parts(&mut self) -> [(&'static str, &mut u64); 24] {
         [
             ("clients", &mut self.clients),
             ("clients_blocked", &mut self.clients_blocked),
@@ -74,9 +70,6 @@ impl Statistics {
             ("chores_us", &mut self.chores_us),
             ("turn_us_max", &mut self.turn_us_max),
             ("turn_calls_max", &mut self.turn_calls_max),
-            ("syncs_full", &mut self.syncs_full),
-            ("syncs_partial", &mut self.syncs_partial),
-            ("syncs_refused", &mut self.syncs_refused),
         ]
     }
 

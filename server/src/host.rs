@@ -460,16 +460,13 @@ impl Host for Process {
             writes: total(|stats| &stats.writes),
             query_limit_closed: total(|stats| &stats.query_limit_closed),
             reply_limit_closed: total(|stats| &stats.reply_limit_closed)
-                + self.feeds.counts.limited.load(Ordering::Relaxed),
+                + self.feeds.limited.load(Ordering::Relaxed),
             clients_evicted: self.clients.evicted(),
             turns: total(|stats| &stats.turns),
             turn_us: total(|stats| &stats.turn_us),
             chores_us: total(|stats| &stats.chores_us),
             turn_us_max: most(|stats| &stats.turn_us_max),
             turn_calls_max: most(|stats| &stats.turn_calls_max),
-            syncs_full: self.feeds.counts.full.load(Ordering::Relaxed),
-            syncs_partial: self.feeds.counts.partial.load(Ordering::Relaxed),
-            syncs_refused: self.feeds.counts.refused.load(Ordering::Relaxed),
             tracked_keys: total(|stats| &stats.tracked_keys),
             tracked_items: total(|stats| &stats.tracked_items),
             tracked_prefixes: total(|stats| &stats.tracked_prefixes),
@@ -504,10 +501,13 @@ impl Host for Process {
 
     fn clients(&self, caller: &Session) -> Vec<Client> {
         let (now_ms, own) = (now_ms(), caller.identity.id);
+        // In this order, so that one that leaves for a feed meanwhile is seen.
         let all = self.clients.all();
+        let is_left = |client: &Client| all.iter().all(|record| record.id != client.id);
+        let fed = self.feeds.clients().into_iter().filter(is_left);
         all.iter()
             .map(|record| if record.id == own { record.caller(caller) } else { record.client(now_ms) })
-            .chain(self.feeds.clients())
+            .chain(fed)
             .collect()
     }
 
@@ -523,6 +523,8 @@ impl Host for Process {
         let first = record.doom();
         if first {
             self.mailboxes[record.thread].post(ThreadMessage::Close(id));
+            // Its connection may leave its event loop for a feed just now.
+            self.feeds.kill(id);
         }
         first
     }

@@ -50,9 +50,11 @@ pub const BATCH_BYTES: usize = 256 << 10;
 const KEEP: u64 = 1 << 20;
 /// The greatest state of a [`Format`].
 const STATE_MAX: u64 = (1 << log::STATE_BITS) - 1;
-/// Bytes that a hold keeps at most where no setting says how many: Redis's limit for replicas, or a share of a small segment.
+/// Bytes that a hold keeps at most where no setting says how many: Redis's limit for replicas, or a share of a small segment, or [`FREE_SHARE`].
 const KEEP_MAX: u64 = 256 << 20;
 const KEEP_SHARE: u64 = 8;
+/// The share of the free memory that a hold may keep in any case, so that a follower can take values that are larger than the limit above.
+const FREE_SHARE: u64 = 4;
 /// Blocks that one commit frees at most. With what else it notes of them, it stays within the journal's inline block.
 const FREES_MAX: u64 = 128;
 
@@ -185,7 +187,8 @@ impl Segment {
         let or = |word: u64, default: u64| if word == 0 { default } else { word };
         let kept = tail.saturating_sub(or(self.observe(log::KEEP), KEEP));
         let share = layout::usable(self.geometry().ceiling) / KEEP_SHARE;
-        let least = tail.saturating_sub(or(self.observe(log::KEEP_MAX), KEEP_MAX.min(share)));
+        let most = or(self.observe(log::KEEP_MAX), KEEP_MAX.min(share).max(self.free_bytes() / FREE_SHARE));
+        let least = tail.saturating_sub(most);
         let held = (0..log::HOLD_SLOTS).filter_map(|slot| self.held_log(slot)).min();
         held.map_or(kept, |held| kept.min(held.max(least)))
     }

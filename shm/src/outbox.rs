@@ -55,8 +55,8 @@ const RECORD_HEAD: u64 = 24;
 pub(crate) const PLACE_MAX: u64 = 1 << 60;
 /// A thread that leaves more than this in its outbox merges it; fast paths leave that to transactions.
 pub const WAITING_MAX: u64 = 1 << 20;
-/// A commit that finds more than this in its outbox, since no thread merges, breaks the log.
-pub const OUTBOX_MAX: u64 = 64 << 20;
+/// A commit that finds more than this in its outbox, since no thread merges, breaks the log ([`Seat::is_outbox_full`]).
+const OUTBOX_MAX: u64 = 64 << 20;
 
 /// A block of a chain and the place of its first byte.
 #[derive(Clone, Copy, Debug)]
@@ -174,6 +174,18 @@ impl Segment {
         // Later reads of the caller, such as of the lock of the merger, are not older than these.
         self.acquire_fence();
         bytes
+    }
+
+    /// Returns true if every commit before the caller's barrier is written out, and its record is merged or in the hands of the owner of MERGE_LOCK.
+    pub(crate) fn are_outboxes_settled(&self) -> bool {
+        let is_settled = |seat: u64| {
+            // SYNC: seat-commit. COMMITTED first: a thread that is stopped there has not moved its tail yet, and its changes count already.
+            self.observe(seat + at::STATUS) & 3 != at::COMMITTED && self.waiting_in(seat) == 0
+        };
+        let settled = (0..self.seats_high()).all(|index| is_settled(self.seat_at(index)));
+        // As in `outbox_bytes`.
+        self.acquire_fence();
+        settled
     }
 
     fn waiting_in(&self, seat: u64) -> u64 {
@@ -419,6 +431,15 @@ impl Seat {
     #[inline]
     pub fn outbox_waiting(&self) -> u64 {
         self.segment.waiting_in(self.base)
+    }
+
+    /// Returns true if this seat's next commit would break the log, which is whole yet.
+    #[inline]
+    pub fn is_outbox_full(&self) -> bool {
+        let segment = &self.segment;
+        self.outbox_waiting() > OUTBOX_MAX
+            && segment.logs()
+            && segment.observe(log::BROKEN) == segment.observe(log::BROKEN_SEEN)
     }
 
     /// Whether a word is the link of the last block of this seat's outbox.

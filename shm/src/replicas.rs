@@ -14,6 +14,8 @@
 //!   the place is the end of the log after it. ASKED_END and ASKED_PLACE are written before ASKED_CSN, and a reader reads them in the other order: it sees
 //!   the place of its number, or a later one.
 //! - **R4** A call that has read n from CSN after its commit, and finds a line with CSN >= n, knows that the replica has that commit (R3, W3).
+//!   Without a question it takes the end of the log (`settled_end`), if no seat is COMMITTED, and *then* no outbox has something, and *then* MERGE_LOCK is free:
+//!   a commit counts from COMMITTED on, also while its thread is stopped before it moves the tail of its outbox.
 //! - **F1** A feed that has nothing to send sets its bit in FEEDING, sets FEEDER, passes a full barrier, and looks whether another seat has a journal and
 //!   *then* whether an outbox has something. If neither, it sleeps. A writer reads FEEDER when it has drawn its number. If it is set, it clears it and wakes
 //!   all feeds, before its commit: they find its journal, and look again soon. A writer whose journal the feed did not see draws later, and sees
@@ -184,14 +186,14 @@ impl ReplicaWords<'_> {
         self.online().filter(has).count() as u64
     }
 
-    /// Returns a place in the log below which every commit of the calling thread lies, if nothing waits to be merged. Reads two words of each
-    /// seat.
+    /// Returns a place in the log below which every commit before this call lies, whatever thread has made it, if none waits to be merged or to be written
+    /// out. Reads three words of each seat.
     pub fn settled_end(&self) -> Option<u64> {
         let segment = self.segment;
         // SYNC: storage-barrier.
         fence(Ordering::SeqCst);
         if !self.are_any()
-            || segment.outbox_bytes() != 0
+            || !segment.are_outboxes_settled()
             || lock::owner(segment.observe(log::MERGE_LOCK)).is_some()
         {
             return None;

@@ -319,6 +319,11 @@ impl Segment {
         layout::used(self.fixed_bytes(), self.sum_over_seats(seat::NODE_BYTES))
     }
 
+    /// Bytes that nodes could still take.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        (self.geometry.slabs_max * SLAB_BYTES).saturating_sub(self.sum_over_seats(seat::NODE_BYTES))
+    }
+
     /// Whether less than an eighth of the room for nodes is left.
     pub fn is_nearly_full(&self) -> bool {
         self.sum_over_seats(seat::NODE_BYTES) > self.geometry.slabs_max * SLAB_BYTES / 8 * 7

@@ -28,6 +28,20 @@ impl Format for Nothing {
     }
 }
 
+/// A format whose records are what was told.
+struct Whole;
+
+impl Format for Whole {
+    fn begin(&mut self, _state: u64) {}
+    fn record(&mut self, says: &[u8], out: &mut Vec<u8>) -> Result<(), polder_base::Fault> {
+        out.extend_from_slice(says);
+        Ok(())
+    }
+    fn state(&self) -> u64 {
+        0
+    }
+}
+
 #[test]
 fn a_line_counts_while_its_feed_lives() {
     let (_guard, segment) = segment("replica-line");
@@ -146,4 +160,43 @@ fn a_feed_that_dies_anywhere_leaves_a_line_that_counts_for_no_replica() {
         assert!(!words.are_any(), "after a death at store {store}");
     };
     kill_at_each_store(&segment, || {}, feeds, look);
+}
+
+/// R4, beside a writer that is stopped or dead anywhere: its commit counts as soon as it is made, and lies below no end that was told.
+#[test]
+fn no_end_is_settled_above_a_commit_that_is_not_written_out() {
+    let (_guard, segment) = segment("replica-settled");
+    let own = segment.seat().unwrap();
+    own.turn_log_on(&mut || true).unwrap();
+    let words = segment.replicas();
+    assert!(words.claim(1, &own));
+    words.go_online(1, &own);
+    let commits = |seat: &polder_shm::Seat| {
+        for _ in 0..2 {
+            seat.pin();
+            seat.open_outbox().unwrap();
+            let csn = seat.draw_csn();
+            assert!(seat.append_outbox(csn, segment.recording(), &[b'x'; 100]).unwrap().is_ok());
+            seat.commit(0).unwrap();
+            seat.unpin();
+        }
+    };
+    // The outbox of the next seat is there from now on.
+    std::thread::scope(|scope| _ = scope.spawn(|| segment.seat().unwrap().open_outbox().unwrap()));
+    let (mut found, mut missed) = (0, 0);
+    let look = |store: u64| {
+        let before = segment.log_range().1;
+        words.acknowledge(1, before, None, 1);
+        let settled = words.settled_end();
+        let count = words.count(segment.storage().seen(), false);
+        segment.recover_dead();
+        while own.merge_outboxes(&mut Whole).unwrap() != Merged::Nothing {}
+        let is_made = segment.log_range().1 > before;
+        let what = format!("after a death at store {store}");
+        assert!(!is_made || settled.is_none() && count == 0, "{what}: {settled:?} {count}");
+        found += u64::from(settled == Some(before));
+        missed += u64::from(is_made);
+    };
+    kill_at_each_store(&segment, || {}, commits, look);
+    assert!(found > 0 && missed > 0, "{found} settled, {missed} made");
 }

@@ -343,6 +343,12 @@ pub enum Counter {
     Whole = 18,
     /// Times a publisher was held back for a subscriber that reads too slowly.
     PublishersHeld = 19,
+    /// Times that replicas were synchronised in full and in part, and in full although they had asked to go on.
+    SyncsFull = 20,
+    SyncsPartial = 21,
+    SyncsRefused = 22,
+    /// Copies for replicas that the log did not reach any more when they were sent.
+    SyncsOverrun = 23,
 }
 
 /// How many counters a seat keeps ([`Counter`], with room for more).

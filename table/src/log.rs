@@ -25,6 +25,9 @@ use crate::telling::{read_record, verbatim};
 
 /// How long [`Log::merge_before`] waits for another thread's batch.
 const MERGER_PATIENCE: Duration = Duration::from_millis(1);
+/// How long a writer waits for another thread's batch, or the cut of a snapshot, before its next commit breaks the log; the pause between two looks.
+const FULL_PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_micros(200);
 /// How long turning the log on or off waits for others.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Batches that one call merges at most, and those that a writer merges when its transaction has ended.
@@ -169,6 +172,15 @@ impl Log<'_> {
     pub(crate) fn merge_as_writer(&self) {
         // Where another thread merges, or there is no memory, it stays where it is.
         let _ = self.merge_some(WRITER_BATCHES_MAX);
+        // A record of hundreds of megabytes takes a while, and the next commit would break the log. A merger that is stopped is not waited for.
+        let patience = sync::now() + FULL_PATIENCE;
+        while self.table.seat().is_ok_and(|seat| seat.is_outbox_full()) && sync::now() < patience {
+            match self.merge_some(WRITER_BATCHES_MAX) {
+                Ok(true) => {}
+                Ok(false) => sync::sleep(PAUSE),
+                Err(_) => break,
+            }
+        }
     }
 
     fn merge_some(&self, batches: u32) -> Result<bool, Fault> {
@@ -270,7 +282,7 @@ impl Log<'_> {
     }
 
     /// Sets how many bytes are kept behind the end in any case, and how many for a slow follower at most; 0: 1 MiB; 256 MiB, or an eighth of
-    /// a segment that is smaller than 2 GiB.
+    /// a segment that is smaller than 2 GiB, or a quarter of the free memory.
     pub fn keep(&self, bytes: u64, bytes_max: u64) {
         self.table.segment().keep_log(bytes, bytes_max);
     }

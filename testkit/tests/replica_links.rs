@@ -198,3 +198,24 @@ fn replicas_follow_by_tls_with_a_user_of_their_own() {
         catch_up(&mut replica, &mut primary);
     }
 }
+
+#[test]
+fn a_replica_that_is_killed_while_its_connection_leaves_its_loop_is_closed() {
+    let world = World::new("links-leaving");
+    let (server, mut primary) = world.serve(&["--threads", "2", "--repl-timeout", "3600"]);
+    ask(&mut primary, "SET k v");
+    for round in 0..300 {
+        let mut peer = TcpStream::connect(server.address()).expect("a connection");
+        peer.write_all(b"CLIENT ID\r\n").expect("sent");
+        let id = line_of(&mut peer).replace(':', "");
+        peer.write_all(b"PSYNC ? -1\r\n").expect("sent");
+        // At another point of its way each time.
+        (0..round % 100 * 50).for_each(|_| std::hint::spin_loop());
+        let killed = primary.call(&["CLIENT", "KILL", "ID", &id]).expect("a reply").shown();
+        assert_eq!(killed.trim_end(), "(integer) 1", "round {round}");
+        peer.set_read_timeout(Some(std::time::Duration::from_secs(8))).expect("a socket");
+        let end = peer.read_to_end(&mut Vec::new()).map_err(|error| error.kind());
+        let is_closed = end.is_ok() || end == Err(std::io::ErrorKind::ConnectionReset);
+        assert!(is_closed, "round {round}: it is fed after all: {end:?}");
+    }
+}

@@ -458,25 +458,17 @@ impl Connections {
     /// Hands the connections of replicas over to threads of their own.
     pub fn hand_replicas_over(&mut self, registry: &Registry) {
         for slot in std::mem::take(&mut self.leaving) {
-            let rest =
-                self.slots[slot].as_ref().map(|connection| connection.input[connection.taken..].to_vec());
-            let Some(mut connection) = self.remove(slot) else { continue };
-            let Some(replica) = connection.session.replica.take() else { continue };
-            // The feed has the socket from here on, so closing a descriptor would not end the watching.
-            if let Err(error) = registry.deregister(&mut SourceFd(&connection.socket.as_raw_fd())) {
-                tracing::warn!(%error, "closed: the connection of a replica could not be handed over");
-                continue;
+            let Some(connection) = &self.slots[slot] else { continue };
+            let (client, rest) =
+                (connection.session.identity.id, connection.input[connection.taken..].to_vec());
+            let process = self.process.clone();
+            process.feeds.expect(connection.record.client(self.now_ms));
+            let handover =
+                self.remove(slot).and_then(|connection| handover_of(connection, rest, registry, self.now_ms));
+            if let Some(handover) = handover {
+                process.feeds.begin(&process.memory, &process.settings, handover);
             }
-            let handover = Handover {
-                peer: host_of(connection.record.address()),
-                face: connection.record.client(self.now_ms),
-                user: connection.session.identity.user.to_vec(),
-                rest: rest.unwrap_or_default(),
-                socket: connection.socket,
-                filter: connection.filter,
-                replica,
-            };
-            self.process.feeds.begin(&self.process.memory, &self.process.settings, handover);
+            process.feeds.miss(client);
         }
     }
 
@@ -637,4 +629,32 @@ fn log_in_by_certificate(connection: &mut Connection, process: &Process) {
 fn host_of(address: &str) -> String {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     host.trim_start_matches('[').trim_end_matches(']').to_owned()
+}
+
+/// A connection that leaves its event loop for a feed; none if it is to be closed.
+fn handover_of(
+    mut connection: Box<Connection>,
+    rest: Vec<u8>,
+    registry: &Registry,
+    now_ms: u64,
+) -> Option<Handover> {
+    let replica = connection.session.replica.take()?;
+    // A client that is killed from here on is found among those that the feeds expect.
+    if connection.record.is_doomed() {
+        return None;
+    }
+    // The feed has the socket from here on, so closing a descriptor would not end the watching.
+    if let Err(error) = registry.deregister(&mut SourceFd(&connection.socket.as_raw_fd())) {
+        tracing::warn!(%error, "closed: the connection of a replica could not be handed over");
+        return None;
+    }
+    Some(Handover {
+        peer: host_of(connection.record.address()),
+        face: connection.record.client(now_ms),
+        user: connection.session.identity.user.to_vec(),
+        rest,
+        socket: connection.socket,
+        filter: connection.filter,
+        replica,
+    })
 }
