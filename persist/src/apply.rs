@@ -15,7 +15,7 @@ use polder_runtime::session::{Host, Session};
 /// The longest part of a reply that is told when a command is refused.
 const TOLD_BYTES_MAX: usize = 200;
 
-/// How replies begin to commands that another version has made, or that are refused for reasons that a primary does not have.
+/// Beginnings of replies to commands that another version has made, or that are refused for reasons that a primary does not have.
 const NOT_UNDERSTOOD: [&str; 10] = [
     "READONLY",
     "NOSCRIPT",
@@ -29,7 +29,7 @@ const NOT_UNDERSTOOD: [&str; 10] = [
     "ERR the change log",
 ];
 
-/// How replies begin that refuse a command for another reason than what it meets.
+/// Beginnings of replies that refuse a command for another reason than what it meets.
 const NOT_OF_DATA: [&str; 9] = [
     "OOM",
     "EXECABORT",
@@ -75,7 +75,7 @@ impl Host for Loader<'_> {
     }
 }
 
-/// What came of the commands.
+/// The outcome of the commands.
 #[derive(Clone, Debug, Default)]
 pub struct Applied {
     pub commands: u64,
@@ -113,7 +113,7 @@ impl<'a> Applier<'a> {
     /// Makes one call, or passes over what changes nothing.
     ///
     /// # Errors
-    /// What ends the load (P3).
+    /// The reason that ends the load (P3).
     pub fn run(&mut self, words: &[&[u8]]) -> Result<(), String> {
         match effects::read(words)? {
             Effect::Nothing => Ok(()),
@@ -125,7 +125,7 @@ impl<'a> Applier<'a> {
     /// Makes a call as it stands.
     ///
     /// # Errors
-    /// As [`Applier::run`].
+    /// Those of [`Applier::run`].
     pub fn execute(&mut self, words: &[&[u8]]) -> Result<(), String> {
         self.expires |= may_set_expiry(words);
         self.session.imports = self.expires;
@@ -181,7 +181,7 @@ fn errors(reply: &[u8]) -> impl Iterator<Item = &[u8]> {
     lines.filter(|line| line.starts_with(b"-"))
 }
 
-/// Whether a command may give something an expiry. Names with an X in them are those of all families that can (`PEXPIREAT`, `GETEX`,
+/// Returns true if a command may give something an expiry. Names with an X in them are those of all families that can (`PEXPIREAT`, `GETEX`,
 /// `HSETEX`, ...), and some that cannot.
 fn may_set_expiry(words: &[&[u8]]) -> bool {
     let name = words[0];

@@ -114,7 +114,7 @@ pub fn keep(table: &Table, place: &Place) -> Result<u64, Stop> {
 /// Like [`keep`], and takes the slot of `earlier`, if that is noted still: the log stays held from there on until it is held for the new place.
 ///
 /// # Errors
-/// As [`keep`].
+/// Those of [`keep`].
 pub fn keep_instead(table: &Table, place: &Place, earlier: Option<&Place>) -> Result<u64, Stop> {
     check(table, place)?;
     let slot = with_slots(table, Mode::Write, |txn, slots| {

@@ -73,7 +73,7 @@ struct Following<'f, 'l> {
     link: &'l mut dyn Link,
     rider: Rider<'f>,
     figures: LinkFigures,
-    /// What has come and was not read yet.
+    /// Bytes that have come and were not read yet.
     input: Vec<u8>,
     heard: Instant,
     told: Instant,
@@ -95,7 +95,7 @@ impl Follower<'_> {
 
     fn begin<'l>(&'l self, link: &'l mut dyn Link) -> Result<Following<'l, 'l>, End> {
         let now = Instant::now();
-        // What a link has left that died.
+        // A link that died may have left something.
         self.table.clear_staged(self.role)?;
         let before = self.table.segment().link().figures();
         Ok(Following {
@@ -124,9 +124,10 @@ impl Following<'_, '_> {
         table.segment().recover_dead();
         let seat = table.seat()?;
         // Commits that have looked at the role before it was this one.
-        table.segment().await_transactions(seat.index(), &mut || self.check().is_ok()).map_err(|_| {
-            "a process is stopped in the midst of a transaction: let it go on or end it".to_owned()
-        })?;
+        table
+            .segment()
+            .await_transactions(seat.index(), &mut || self.check().is_ok())
+            .map_err(|_| "a process is stopped inside a transaction: let it go on or end it".to_owned())?;
         while !table.log().merge_before()? {
             self.check()?;
             std::thread::sleep(LOOK_AGAIN);

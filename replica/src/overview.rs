@@ -1,4 +1,4 @@
-//! What INFO tells of replication, read in one transaction.
+//! The figures of INFO about replication, read in one transaction.
 use polder_table::{Stop, Table, Txn};
 
 use crate::primary::{self, Primary};

@@ -123,7 +123,7 @@ pub fn tell_trouble(table: &Table, why: Option<&str>) -> Outcome {
 /// Makes the memory a replica of a primary. Where it follows that one already, nothing changes, unless the link has refused an empty copy.
 ///
 /// # Errors
-/// Faults of the memory; a process that is stopped in the midst of a transaction.
+/// Faults of the memory; a process that is stopped inside a transaction.
 pub fn follow(table: &Table, host: &str, port: u16) -> Outcome {
     let (before, trouble) = (find(table)?, trouble(table)?);
     let is_same = before.is_some_and(|before| before.host == host && before.port == port);

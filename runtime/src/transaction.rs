@@ -176,9 +176,8 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     let writes = multi.queue.commands().any(|command| command.mode() == Some(Mode::Write));
     let words = multi.queue.words();
     let databases = call.host.settings().number(const { id("databases") });
-    let tracks = call.session.listening.tracking.is_some();
     // Where something is written they are noted in their place among the changes.
-    if tracks && !writes {
+    if call.session.listening.tracking.is_some() && !writes {
         let mut db = call.session.caller.db;
         for (command, args) in multi.queue.calls(&words) {
             call.session.note_reads(call.table, db, command, args);
@@ -232,18 +231,15 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     }
     end_transaction(call.table, txn);
     begin_scheduled_save(call.host, call.table);
-    if outcome.is_ok() {
-        give_role(call);
-    }
+    give_role(call, &outcome);
     outcome
 }
 
 /// Gives the memory the role that one of the calls wanted.
 #[cold]
-fn give_role(call: &mut SessionCall<'_>) {
-    let Some(role) = call.session.replica.as_deref_mut().and_then(|replica| replica.new_role.take()) else {
-        return;
-    };
+fn give_role(call: &mut SessionCall<'_>, outcome: &Outcome) {
+    let role = call.session.replica.as_deref_mut().and_then(|replica| replica.new_role.take());
+    let Some(role) = role.filter(|_| outcome.is_ok()) else { return };
     if let Err(stop) = role.give(call.table) {
         tracing::error!(%stop, "the memory has not got the role that a transaction gave it: give REPLICAOF again");
     }
@@ -425,7 +421,7 @@ fn declared<'w>(multi: &Multi, words: &[&'w [u8]], session: &Session, databases:
     keys
 }
 
-/// The database of the calls behind this one, if there are so many of them. A SELECT of another one will be refused, and changes nothing.
+/// The database of the calls behind this one. A SELECT of one that there is not will be refused, and changes nothing.
 fn selected_by(command: &Command, args: &[&[u8]], db: Db, databases: i64) -> Db {
     // Hidden from the optimizer, which else compares the number before it looks whether there is one: valgrind reports that.
     let number = command.has(SELECTS).then(|| number::integer(args[1])).flatten().map(std::hint::black_box);

@@ -1,6 +1,6 @@
 //! The thread that follows the primary of a memory that is a replica, or stands by while another process does.
 //!
-//! Of all servers of a memory one has the link (`polder_shm::link`); the others look every [`STAND_BY`] whether it is alive, and one of them goes on where
+//! One of all servers of a memory has the link (`polder_shm::link`); the others look every [`STAND_BY`] whether it is alive, and one of them goes on where
 //! it was.
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -22,7 +22,7 @@ use crate::replica_link::ReplicaLink;
 const REPLICAOF: Id = id("replicaof");
 const REPL_TIMEOUT: Id = id("repl-timeout");
 
-/// How often a candidate looks whether it is its turn, and a link that rests whether there is something to do.
+/// The period in which a candidate looks whether it is its turn, and a link that rests whether there is something to do.
 const STAND_BY: Duration = Duration::from_millis(50);
 /// The pause before another attempt, and the longest one where attempts come to nothing for the same reason.
 const RETRY: Duration = Duration::from_secs(1);
@@ -99,7 +99,7 @@ fn follow_as_set(table: &Table, settings: &Configuration) {
     }
 }
 
-/// What the thread works with.
+/// The means of the thread.
 struct Candidate {
     memory: Arc<Memory>,
     settings: Arc<Configuration>,
@@ -143,7 +143,7 @@ impl Candidate {
                     pause = RETRY;
                 }
                 self.rest(role, pause);
-                // An address that nobody listens at costs nothing to try.
+                // An address at which no server listens costs nothing to try.
                 if table.segment().link().figures().copy_read > 0 || told.contains("cannot be made") {
                     pause = (pause * 2).min(RETRY_MAX);
                 }

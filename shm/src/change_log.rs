@@ -140,7 +140,7 @@ impl Segment {
         Some((self.identity_at(link::IDENTITY2), end))
     }
 
-    /// What an offset of PSYNC has more than its place in the log, modulo 2^64.
+    /// The excess of an offset of PSYNC over its place in the log, modulo 2^64.
     pub fn log_shift(&self) -> u64 {
         self.observe(link::SHIFT)
     }

@@ -274,12 +274,15 @@ pub mod replicas {
     pub const END: u64 = FEEDING + SEATS_MAX / 64 * 8;
 }
 
+/// The first of those of [`link`].
+const LINK_AT: u64 = replicas::END;
+
 /// Words of a memory that is or was a replica ([`link`](crate::link)), behind those of its own replicas.
 pub mod link {
-    use super::{log, replicas};
-    /// How often the memory has changed its role, and in the lowest bit whether it is a replica: 0, it has always been a primary.
-    pub const ROLE: u64 = replicas::END;
-    /// What an offset of PSYNC has more than its place in the log, modulo 2^64. It changes with BEGAN, under MERGE_LOCK.
+    use super::{LINK_AT, log};
+    /// A count of changes of the memory's role, and in the lowest bit whether it is a replica: 0, it has always been a primary.
+    pub const ROLE: u64 = LINK_AT;
+    /// The excess of an offset of PSYNC over its place in the log, modulo 2^64. It changes with BEGAN, under MERGE_LOCK.
     pub const SHIFT: u64 = ROLE + 8;
     /// The name of the stream that this one goes on from, and the place behind the last byte that both have; under MERGE_LOCK.
     pub const SECOND: u64 = ROLE + 16;
@@ -289,7 +292,7 @@ pub mod link {
     /// Which thread runs the link; 0: none does. The others are what it tells of itself: designated words.
     pub const OWNER: u64 = IDENTITY2 + log::IDENTITY_WORDS * 8;
     pub const PID: u64 = OWNER + 8;
-    /// How far it is.
+    /// Its stage.
     pub const STATE: u64 = OWNER + 16;
     /// The times at which it last heard the primary, and lost it, in milliseconds since the epoch.
     pub const HEARD_MS: u64 = OWNER + 24;

@@ -21,7 +21,7 @@ use crate::layout::{features, header, link as at};
 use crate::seat::Seat;
 use crate::storage::{Owner, mark};
 
-/// How far a link is.
+/// The stage of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u64)]
 pub enum LinkState {
@@ -36,11 +36,11 @@ pub enum LinkState {
     Connected = 3,
 }
 
-/// What the owner of a link tells.
+/// The figures of the owner of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkFigures {
     pub state: LinkState,
-    /// When it last heard the primary, in milliseconds since the epoch; 0: never.
+    /// The time at which it last heard the primary, in milliseconds since the epoch; 0: never.
     pub heard_ms: u64,
     /// Since when it has no connection; 0: it has one, or never had.
     pub down_ms: u64,
@@ -62,7 +62,7 @@ impl Role {
         self.word & 1 != 0
     }
 
-    /// Whether it has never changed.
+    /// Returns true if it has never changed.
     pub fn is_first(self) -> bool {
         self.word == 0
     }
@@ -90,7 +90,7 @@ impl Segment {
         Role { word: self.observe(at::ROLE) }
     }
 
-    /// Whether what this memory commits makes the stream: not in a replica, nor in the midst of a promotion, when the stream has its primary's name still.
+    /// Returns true if what this memory commits makes the stream: not in a replica, nor during a promotion, when the stream has its primary's name still.
     #[inline]
     pub fn tells_itself(&self) -> bool {
         self.observe(at::NAMED) == self.observe(at::ROLE)
@@ -142,7 +142,7 @@ impl LinkWords<'_> {
         })
     }
 
-    /// What the owner tells, or the last one has told.
+    /// The figures of the owner, or of the last one.
     pub fn figures(&self) -> LinkFigures {
         let read = |word| self.segment.observe(word);
         LinkFigures {

@@ -183,7 +183,7 @@ impl Segment {
             self.observe(seat + at::STATUS) & 3 != at::COMMITTED && self.waiting_in(seat) == 0
         };
         let settled = (0..self.seats_high()).all(|index| is_settled(self.seat_at(index)));
-        // As in `outbox_bytes`.
+        // The rule of `outbox_bytes`.
         self.acquire_fence();
         settled
     }
@@ -269,7 +269,7 @@ impl Seat {
         if self.get(at::OUTBOX_LAST) == 0 { self.make_outbox() } else { Ok(()) }
     }
 
-    /// Where the records end that this seat has committed.
+    /// The end of the records that this seat has committed.
     pub fn outbox_end(&self) -> u64 {
         self.get(at::OUTBOX_TAIL)
     }

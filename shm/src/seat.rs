@@ -71,7 +71,7 @@ pub struct Seat {
     pub(crate) sleeps: Cell<u64>,
     /// In use by a transaction: a seat runs one at a time.
     busy: Cell<bool>,
-    /// What its transactions change comes from a primary ([`Seat::ride`]).
+    /// Its transactions make changes of a primary ([`Seat::ride`]).
     rides: Cell<bool>,
     pub(crate) generation: u64,
     pub(crate) owned: bool,
@@ -181,7 +181,7 @@ impl Seat {
         self.rides.set(rides);
     }
 
-    /// Whether it does.
+    /// Returns true if it does.
     #[inline(always)]
     pub fn rides(&self) -> bool {
         self.rides.get()

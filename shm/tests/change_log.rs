@@ -274,7 +274,7 @@ fn a_hold_keeps_a_share_of_a_small_segment() {
     let segment = segment(&guard);
     let seat = segment.seat().unwrap();
     segment.hold_log(3, Some(0));
-    // What it keeps is not free any more.
+    // Memory that it keeps is not free any more.
     let share = polder_shm::layout::usable(segment.geometry().ceiling) / 4;
     while segment.log_range().1 < share + 10 * MIB {
         (0..100).for_each(|_| tell(&seat, &[7; RECORD]));

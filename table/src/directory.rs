@@ -37,7 +37,7 @@ pub const GARBAGE_AT: u64 = MAP_AT + DATABASES as u64 * 16;
 pub const GARBAGE_SLOTS: u64 = 260;
 const _: () =
     assert!(GARBAGE_SLOTS as usize >= DATABASES && GARBAGE_SLOTS + (DATABASES as u64) < TALLY_SLOTS);
-/// Where the map's entries of staged databases are ([`STAGED`]).
+/// The map's entries of staged databases ([`STAGED`]).
 pub const STAGED_AT: u64 = GARBAGE_AT + GARBAGE_SLOTS * 8;
 const _: () = assert!(STAGED_AT == MAP_AT + STAGED as u64 * 16);
 const _: () = assert!(2 * DATABASES as u64 + GARBAGE_SLOTS <= TALLY_SLOTS);

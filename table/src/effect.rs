@@ -319,7 +319,7 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// Whether a change of keys may be committed, as far as that is known before: a call that changes something beside its reply leaves that out else.
+    /// Returns true if a change of keys may be committed, as far as that is known before: a call that changes something beside its reply leaves that out else.
     pub fn accepts_changes(&self) -> bool {
         !self.segment().refuses_writes() || self.seat.rides()
     }
@@ -387,7 +387,7 @@ impl Txn<'_> {
         }
     }
 
-    /// Whether a call has told of something, though it may have changed no key.
+    /// Returns true if a call has told of something, though it may have changed no key.
     fn has_told(&self) -> bool {
         self.buffers.log.told.get() > 0
     }

@@ -73,7 +73,7 @@ impl Location {
         Location::at(segment, db, hash(key, segment.secret()))
     }
 
-    /// The same of a key with this hash.
+    /// Like that, of a key with this hash.
     #[inline(always)]
     pub(crate) fn at(segment: &Segment, db: Db, hash: Hash) -> Option<Location> {
         let root = segment.observe(map_at(db) + 8);
@@ -96,7 +96,7 @@ impl Location {
         })
     }
 
-    /// The same by way of a deeper directory, or one that makes no sense.
+    /// Like that, by way of a deeper directory, or one that makes no sense.
     #[cold]
     fn from_afar(segment: &Segment, db: Db, hash: Hash, root: u64) -> Option<Location> {
         let Named { extent, slot_at, slot, level, .. } = directory::find(segment, root, hash.position)?;
@@ -117,7 +117,7 @@ impl Location {
         })
     }
 
-    /// Whether the extent is the one that the key belongs to, now.
+    /// Returns true if the extent is the one that the key belongs to, now.
     ///
     /// The map's lock is looked at before the root word: a FLUSH that has committed holds it until the root word is written.
     #[inline(always)]
@@ -139,7 +139,7 @@ impl Location {
     }
 }
 
-/// What one look into a bucket finds.
+/// The finding of one look into a bucket.
 pub(crate) enum BucketProbe {
     /// The unit at which the key's inline entry begins.
     Here(usize),
@@ -196,7 +196,7 @@ impl Reading {
         (!is_foreign && word & lock::DEAD == 0).then_some(Reading { bucket, word })
     }
 
-    /// Whether all that was read since was one state. It is checked last, after the map: two swaps can bring an old root back, but a bucket's
+    /// Returns true if all that was read since was one state. It is checked last, after the map: two swaps can bring an old root back, but a bucket's
     /// word never comes back.
     #[inline(always)]
     pub(crate) fn holds(&self, segment: &Segment) -> bool {
@@ -209,7 +209,7 @@ impl Reading {
 pub(crate) enum Search {
     /// The unit at which the key's inline entry begins, and the bucket in which it lies.
     Here(Reading, usize),
-    /// The same of an entry with a record that is the key's by 24 bits of the hash.
+    /// Like that, of an entry with a record that is the key's by 24 bits of the hash.
     Record(Reading, usize),
     /// There is none, if the home holds and the location is current.
     Absent,

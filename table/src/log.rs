@@ -25,7 +25,7 @@ use crate::telling::{read_record, verbatim};
 
 /// How long [`Log::merge_before`] waits for another thread's batch.
 const MERGER_PATIENCE: Duration = Duration::from_millis(1);
-/// How long a writer waits for another thread's batch, or the cut of a snapshot, before its next commit breaks the log; the pause between two looks.
+/// The time for which a writer waits for another thread's batch, or the cut of a snapshot, before its next commit breaks the log; the pause between two looks.
 const FULL_PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_micros(200);
 /// How long turning the log on or off waits for others.

@@ -60,7 +60,7 @@ impl Table {
         }
     }
 
-    /// Whether a key that a search has not found is absent, and no thread is to be told of it.
+    /// Returns true if a key that a search has not found is absent, and no thread is to be told of it.
     #[inline(always)]
     fn is_absent(&self, location: &Location, home: &Reading) -> bool {
         let segment = &**self.segment();

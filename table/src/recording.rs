@@ -108,7 +108,7 @@ impl Effect<'_> {
     }
 }
 
-/// Whether a commit that has read this word may change no client's keys (K3).
+/// Returns true if a commit that has read this word may change no client's keys (K3).
 #[inline(always)]
 pub(crate) fn refuses(segment: &Segment, word: u64) -> bool {
     word & recording::REFUSES != 0 || word & recording::LOG != 0 && !segment.tells_itself()

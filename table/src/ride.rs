@@ -40,13 +40,13 @@ thread_local! {
     static RIDE: RefCell<Option<Rc<Ride>>> = const { RefCell::new(None) };
 }
 
-/// Where the changes of a thread come from.
+/// The origin of the changes of a thread.
 pub(crate) struct Ride {
     role: Role,
     carried: RefCell<Carried>,
 }
 
-/// What a commit is to record.
+/// The record that a commit is to make.
 enum Carried {
     Staged,
     Stream(Stream),
@@ -59,7 +59,7 @@ enum Carried {
 }
 
 impl Ride {
-    /// Whether its commit needs an outbox.
+    /// Returns true if its commit needs an outbox.
     pub(crate) fn tells(&self) -> bool {
         matches!(*self.carried.borrow(), Carried::Bytes { .. })
     }
@@ -118,7 +118,7 @@ impl Rider<'_> {
         }
     }
 
-    /// Whether a commit has recorded what was carried.
+    /// Returns true if a commit has recorded what was carried.
     pub fn is_taken(&self) -> bool {
         match &*self.ride.carried.borrow() {
             Carried::Bytes { outbox_end, .. } => self.seat.outbox_end() != *outbox_end,

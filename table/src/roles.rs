@@ -17,7 +17,7 @@ use polder_shm::{Role, sync};
 use crate::api::{Db, Mode, STAGED, SYSTEM, Stop};
 use crate::table::Table;
 
-/// How long a change of the role waits for transactions.
+/// The time for which a change of the role waits for transactions.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
 
@@ -31,7 +31,7 @@ impl Table {
     /// Makes the memory a replica, or one that follows anew: from now on only a [`Rider`](crate::Rider) of the role that this returns changes keys.
     ///
     /// # Errors
-    /// A fault: a process that is stopped in the midst of a transaction. The memory has the role nevertheless.
+    /// A fault: a process that is stopped inside a transaction. The memory has the role nevertheless.
     pub fn follow(&self) -> Result<Role, Fault> {
         self.log().turn_on()?;
         let role = self.change_role(true);
@@ -63,7 +63,7 @@ impl Table {
     /// Does what a thread has left that died while it changed the role.
     ///
     /// # Errors
-    /// As [`Table::promote`].
+    /// Those of [`Table::promote`].
     pub fn settle_role(&self) -> Result<(), Fault> {
         match (self.role().is_replica(), self.segment().refuses_writes()) {
             (true, false) => {
@@ -90,7 +90,7 @@ impl Table {
         let _ = self.await_others();
         self.rename_stream(Name::OfRole(role))?;
         self.refuse_writes(false);
-        // What is left of a copy: if it cannot be removed now, the next look at the role tries again.
+        // The rest of a copy: if it cannot be removed now, the next look at the role tries again.
         let _ = self.clear_staged(role);
         Ok(())
     }
@@ -146,8 +146,7 @@ impl Table {
         self.segment().recover_dead();
         self.segment().await_transactions(seat.index(), &mut || sync::now() < end).map_err(|_| {
             Fault::System(
-                "a process is stopped in the midst of a transaction: let it go on or end it, and try again"
-                    .into(),
+                "a process is stopped inside a transaction: let it go on or end it, and try again".into(),
             )
         })
     }

@@ -320,13 +320,13 @@ impl Table {
         self.segment.load(PASSIVE) & IMPORTING != 0 || self.is_passive()
     }
 
-    /// Whether all that changes comes from elsewhere: files are read, or the memory is a replica.
+    /// Returns true if all that changes comes from elsewhere: files are read, or the memory is a replica.
     #[inline]
     fn is_passive(&self) -> bool {
         self.is_loading() || self.segment.refuses_writes()
     }
 
-    /// Whether there is a database of this number, though it may have no keys.
+    /// Returns true if there is a database of this number, though it may have no keys.
     pub fn is_database(&self, db: Db) -> bool {
         self.segment.observe(map_at(db)) != 0
     }

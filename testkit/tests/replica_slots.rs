@@ -1,4 +1,4 @@
-//! What holds the log for replicas, and for how long: signs of life, slots of dead feeds, copies that cannot be followed.
+//! The holds of the log for replicas: signs of life, slots of dead feeds, copies that cannot be followed.
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -82,7 +82,7 @@ fn two_replicas_behind_one_address_and_port_are_told_apart() {
         primary.call(&["SET", &format!("k{number}"), &value]).expect("a reply");
     }
     catch_up(&mut one, &mut primary);
-    // What is held for the other one is trimmed where it is held no more.
+    // The part that is held for the other one is trimmed where it is held no more.
     until("the record has moved on", || {
         (1..64).any(|slot| log.held(slot).is_some_and(|held| held > 1 << 20))
     });

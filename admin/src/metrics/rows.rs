@@ -389,7 +389,7 @@ fn stream(facts: &Facts<'_>) -> (u64, u64) {
     if log.is_on() { (log.offset_of(first), log.offset_of(end)) } else { (0, 0) }
 }
 
-/// What a replica tells of its primary.
+/// The lines of a replica about its primary.
 fn primary_lines(facts: &Facts<'_>) -> Vec<String> {
     let Some(Primary { host, port, .. }) =
         facts.replication.primary.as_ref().filter(|_| facts.table.role().is_replica())

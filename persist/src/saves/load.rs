@@ -66,7 +66,7 @@ pub enum Expired {
     Kept,
 }
 
-/// What a load does with what it reads.
+/// The rules for what a load reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rules {
     pub present: Present,

@@ -16,7 +16,7 @@ use crate::primary::{accept, empty};
 /// Bytes of the mark behind a copy whose length is not known.
 const MARK_BYTES: usize = 40;
 
-/// Where a copy ends.
+/// The end of a copy.
 enum Length {
     Bytes(u64),
     Mark([u8; MARK_BYTES]),
@@ -169,7 +169,7 @@ impl CopyInput<'_, '_, '_> {
         Ok(())
     }
 
-    /// How many bytes of `held` are the copy's.
+    /// The number of bytes of `held` that are the copy's.
     fn ready(&self) -> usize {
         match self.length {
             Length::Bytes(_) => self.held.len(),
@@ -209,7 +209,7 @@ impl Read for CopyInput<'_, '_, '_> {
     }
 }
 
-/// What has been read is kept by the reader.
+/// The reader keeps what has been read.
 impl Seek for CopyInput<'_, '_, '_> {
     fn seek(&mut self, _: SeekFrom) -> io::Result<u64> {
         Err(io::ErrorKind::Unsupported.into())

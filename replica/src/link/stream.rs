@@ -12,7 +12,7 @@ use super::{End, Following, TELL_PERIOD, request, shown};
 /// The longest argument that is taken.
 const LIMITS: Limits = Limits { bulk_bytes_max: 4 << 30, stranger: false };
 
-/// Where the link is in the stream.
+/// The place of the link in the stream.
 struct Place {
     /// The offset behind the last byte that is in the log of this memory.
     offset: u64,
@@ -67,7 +67,7 @@ impl Following<'_, '_> {
             };
             self.figures.refused = refused + applier.done.refused;
             taken?;
-            // What is left stays where it is: a large argument comes in many pieces.
+            // The rest stays where it is: a large argument comes in many pieces.
             let used = input.len() - rest.len();
             self.input = input;
             self.input.drain(..used);
@@ -135,7 +135,7 @@ impl Following<'_, '_> {
         Ok(())
     }
 
-    /// What was carried is in the log.
+    /// Counts what was carried: it is in the log.
     fn settle(&self, place: &mut Place) {
         place.offset = place.offset.wrapping_add(place.carried.len() as u64);
         place.carried.clear();

@@ -114,7 +114,7 @@ pub struct Replica {
     /// The version of RDB files that it is known to read; `None`: it has not said what it is.
     pub rdb_version: Option<u32>,
     pub order: Option<SyncRequest>,
-    /// What EXEC leaves for its end.
+    /// The change that EXEC leaves for its end.
     pub new_role: Option<NewRole>,
 }
 
