@@ -325,6 +325,26 @@ fn walk(address: SocketAddr, seed: u64, is_redis: bool) -> Vec<Vec<String>> {
     }
 }
 
+/// Closes clients here and in Redis. Returns how many steps were compared; `None`: they are not the same clients.
+fn walk_beside(redis: Option<&Server>, seed: u64) -> Option<usize> {
+    let door = Door::open("--threads 3");
+    let own = walk(door.address, seed, false);
+    assert!(own.len() >= 2, "seed {seed}: {own:?}");
+    let Some(redis) = redis else { return Some(0) };
+    let address = SocketAddr::from(([127, 0, 0, 1], redis.port()));
+    let theirs = walk(address, seed, true);
+    connect(address).ask("CONFIG SET maxmemory-clients 0");
+    // The last clients are about as small as the limit may be.
+    let both = own.len().min(theirs.len());
+    // A monitor hears more from a server that is asked more often, so its place in the order differs.
+    let has_monitor = own.iter().chain(&theirs).flatten().any(|name| name == "Monitor");
+    if has_monitor || own[..both] == theirs[..both] {
+        return Some(both);
+    }
+    println!("seed {seed}: {own:?}, {theirs:?}");
+    None
+}
+
 #[test]
 fn clients_of_every_kind_are_closed_as_by_redis() {
     let redis = on_path("redis-server").map(|program| Server::start_redis(&program).expect("a server"));
@@ -333,19 +353,9 @@ fn clients_of_every_kind_are_closed_as_by_redis() {
     }
     let mut compared = 0;
     for seed in 1..=8 {
-        let door = Door::open("--threads 3");
-        let own = walk(door.address, seed, false);
-        assert!(own.len() >= 2, "seed {seed}: {own:?}");
-        if let Some(redis) = &redis {
-            let theirs = walk(SocketAddr::from(([127, 0, 0, 1], redis.port())), seed, true);
-            // The last clients are about as small as the limit may be.
-            let both = own.len().min(theirs.len());
-            compared += both;
-            // A monitor hears more from a server that is asked more often, so its place in the order differs.
-            let has_monitor = own.iter().chain(&theirs).flatten().any(|name| name == "Monitor");
-            assert!(has_monitor || own[..both] == theirs[..both], "seed {seed}: {own:?}, {theirs:?}");
-            connect(SocketAddr::from(([127, 0, 0, 1], redis.port()))).ask("CONFIG SET maxmemory-clients 0");
-        }
+        // Redis measures its clients by its own clock, so that on a busy machine the order of two of about one size is chance.
+        let both = (0..3).find_map(|_| walk_beside(redis.as_ref(), seed));
+        compared += both.unwrap_or_else(|| panic!("seed {seed}: three times other clients than Redis"));
     }
     assert!(redis.is_none() || compared >= 8, "{compared} steps were compared");
 }
