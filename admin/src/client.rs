@@ -137,19 +137,19 @@ fn elsewhere(call: &mut SessionCall<'_>, words: &[&[u8]]) -> Result<Vec<Vec<u8>>
 /// `LIST caller ...` and `KILL caller ...` as the commands, and `UNBLOCK id ...` with a number or [`UNDECIDED`], `HOME id` with
 /// the client's thread.
 pub fn answer(host: &dyn Host, words: &[&[u8]]) -> Vec<u8> {
-    let (Some((question, rest)), nobody) = (words.split_first(), Session::default()) else {
+    let (Some((question, rest)), blank) = (words.split_first(), Session::default()) else {
         return Vec::new();
     };
     match (*question, rest) {
         (b"LIST", [caller, options @ ..]) => {
             let caller = number::integer(caller).unwrap_or(0) as u64;
             let lines =
-                Filter::to_list(options, host).map(|filter| lines(&filter, &host.clients(&nobody), caller));
+                Filter::to_list(options, host).map(|filter| lines(&filter, &host.clients(&blank), caller));
             lines.unwrap_or_default().into_values().flatten().collect()
         }
         (b"KILL", [caller, options @ ..]) => {
             let killed = Filter::to_kill(options, host)
-                .map(|filter| kill_all(&filter, host, &nobody, number::integer(caller).unwrap_or(0) as u64));
+                .map(|filter| kill_all(&filter, host, &blank, number::integer(caller).unwrap_or(0) as u64));
             killed.unwrap_or(0).to_string().into_bytes()
         }
         (b"UNBLOCK", [id, options @ ..]) => {

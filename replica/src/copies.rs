@@ -23,13 +23,11 @@ use polder_calls::settings::Settings;
 use polder_commands::dump::LOST_EXPIRIES;
 use polder_table::Table;
 
+use crate::pause;
 use polder_persist::saves::save::{Plan, Progress, StreamPlace};
 
 /// The version of RDB files for a replica that has named none and whose copy needs a newer one than the lowest.
 const NEWER_VERSION: u32 = 12;
-/// The longest pause after copies that could not be followed. The first one is a second, and each is twice as long as the one before.
-const PAUSE_MAX: Duration = Duration::from_secs(60);
-const PAUSE_DOUBLINGS: u32 = 6;
 
 /// The copies that are being made in a process.
 #[derive(Default)]
@@ -49,8 +47,7 @@ impl Pause {
     /// A copy that was begun at `begun` could not be followed. Replicas that shared it count once.
     fn overrun(&mut self, begun: Instant, now: Instant) {
         if self.until.is_none_or(|until| begun >= until) {
-            let seconds = 1 << self.overruns.min(PAUSE_DOUBLINGS);
-            self.until = Some(now + Duration::from_secs(seconds).min(PAUSE_MAX));
+            self.until = Some(now + pause::after(self.overruns));
             self.overruns += 1;
         }
     }

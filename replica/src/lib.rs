@@ -17,6 +17,7 @@ mod lag;
 mod line;
 pub mod link;
 pub mod overview;
+pub mod pause;
 pub mod primary;
 pub mod records;
 

@@ -22,6 +22,7 @@ use polder_runtime::configuration::Configuration;
 use polder_runtime::scripting::Scripting;
 use polder_shm::{LinkFigures, LinkState, Role};
 use polder_table::{Rider, Table};
+use polder_wire::resp::command;
 
 use crate::feed::Link;
 use crate::primary::Primary;
@@ -42,13 +43,25 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// The version of Valkey that the link names, so that a Valkey sends it the newest form of RDB files.
 const VALKEY_VERSION: &[u8] = b"9.1.0";
 
-/// Why a link has ended.
+/// The end of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     /// The memory has another role, or the server ends.
     Over,
     /// The reason, in words: another attempt follows.
     Broken(String),
+    /// The reason, where another attempt at once would end in the same way.
+    Stuck(String),
+}
+
+impl End {
+    /// The same reason, as one that another attempt at once would not mend.
+    fn stuck(self) -> End {
+        match self {
+            End::Broken(why) => End::Stuck(why),
+            end => end,
+        }
+    }
 }
 
 impl<T: ToString> From<T> for End {
@@ -134,7 +147,7 @@ impl Following<'_, '_> {
         }
         let log = table.log();
         let (identity, next) = (log.identity(), log.offset_of(log.range().1).wrapping_add(1));
-        self.send(&request(&[b"PSYNC", identity.as_bytes(), next.to_string().as_bytes()]))?;
+        self.request(&[b"PSYNC", identity.as_bytes(), next.to_string().as_bytes()])?;
         let reply = self.line()?;
         let words: Vec<&str> = reply.split(' ').collect();
         match words[..] {
@@ -147,7 +160,7 @@ impl Following<'_, '_> {
             }
             ["+FULLRESYNC", name, offset] => {
                 let offset = number::unsigned(offset.as_bytes()).ok_or("the primary names no offset")?;
-                self.take_copy(identity_of(name)?, offset)?;
+                self.take_copy(identity_of(name)?, offset).map_err(End::stuck)?;
             }
             _ => return Err(format!("the primary replies to PSYNC: {}", shown(&reply)).into()),
         }
@@ -204,8 +217,14 @@ impl Following<'_, '_> {
 
     /// Sends a request and reads the line of its reply.
     fn ask(&mut self, words: &[&[u8]]) -> Result<String, End> {
-        self.send(&request(words))?;
+        self.request(words)?;
         self.line()
+    }
+
+    fn request(&mut self, words: &[&[u8]]) -> Result<(), End> {
+        let mut bytes = Vec::new();
+        command(words, &mut bytes);
+        self.send(&bytes)
     }
 
     /// Reads a line. Empty ones, which a primary sends while it makes a copy, are passed over.
@@ -285,17 +304,6 @@ impl Following<'_, '_> {
         self.follower.table.segment().link().tell(&self.figures);
         self.told = Instant::now();
     }
-}
-
-/// A request as RESP.
-fn request(words: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        bytes.extend_from_slice(word);
-        bytes.extend_from_slice(b"\r\n");
-    }
-    bytes
 }
 
 fn identity_of(name: &str) -> Result<[u8; 40], End> {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use polder_calls::settings::{Id, id};
 use polder_engine::{Memory, Table};
 use polder_replica::link::{End, Follower};
+use polder_replica::pause;
 use polder_replica::primary::{self, Primary};
 use polder_runtime::configuration::Configuration;
 use polder_shm::Role;
@@ -24,9 +25,8 @@ const REPL_TIMEOUT: Id = id("repl-timeout");
 
 /// The period in which a candidate looks whether it is its turn, and a link that rests whether there is something to do.
 const STAND_BY: Duration = Duration::from_millis(50);
-/// The pause before another attempt, and the longest one where attempts come to nothing for the same reason.
+/// The pause before another attempt.
 const RETRY: Duration = Duration::from_secs(1);
-const RETRY_MAX: Duration = Duration::from_secs(60);
 /// The longest time that an address is tried.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
@@ -128,25 +128,26 @@ impl Candidate {
                 std::thread::sleep(STAND_BY);
                 continue;
             }
-            let mut pause = RETRY;
+            let mut failures = 0;
             while !self.is_over(role) {
-                let (before, end) = (table.log().range().1, self.follow(role, &scripting));
-                let End::Broken(why) = end else { break };
+                let before = table.log().range().1;
+                let (why, is_stuck) = match self.follow(role, &scripting) {
+                    End::Over => break,
+                    End::Broken(why) => (why, false),
+                    End::Stuck(why) => (why, true),
+                };
                 if let Err(stop) = primary::tell_trouble(table, Some(&why)) {
                     tracing::warn!(%stop, "why the link is down cannot be told in the memory");
                 }
                 if told != why {
                     tracing::warn!(why, "the link to the primary is down; trying again");
-                    pause = RETRY;
                     told = why;
-                } else if table.log().range().1 != before {
-                    pause = RETRY;
                 }
-                self.rest(role, pause);
-                // An address at which no server listens costs nothing to try.
-                if table.segment().link().figures().copy_read > 0 || told.contains("cannot be made") {
-                    pause = (pause * 2).min(RETRY_MAX);
+                if !is_stuck || table.log().range().1 != before {
+                    failures = 0;
                 }
+                self.rest(role, if is_stuck { pause::after(failures) } else { RETRY });
+                failures += u32::from(is_stuck);
             }
         }
         table.segment().link().release(&seat);

@@ -93,11 +93,6 @@ impl Table {
 }
 
 impl Rider<'_> {
-    /// The thread's transactions write staged databases.
-    pub fn stage(&self) {
-        *self.ride.carried.borrow_mut() = Carried::Staged;
-    }
-
     /// The next transaction that changes something begins the stream of the primary.
     pub fn begin_stream(&self, stream: Stream) {
         *self.ride.carried.borrow_mut() = Carried::Stream(stream);

@@ -105,8 +105,7 @@ impl Table {
         if filled.is_empty() {
             return Ok(());
         }
-        let rider = self.ride(role)?;
-        rider.stage();
+        let _rider = self.ride(role)?;
         let txn = self.begin(Mode::Write)?;
         // The caller may be one that others wait for.
         txn.limit_patience(PATIENCE);

@@ -7,7 +7,7 @@ use polder_shm::LinkState;
 use polder_table::{Db, SYSTEM};
 use polder_wire::resp::{Limits, Request, Requests};
 
-use super::{End, Following, TELL_PERIOD, request, shown};
+use super::{End, Following, TELL_PERIOD, shown};
 
 /// The longest argument that is taken.
 const LIMITS: Limits = Limits { bulk_bytes_max: 4 << 30, stranger: false };
@@ -58,7 +58,7 @@ impl Following<'_, '_> {
                     Ok(Some(Request::Bulks(_))) => {
                         let bytes = &before[..before.len() - rest.len()];
                         if let Err(end) = self.apply(&mut applier, &mut place, &words, bytes) {
-                            break Err(end);
+                            break Err(end.stuck());
                         }
                     }
                     Ok(None) => break Ok(()),
@@ -151,7 +151,7 @@ impl Following<'_, '_> {
             table.seat()?.break_log();
             return Err("the log holds what the primary has not sent: a copy is asked for".into());
         }
-        self.send(&request(&[b"REPLCONF", b"ACK", place.offset.to_string().as_bytes()]))?;
+        self.request(&[b"REPLCONF", b"ACK", place.offset.to_string().as_bytes()])?;
         self.tell(LinkState::Connected);
         Ok(())
     }
