@@ -1,4 +1,6 @@
 //! Stock servers that follow a memory, for tests.
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 
 use polder_testbase::until;
@@ -51,4 +53,29 @@ pub fn catch_up(replica: &mut Connection, primary: &mut Connection) {
         figure(replica, "replication", "slave_repl_offset") == end
             && ask(replica, "GET mark") == format!("\"{mark}\"")
     });
+}
+
+/// Asks for all of the data, as a replica that tells nothing of itself.
+///
+/// # Panics
+/// If no server listens.
+pub fn psync(address: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    stream.write_all(b"PSYNC ? -1\r\n").expect("sent");
+    stream
+}
+
+/// The next line that such a replica is sent, without line feeds before it.
+///
+/// # Panics
+/// If the server closes the connection.
+pub fn line_of(stream: &mut TcpStream) -> String {
+    let (mut line, mut byte) = (String::new(), [0]);
+    while line.is_empty() || byte != *b"\n" {
+        stream.read_exact(&mut byte).expect("more");
+        if byte != *b"\n" || !line.is_empty() {
+            line.push(char::from(byte[0]));
+        }
+    }
+    line.trim_end().to_owned()
 }

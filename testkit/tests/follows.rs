@@ -3,8 +3,10 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
 
+use polder_commands::flush;
+use polder_table::Mode;
 use polder_testkit::logs::{World, ask, same, settle, signal, state, until, work};
-use polder_testkit::process::{Server, on_path, polder, stock_servers};
+use polder_testkit::process::{Server, on_path, stock_servers};
 use polder_testkit::random::Random;
 use polder_testkit::replicas::{catch_up, figure, follow};
 use polder_testkit::resp::Connection;
@@ -150,8 +152,15 @@ fn a_replica_refuses_writes_and_hides_what_has_expired() {
     let (server, mut stock) = primary(&program);
     ask(&mut stock, "SET k v");
     let (_replica_server, mut replica) = world.serve(&[]);
+    // A moment of the data that goes.
+    assert_eq!(ask(&mut replica, "ITEM.FLUSH EX 1000"), "OK");
     replicate(&mut replica, &server);
     catch_up(&mut replica, &mut stock);
+    let memory = world.attach().expect("the memory");
+    let txn = memory.table().begin(Mode::Read).expect("a seat");
+    assert_eq!(flush::next(&txn), Ok(None), "the new data is not emptied at that moment");
+    drop(txn);
+    drop(memory);
     for line in ["SET k 2", "DEL k", "FLUSHALL", "EVAL return(redis.call('set','k','2')) 0", "FUNCTION FLUSH"]
     {
         assert!(ask(&mut replica, line).contains("READONLY"), "{line}: {}", ask(&mut replica, line));
@@ -335,7 +344,6 @@ fn a_server_begins_as_a_replica() {
     let (_second, mut replica) = world.serve(&["--replicaof", &address]);
     assert_eq!(ask(&mut replica, "SET k v"), "OK");
     assert_eq!(figure(&mut replica, "replication", "role"), "master");
-    assert!(polder().is_file());
 }
 
 #[test]

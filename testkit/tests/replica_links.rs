@@ -6,7 +6,7 @@ use std::process::Command;
 use polder_testkit::logs::{World, ask, same, settle, state, until, work};
 use polder_testkit::process::{free_port, on_path, stock_servers};
 use polder_testkit::random::Random;
-use polder_testkit::replicas::{catch_up, figure, follow};
+use polder_testkit::replicas::{catch_up, figure, follow, line_of, psync};
 use polder_testkit::resp::Connection;
 
 #[test]
@@ -67,24 +67,6 @@ fn a_replica_that_is_too_far_behind_is_closed() {
     until("it is gone", || figure(&mut primary, "replication", "connected_slaves") == "0");
     replica_server.go_on();
     catch_up(&mut replica, &mut primary);
-}
-
-/// The first line that a peer is sent after its request, without line feeds before it.
-fn line_of(stream: &mut TcpStream) -> String {
-    let (mut line, mut byte) = (String::new(), [0]);
-    while line.is_empty() || byte != *b"\n" {
-        stream.read_exact(&mut byte).expect("more");
-        if byte != *b"\n" || !line.is_empty() {
-            line.push(char::from(byte[0]));
-        }
-    }
-    line.trim_end().to_owned()
-}
-
-fn psync(address: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(address).expect("a connection");
-    stream.write_all(b"PSYNC ? -1\r\n").expect("sent");
-    stream
 }
 
 /// The first nine bytes of the copy that a peer is sent that has told nothing of itself.

@@ -4,26 +4,8 @@ use std::net::TcpStream;
 
 use polder_testkit::logs::{World, ask, until};
 use polder_testkit::process::{Server, on_path, polder};
-use polder_testkit::replicas::{catch_up, figure, follow};
+use polder_testkit::replicas::{catch_up, figure, follow, line_of, psync};
 use polder_testkit::resp::{Connection, framed};
-
-/// The first line that a peer is sent after its request, without line feeds before it.
-fn line_of(stream: &mut TcpStream) -> String {
-    let (mut line, mut byte) = (String::new(), [0]);
-    while line.is_empty() || byte != *b"\n" {
-        stream.read_exact(&mut byte).expect("more");
-        if byte != *b"\n" || !line.is_empty() {
-            line.push(char::from(byte[0]));
-        }
-    }
-    line.trim_end().to_owned()
-}
-
-fn psync(address: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(address).expect("a connection");
-    stream.write_all(b"PSYNC ? -1\r\n").expect("sent");
-    stream
-}
 
 /// Reads a copy; returns its offset.
 fn take_copy(stream: &mut TcpStream) -> String {
