@@ -55,7 +55,7 @@ pub enum End {
 }
 
 impl End {
-    /// The same reason, as one that another attempt at once would not mend.
+    /// This end, as one that another attempt at once would not mend.
     fn stuck(self) -> End {
         match self {
             End::Broken(why) => End::Stuck(why),
