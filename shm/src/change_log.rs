@@ -80,11 +80,11 @@ pub enum Appends {
 pub trait Format {
     /// A new stream, or one of which a follower begins to read here, has selected no database: 0. Else the word that [`Format::state`] gave.
     fn begin(&mut self, state: u64);
-    /// Appends what `says` says.
+    /// Appends what `says` says. Returns false if that belongs to a stream that has got another name meanwhile: then the log begins anew.
     ///
     /// # Errors
     /// [`Fault::Damaged`].
-    fn record(&mut self, says: &[u8], out: &mut Vec<u8>) -> Result<(), Fault>;
+    fn record(&mut self, says: &[u8], out: &mut Vec<u8>) -> Result<bool, Fault>;
     /// What the next batch is to begin with: less than 1024.
     fn state(&self) -> u64;
 }
@@ -290,7 +290,9 @@ impl Seat {
                 break;
             };
             source.take(segment, &mut says)?;
-            format.record(&says, &mut bytes)?;
+            if !format.record(&says, &mut bytes)? {
+                return self.begin_log_anew(&sources).map(|()| Merged::Some);
+            }
             records += 1;
             source.look(segment, below, held_from)?;
         }

@@ -5,14 +5,21 @@
 
 #[cfg(any(feature = "crash-points", debug_assertions))]
 mod armed {
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
     static LEFT: AtomicU64 = AtomicU64::new(0);
+    static SIGNAL: AtomicI32 = AtomicI32::new(libc::SIGKILL);
     static PASSED: AtomicU64 = AtomicU64::new(0);
 
     /// The `n`-th store from now is never made; 0 disarms.
     pub fn arm(n: u64) {
         LEFT.store(n, Ordering::Relaxed);
+    }
+
+    /// Like [`arm`], but the process only stops there, until it is let go on: [`Child::go_on`](super::Child::go_on).
+    pub fn arm_stop(n: u64) {
+        SIGNAL.store(libc::SIGSTOP, Ordering::Relaxed);
+        arm(n);
     }
 
     /// Stores made since the process began.
@@ -23,10 +30,13 @@ mod armed {
     pub(crate) fn point() {
         PASSED.fetch_add(1, Ordering::Relaxed);
         if LEFT.load(Ordering::Relaxed) != 0 && LEFT.fetch_sub(1, Ordering::Relaxed) == 1 {
-            // SAFETY: kill and getpid have no preconditions; SIGKILL ends this process here.
-            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
-            loop {
-                std::hint::spin_loop();
+            let signal = SIGNAL.load(Ordering::Relaxed);
+            // SAFETY: kill and getpid have no preconditions; SIGKILL ends this process here, SIGSTOP stops its one thread.
+            unsafe { libc::kill(libc::getpid(), signal) };
+            if signal == libc::SIGKILL {
+                loop {
+                    std::hint::spin_loop();
+                }
             }
         }
     }
@@ -48,6 +58,8 @@ mod children {
     pub enum End {
         /// By SIGKILL.
         Killed,
+        /// Not yet: by SIGSTOP.
+        Stopped,
         /// Its work was done.
         Done,
         /// It panicked, or something else that no test wants.
@@ -84,6 +96,18 @@ mod children {
             unsafe { libc::kill(self.0, libc::SIGKILL) };
         }
 
+        /// Waits until it has stopped, or has ended: returns its end then. It is waited for once.
+        pub fn stopped(&self) -> Option<End> {
+            let end = self.look(libc::WUNTRACED);
+            end.filter(|end| *end != End::Stopped)
+        }
+
+        /// Lets it go on.
+        pub fn go_on(&self) {
+            // SAFETY: as in `kill`.
+            unsafe { libc::kill(self.0, libc::SIGCONT) };
+        }
+
         /// How it ended, if it has.
         pub fn ended(&self) -> Option<End> {
             self.look(libc::WNOHANG)
@@ -103,6 +127,7 @@ mod children {
             Some(match () {
                 () if libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0 => End::Done,
                 () if libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL => End::Killed,
+                () if libc::WIFSTOPPED(status) => End::Stopped,
                 () => End::Failed,
             })
         }
@@ -160,7 +185,7 @@ pub use delays::Delays;
 #[cfg(any(feature = "crash-points", debug_assertions))]
 pub(crate) use armed::point;
 #[cfg(any(feature = "crash-points", debug_assertions))]
-pub use armed::{arm, passed};
+pub use armed::{arm, arm_stop, passed};
 #[cfg(any(feature = "crash-points", debug_assertions))]
 pub use children::{Child, End};
 

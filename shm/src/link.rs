@@ -67,7 +67,8 @@ impl Role {
         self.word == 0
     }
 
-    pub(crate) fn word(self) -> u64 {
+    /// A number that grows with each change of the role.
+    pub fn word(self) -> u64 {
         self.word
     }
 }
@@ -93,7 +94,12 @@ impl Segment {
     /// Returns true if what this memory commits makes the stream: not in a replica, nor during a promotion, when the stream has its primary's name still.
     #[inline]
     pub fn tells_itself(&self) -> bool {
-        self.observe(at::NAMED) == self.observe(at::ROLE)
+        self.named_in() == self.observe(at::ROLE)
+    }
+
+    /// The word of the role in which the memory last gave the stream a name of its own. Changes under the lock of the log.
+    pub fn named_in(&self) -> u64 {
+        self.observe(at::NAMED)
     }
 
     /// Returns true if a follower that has the stream `identity` up to a place may go on from there (I2). Whether the log is still kept is another question.

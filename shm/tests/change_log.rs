@@ -26,10 +26,10 @@ impl Format for Plain {
         self.0 = state;
     }
 
-    fn record(&mut self, says: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
+    fn record(&mut self, says: &[u8], out: &mut Vec<u8>) -> Result<bool, Fault> {
         out.extend_from_slice(says);
         self.0 = (self.0 + 1) % STATES;
-        Ok(())
+        Ok(true)
     }
 
     fn state(&self) -> u64 {

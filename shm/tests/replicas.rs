@@ -20,8 +20,8 @@ struct Nothing;
 
 impl Format for Nothing {
     fn begin(&mut self, _state: u64) {}
-    fn record(&mut self, _says: &[u8], _out: &mut Vec<u8>) -> Result<(), polder_base::Fault> {
-        Ok(())
+    fn record(&mut self, _says: &[u8], _out: &mut Vec<u8>) -> Result<bool, polder_base::Fault> {
+        Ok(true)
     }
     fn state(&self) -> u64 {
         0
@@ -33,9 +33,9 @@ struct Whole;
 
 impl Format for Whole {
     fn begin(&mut self, _state: u64) {}
-    fn record(&mut self, says: &[u8], out: &mut Vec<u8>) -> Result<(), polder_base::Fault> {
+    fn record(&mut self, says: &[u8], out: &mut Vec<u8>) -> Result<bool, polder_base::Fault> {
         out.extend_from_slice(says);
-        Ok(())
+        Ok(true)
     }
     fn state(&self) -> u64 {
         0

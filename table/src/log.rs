@@ -16,12 +16,12 @@ use std::time::Duration;
 use polder_base::Fault;
 use polder_shm::change_log::{Appends, BATCH_BYTES, Format, LogGap, Merged};
 use polder_shm::layout::{header, log, recording};
-use polder_shm::{Seat, sync};
+use polder_shm::{Seat, Segment, sync};
 
 use crate::api::{DATABASES, Db};
 use crate::change::Dump;
 use crate::table::Table;
-use crate::telling::{read_record, verbatim};
+use crate::telling::{Verbatim, read_record};
 
 /// How long [`Log::merge_before`] waits for another thread's batch.
 const MERGER_PATIENCE: Duration = Duration::from_millis(1);
@@ -69,6 +69,10 @@ impl Table {
 }
 
 impl Log<'_> {
+    fn resp(&self) -> Resp<'_> {
+        Resp { segment: self.table.segment(), selected: 0 }
+    }
+
     /// Runs `work` with the calling thread's seat.
     fn with_seat<R>(&self, work: impl FnOnce(&Seat) -> Result<R, Fault>) -> Result<R, Fault> {
         let seat = self.table.seat()?;
@@ -186,7 +190,7 @@ impl Log<'_> {
     fn merge_some(&self, batches: u32) -> Result<bool, Fault> {
         let mut appended = false;
         for _ in 0..batches {
-            match self.with_seat(|seat| seat.merge_outboxes(&mut Resp::default()))? {
+            match self.with_seat(|seat| seat.merge_outboxes(&mut self.resp()))? {
                 Merged::Some => appended = true,
                 Merged::Trimmed => {}
                 Merged::Nothing | Merged::Busy => break,
@@ -201,7 +205,7 @@ impl Log<'_> {
     /// As [`Log::merge`].
     pub(crate) fn merge_all(&self) -> Result<bool, Fault> {
         loop {
-            match self.with_seat(|seat| seat.merge_outboxes(&mut Resp::default()))? {
+            match self.with_seat(|seat| seat.merge_outboxes(&mut self.resp()))? {
                 Merged::Some | Merged::Trimmed => {}
                 Merged::Nothing => return Ok(true),
                 Merged::Busy => return Ok(false),
@@ -219,7 +223,7 @@ impl Log<'_> {
         let patience = sync::now() + MERGER_PATIENCE;
         loop {
             let end = self.range().1;
-            match self.with_seat(|seat| seat.merge_outboxes(&mut Resp::default()))? {
+            match self.with_seat(|seat| seat.merge_outboxes(&mut self.resp()))? {
                 // A batch that has not reached its limit has taken all that it found.
                 Merged::Some if self.range().1 - end >= BATCH_BYTES as u64 => {}
                 // Records may be left, for which there was no memory before.
@@ -289,13 +293,13 @@ impl Log<'_> {
 }
 
 /// Writes records as Redis's commands.
-#[derive(Default)]
-struct Resp {
+struct Resp<'t> {
+    segment: &'t Segment,
     /// The selected database, plus one.
     selected: u64,
 }
 
-impl Resp {
+impl Resp<'_> {
     fn select(&mut self, db: u16, out: &mut Vec<u8>) {
         if self.selected != u64::from(db) + 1 {
             self.selected = u64::from(db) + 1;
@@ -304,17 +308,21 @@ impl Resp {
     }
 }
 
-impl Format for Resp {
+impl Format for Resp<'_> {
     fn begin(&mut self, state: u64) {
         self.selected = state;
     }
 
-    fn record(&mut self, says: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
+    fn record(&mut self, says: &[u8], out: &mut Vec<u8>) -> Result<bool, Fault> {
         const DAMAGED: Fault = Fault::Damaged { what: "a record of the change log" };
-        if let Some((state, bytes)) = verbatim(says) {
+        if let Some(Verbatim { bytes, state, role }) = Verbatim::read(says) {
+            // A3. The name changes under the lock of the log only, which the caller has.
+            if role < self.segment.named_in() {
+                return Ok(false);
+            }
             self.selected = state.min(DATABASES as u64);
             out.extend_from_slice(bytes);
-            return Ok(());
+            return Ok(true);
         }
         let (is_atomic, told) = read_record(says).ok_or(DAMAGED)?;
         if let Some(first) = told.first() {
@@ -340,7 +348,7 @@ impl Format for Resp {
         if is_atomic || left > 0 {
             command(&[b"EXEC"], out);
         }
-        Ok(())
+        Ok(true)
     }
 
     fn state(&self) -> u64 {

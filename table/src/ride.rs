@@ -12,7 +12,9 @@
 //! - **A2** Bytes that change nothing (PING, SELECT, commands that meet nothing) are kept by the link and travel with the next ones, or alone
 //!   ([`Rider::send_alone`]). They are never left out and never doubled, since replicas of this memory count the same bytes.
 //! - **A3** A ride belongs to a role. Each commit of it looks at ROLE with its locks held, and fails where the memory has another role by now. A change of role
-//!   waits for the transactions that may have looked before.
+//!   waits for the transactions that may have looked before; a promotion does not wait for ever. So the record says the role, and one that was made
+//!   before the stream got its present name ends that stream (`Resp::record` in `log.rs`): a link that was stopped in its commit changes a key of the promoted memory, and
+//!   followers of it begin with a copy that has the change.
 //! - **A4** The bytes go through the outbox of the seat, like other records. So a cut (L8), WAIT, the append-only file and this memory's own replicas
 //!   work as in a primary.
 use std::cell::RefCell;
@@ -27,7 +29,7 @@ use polder_shm::{Role, Seat, sync};
 
 use crate::api::{Db, Mode, STAGED, Stop};
 use crate::table::Table;
-use crate::telling::{VERBATIM, record_head};
+use crate::telling::Verbatim;
 use crate::txn::Txn;
 
 /// A commit that finds the memory in another role.
@@ -178,7 +180,8 @@ impl Txn<'_> {
                 Ok(0)
             }
             Carried::Bytes { bytes, state, .. } => {
-                let mut record = record_head(VERBATIM, *state as u32, self.now_ms()).to_vec();
+                let mut record =
+                    Verbatim { bytes: &[], state: *state, role: ride.role.word() }.head().to_vec();
                 record.extend_from_slice(bytes);
                 match self.append(recording, &record)? {
                     Ok(()) => Ok(0),

@@ -2,7 +2,8 @@
 //! record reads.
 //!
 //! ```text
-//!   what a record says   flags (4) | commands (4) | milliseconds (8) | commands, or bytes of a primary's stream (`ride.rs`)
+//!   what a record says   flags (4) | commands (4) | milliseconds (8) | commands
+//!   or                   flags (4) | state (4)    | role (8)         | bytes of a primary's stream (`ride.rs`)
 //!   command              database (2) | more (2) | words (4) | for each word: bytes (4) and the word
 //! ```
 //!
@@ -12,9 +13,8 @@ use crate::api::Db;
 
 /// The commands of a record are one transaction.
 pub(crate) const ATOMIC: u32 = 1;
-/// The record is bytes of a primary's stream, as they came; the place of the number of commands has the [state](polder_shm::change_log::Format::state)
-/// behind them.
-pub(crate) const VERBATIM: u32 = 2;
+/// The record is bytes of a primary's stream, as they came; the [state](polder_shm::change_log::Format::state) is that behind them.
+const VERBATIM: u32 = 2;
 /// Bytes before a record's commands, before a command's words, and before a word.
 const HEAD: usize = 16;
 const COMMAND_HEAD: usize = 8;
@@ -118,11 +118,28 @@ pub(crate) struct Told<'r> {
     pub words: Vec<&'r [u8]>,
 }
 
-/// The bytes of a primary's stream that a record holds, and the state behind them; `None`: it holds commands.
-pub(crate) fn verbatim(says: &[u8]) -> Option<(u64, &[u8])> {
-    let (head, bytes) = says.split_at_checked(HEAD)?;
-    let number = |bytes: &[u8]| u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
-    (number(head) & VERBATIM != 0).then(|| (number(&head[4..]).into(), bytes))
+/// Bytes of a primary's stream that a record holds.
+pub(crate) struct Verbatim<'r> {
+    pub bytes: &'r [u8],
+    /// The state behind them.
+    pub state: u64,
+    /// The word of the [role](polder_shm::Role) in which they were taken.
+    pub role: u64,
+}
+
+impl Verbatim<'_> {
+    /// The bytes before the primary's.
+    pub(crate) fn head(&self) -> [u8; HEAD] {
+        record_head(VERBATIM, self.state as u32, self.role)
+    }
+
+    /// A record that holds such bytes; `None`: it holds commands.
+    pub(crate) fn read(says: &[u8]) -> Option<Verbatim<'_>> {
+        let (head, bytes) = says.split_at_checked(HEAD)?;
+        let number = |bytes: &[u8]| u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
+        let role = u64::from_le_bytes(head[8..].try_into().expect("eight bytes"));
+        (number(head) & VERBATIM != 0).then(|| Verbatim { bytes, state: number(&head[4..]).into(), role })
+    }
 }
 
 /// A record's commands, and whether they are one transaction; `None`: it makes no sense (S5).

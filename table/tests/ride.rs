@@ -23,7 +23,8 @@ fn main() {
     a_memory_begins_to_follow();
     a_promotion_comes_to_its_end();
     a_new_role_ends_the_ride();
-    println!("ride: 7 tests passed");
+    a_link_that_is_stopped_over_a_promotion_ends_the_stream();
+    println!("ride: 8 tests passed");
 }
 
 /// A replica whose log holds something, and its role.
@@ -258,4 +259,54 @@ fn a_new_role_ends_the_ride() {
     drop(rider);
     set(&place.table, 0, b"key:1", b"its own").expect("it is a primary");
     assert_eq!(place.get(0, b"key:1"), Some(b"its own".to_vec()));
+}
+
+/// Stops a link before a store of a command, promotes its memory, and lets it go on. Looks for a store between the look at the role and the commit: before
+/// an earlier one the command is refused, before a later one it is in the log that the promotion renames.
+fn a_link_that_is_stopped_over_a_promotion_ends_the_stream() {
+    let bytes = b"*3\r\n$3\r\nset\r\n$5\r\nkey:1\r\n$4\r\nlate\r\n";
+    let command = |table: &Table, role: Role| {
+        let rider = table.ride(role).expect("a seat");
+        rider.carry(bytes, Some(3));
+        set(table, 0, b"key:1", b"late")
+    };
+    let operation = |table: &Table, role: Role| command(table, role).expect("the primary may");
+    let mut between = 1..kill_at_each_store(replica, operation, |_, _| ());
+    loop {
+        assert!(!between.is_empty(), "no store lies between the look at the role and the commit");
+        let n = between.start.midpoint(between.end);
+        let (place, role) = replica();
+        let child = Child::of(|| {
+            place.table.seat().expect("a seat");
+            crash::arm_stop(n);
+            // It may come too late.
+            let _ = command(&place.table, role);
+        });
+        assert_eq!(child.stopped(), None, "before store {n}");
+        place.table.promote().expect("a promotion waits for no stopped process for ever");
+        let named = place.table.log().identity();
+        child.go_on();
+        assert_eq!(child.wait(), End::Done);
+        while place.table.log().merge().expect("memory") {}
+        let is_made = place.get(0, b"key:1") == Some(b"late".to_vec());
+        let has_new_name = place.table.log().identity() != named;
+        set(&place.table, 0, b"key:1", b"its own").expect("it is a primary");
+        while place.table.log().merge().expect("memory") {}
+        let report = place.table.verify().expect("a seat");
+        assert!(report.is_clean(), "stopped before store {n}: {report}");
+        match (is_made, has_new_name) {
+            (false, false) => between.start = n + 1,
+            (true, false) => between.end = n,
+            (_, true) => {
+                assert!(is_made, "a refused command has no record");
+                let (mut told, (begin, _)) = (Vec::new(), place.table.log().range());
+                place.table.log().read(begin, &mut told, usize::MAX).expect("it is kept");
+                let told = told.escape_ascii().to_string();
+                let is_own =
+                    told.starts_with(r"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n*6\r\n$7\r\nRESTORE\r\n$5\r\nkey:1");
+                assert!(is_own && told.contains("its own") && !told.contains("late"), "{told}");
+                return println!("stopped link: before store {n}");
+            }
+        }
+    }
 }

@@ -25,9 +25,9 @@ struct Plain;
 impl Format for Plain {
     fn begin(&mut self, _state: u64) {}
 
-    fn record(&mut self, says: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
+    fn record(&mut self, says: &[u8], out: &mut Vec<u8>) -> Result<bool, Fault> {
         out.extend_from_slice(says);
-        Ok(())
+        Ok(true)
     }
 
     fn state(&self) -> u64 {
