@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use polder_engine::{Counter, Memory, Usage};
 use polder_persist::storage_process::LogPlaces;
 use polder_shm::overview::{Doing, Seated};
+use polder_shm::{LinkFigures, LinkState};
 
 use crate::segment::{COUNTERS, databases, processes};
 use crate::text;
@@ -43,6 +44,54 @@ struct Glance {
     databases: Vec<(u16, u64, u64)>,
     seats: Vec<Seated>,
     log: Option<LogPlaces>,
+    replication: Replication,
+}
+
+/// Both sides of replication, as the words of the segment tell them.
+struct Replication {
+    /// The link of a replica to its primary: what it does, and its figures.
+    link: Option<(String, LinkFigures)>,
+    /// The number of replicas that read the stream, and the bytes that the slowest has not acknowledged.
+    replicas: usize,
+    behind: u64,
+}
+
+impl Replication {
+    fn of(memory: &Memory) -> Replication {
+        let table = memory.table();
+        let (link, end) = (table.segment().link(), table.log().range().1);
+        let figures = link.figures();
+        let state = match figures.state {
+            LinkState::Copies if figures.copy_bytes > 0 => {
+                format!("copies {:.0}%", 100.0 * figures.copy_read as f64 / figures.copy_bytes as f64)
+            }
+            LinkState::Copies => "copies".into(),
+            LinkState::Handshake => "handshake".into(),
+            _ if link.is_up() => "up".into(),
+            _ => "down".into(),
+        };
+        let replicas = table.segment().replicas().all();
+        let behind = replicas.iter().map(|replica| end.saturating_sub(replica.place)).max().unwrap_or(0);
+        let link = table.role().is_replica().then_some((state, figures));
+        Replication { link, replicas: replicas.len(), behind }
+    }
+
+    /// The line of a screen.
+    fn shown(&self) -> Option<String> {
+        let role = match &self.link {
+            None if self.replicas == 0 => return None,
+            None => "primary".into(),
+            Some((state, figures)) => {
+                let heard = text::age(text::since_ms(figures.heard_ms));
+                format!("replica, link {state}, heard {heard} ago, {} refused", text::count(figures.refused))
+            }
+        };
+        let replicas = match self.replicas {
+            0 => "no replicas".into(),
+            count => format!("{count} replicas, the slowest {} behind", text::bytes(self.behind)),
+        };
+        Some(format!("role     {role}; {replicas}"))
+    }
 }
 
 impl Glance {
@@ -55,6 +104,7 @@ impl Glance {
             databases: databases(memory),
             seats: table.segment().seated(),
             log: LogPlaces::of(table),
+            replication: Replication::of(memory),
         }
     }
 
@@ -141,6 +191,11 @@ fn line(now: &Glance, before: &Glance) -> String {
             )
         }));
     }
+    let Replication { link, replicas, behind } = &now.replication;
+    let role = link
+        .as_ref()
+        .map_or("primary".into(), |(state, _)| format!("replica link={}", state.replace(' ', "_")));
+    fields.push(format!("role={role} replicas={replicas} replicas_behind={behind}"));
     fields.join(" ") + "\n"
 }
 
@@ -194,6 +249,7 @@ fn page(name: &str, now: &Glance, before: &Glance) -> String {
         ),
     ];
     lines.extend(now.log.as_ref().map(log));
+    lines.extend(now.replication.shown());
     lines.push(String::new());
     // Each line clears what the last glance left behind it; clearing the screen first would flicker.
     let body: String = lines

@@ -91,6 +91,7 @@ function begin(link) {
   const facts = make("dl", { class: "facts card wide" })
   const databases = make("section", { class: "card" })
   const commands = make("section", { class: "card" })
+  const replication = make("section", { class: "card wide" })
   const error = make("p", { class: "error", role: "alert" })
   let before = null
 
@@ -105,6 +106,7 @@ function begin(link) {
     const rows = now.databases.map(([name, stat]) => [name, number(stat.keys), number(stat.expires)])
     databases.replaceChildren(make("h2", {}, "Keyspace"),
       table([["Database"], ["Keys", "number"], ["With expiry", "number"]], rows, "No database has keys."))
+    replication.replaceChildren(...replicationOf(now.found))
     const top = now.commands.toSorted((one, other) => other[1].usec - one[1].usec).slice(0, 10)
     const latencies = top.map(([name]) => parts(now.found[`latency_percentiles_usec_${name}`] ?? ""))
     // Which percentiles there are is a setting: latency-tracking-info-percentiles.
@@ -137,5 +139,20 @@ function begin(link) {
     for (const one of spans) one.setAttribute("aria-pressed", String(one === event.currentTarget))
   } }, name))
   return make("div", {}, error, make("div", { class: "spans", role: "group", "aria-label": "Span of the charts" }, ...spans), make("div", { class: "cards" }, ...Object.values(all).map(chart => chart.element), facts),
-    make("div", { class: "pair" }, databases, commands))
+    make("div", { class: "pair" }, databases, commands), replication)
+}
+
+// The role of the memory, its link to a primary, and its replicas: nothing where there are neither.
+function replicationOf(found) {
+  const end = Number(found.master_repl_offset ?? 0)
+  const replicas = Object.keys(found).filter(name => /^slave\d+$/.test(name)).map(name =>
+    Object.fromEntries(found[name].split(",").map(pair => pair.split("="))))
+  const rows = replicas.map(({ ip, port, state, offset, lag }) => [`${ip}:${port}`, state === "online" ? "online" : "takes a copy",
+    bytes(Math.max(0, end - Number(offset))).join(" "), lag === "-1" ? "–" : lag])
+  if (found.role !== "slave" && rows.length === 0) return []
+  const link = found.master_sync_in_progress === "1" ? `copies the data, ${found.master_sync_perc ?? "0"} %`
+    : found.master_link_status === "up" ? "up" : `down: ${found.master_link_error ?? "no server follows"}`
+  const role = found.role === "slave" ? `Replica of ${found.master_host}:${found.master_port}, link ${link}` : "Primary"
+  return [make("h2", {}, "Replication"), make("p", {}, role),
+    table([["Replica"], ["State"], ["Behind", "number"], ["Last acknowledged, s", "number"]], rows, "No replicas.")]
 }

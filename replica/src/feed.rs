@@ -279,6 +279,8 @@ impl Feeding<'_, '_> {
                 if self.is_over() {
                     return Err("the server ends".into());
                 }
+                // One that has gone makes room for others at once.
+                self.listen()?;
                 self.stay_awake()?;
             }
         };

@@ -9,9 +9,11 @@
 #![forbid(unsafe_code)]
 
 use polder_base::number;
+use polder_base::time::now_ms;
 
 pub mod copies;
 pub mod face;
+pub mod failover;
 pub mod feed;
 mod lag;
 mod line;
@@ -28,7 +30,9 @@ use polder_calls::command::{
 use polder_runtime::row::{Row, SessionCall, TxnCall, neutral, session};
 use polder_runtime::session::{NewRole, Replica, SyncRequest};
 use polder_shm::LinkState;
-use polder_table::{Mode, Table};
+use polder_table::{Mode, Stop, Table};
+
+use crate::failover::Failover;
 
 /// Options that change nothing here: which form of RDB file it prefers, what it has acknowledged.
 const KNOWN_OPTIONS: [&str; 8] = [
@@ -140,6 +144,9 @@ fn replicate(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 fn give_role(table: &Table, primary: Option<&(String, u16)>) -> Outcome {
+    if failover::find(table)?.is_some() {
+        return Err("ERR REPLICAOF not allowed while failing over.".into());
+    }
     match primary {
         Some((host, port)) => primary::follow(table, host, *port),
         None => primary::promote(table),
@@ -157,7 +164,7 @@ fn configure(call: &mut SessionCall<'_>) -> Outcome {
     Ok(())
 }
 
-fn hear(replica: &mut Replica, option: &[u8], value: &[u8]) -> Result<(), polder_table::Stop> {
+fn hear(replica: &mut Replica, option: &[u8], value: &[u8]) -> Outcome {
     match () {
         () if is(option, "listening-port") => {
             let port = number::integer(value).and_then(|port| u16::try_from(port).ok());
@@ -191,51 +198,82 @@ fn hear(replica: &mut Replica, option: &[u8], value: &[u8]) -> Result<(), polder
 
 /// PSYNC and SYNC: the connection becomes that of a replica. Nothing is replied here: the feed replies.
 fn synchronize(call: &mut SessionCall<'_>) -> Outcome {
-    let order = match call.args[1..] {
-        [] => SyncRequest { from: None, is_sync: true },
-        [identity, offset] => {
+    let (from, takes_over) = match call.args[1..] {
+        [] => (None, false),
+        [identity, offset] => (Some((identity, offset)), false),
+        [identity, offset, word] if is(word, "FAILOVER") => (Some((identity, offset)), true),
+        _ => return Err(SYNTAX.into()),
+    };
+    let order = match from {
+        None => SyncRequest { from: None, is_sync: true },
+        Some((identity, offset)) => {
             let offset = number::integer(offset).ok_or(polder_calls::call::NOT_AN_INTEGER)?;
             let from = std::str::from_utf8(identity).ok().map(str::to_owned).zip(u64::try_from(offset).ok());
             SyncRequest { from, is_sync: false }
         }
-        _ => return Err("ERR PSYNC with FAILOVER is not supported: use REPLICAOF on both sides".into()),
     };
-    if call.table.role().is_replica() && call.table.segment().link().figures().state != LinkState::Connected {
-        return Err("NOMASTERLINK Can't SYNC while not connected with my master".into());
-    }
     if !call.host.feeds_replicas() {
         return Err("ERR replicas connect to a server: this program is none".into());
+    }
+    if takes_over {
+        take_over(call.table, order.from.as_ref())?;
+    } else if call.table.role().is_replica() && !call.table.segment().link().is_up() {
+        return Err("NOMASTERLINK Can't SYNC while not connected with my master".into());
     }
     call.session.replica.get_or_insert_default().order = Some(order);
     call.session.closing = true;
     Ok(())
 }
 
-fn failover(call: &mut SessionCall<'_>) -> Outcome {
-    match &call.args[1..] {
-        [word] if is(word, "ABORT") => Err("ERR No failover in progress.".into()),
-        words => {
-            check_failover(words)?;
-            Err("ERR FAILOVER requires connected replicas.".into())
-        }
+/// Becomes the primary in the place of the one whose request this is (O2 of `failover.rs`).
+fn take_over(table: &Table, from: Option<&(String, u64)>) -> Outcome {
+    if !table.role().is_replica() {
+        return Err("ERR PSYNC FAILOVER can't be sent to a master.".into());
     }
+    if from.is_none_or(|(identity, _)| *identity != table.log().identity()) {
+        return Err("ERR PSYNC FAILOVER replid must match my replid.".into());
+    }
+    tracing::info!("the primary asks this memory to take its place");
+    primary::promote(table)
 }
 
-fn check_failover(words: &[&[u8]]) -> Outcome {
-    match words {
-        [] => Ok(()),
-        [word, time, rest @ ..] if is(word, "TIMEOUT") => {
-            let time = number::integer(time).ok_or(polder_calls::call::NOT_AN_INTEGER)?;
-            if time <= 0 {
-                return Err("ERR FAILOVER timeout must be greater than 0".into());
-            }
-            check_failover(rest)
-        }
-        [word, _, port, rest @ ..] if is(word, "TO") => {
-            number::integer(port).ok_or(polder_calls::call::NOT_AN_INTEGER)?;
-            check_failover(rest)
-        }
-        [word, rest @ ..] if is(word, "FORCE") => check_failover(rest),
-        _ => Err(SYNTAX.into()),
+fn failover(call: &mut SessionCall<'_>) -> Outcome {
+    if call.session.caller.atomic {
+        return Err("ERR FAILOVER cannot be a part of a transaction: send it by itself".into());
     }
+    match &call.args[1..] {
+        [word] if is(word, "ABORT") => failover::abort(call.table, "FAILOVER ABORT")?,
+        words => failover::begin(call.table, &asked_failover(words)?)?,
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+/// Reads the options of FAILOVER, each of which may stand once.
+fn asked_failover(mut words: &[&[u8]]) -> Result<Failover, Stop> {
+    let mut asked = Failover { target: None, is_forced: false, deadline_ms: 0, asks: false };
+    while let [word, rest @ ..] = words {
+        words = match rest {
+            [time, rest @ ..] if is(word, "TIMEOUT") && asked.deadline_ms == 0 => {
+                let time = number::integer(time).ok_or(polder_calls::call::NOT_AN_INTEGER)?;
+                let time = u64::try_from(time).ok().filter(|time| *time > 0);
+                let time = time.ok_or("ERR FAILOVER timeout must be greater than 0")?;
+                asked.deadline_ms = now_ms().saturating_add(time);
+                rest
+            }
+            [host, port, rest @ ..] if is(word, "TO") && asked.target.is_none() => {
+                let port = number::integer(port).ok_or(polder_calls::call::NOT_AN_INTEGER)?;
+                // A port that none can be is no replica's.
+                let port = u16::try_from(port).unwrap_or(0);
+                asked.target = Some((String::from_utf8_lossy(host).into_owned(), port));
+                rest
+            }
+            rest if is(word, "FORCE") && !asked.is_forced => {
+                asked.is_forced = true;
+                rest
+            }
+            _ => return Err(SYNTAX.into()),
+        };
+    }
+    Ok(asked)
 }

@@ -24,6 +24,7 @@ use polder_shm::{LinkFigures, LinkState, Role};
 use polder_table::{Rider, Table};
 use polder_wire::resp::command;
 
+use crate::failover;
 use crate::feed::Link;
 use crate::primary::Primary;
 
@@ -133,6 +134,25 @@ impl Following<'_, '_> {
         let table = self.follower.table;
         self.tell(LinkState::Handshake);
         self.greet()?;
+        let (reply, identity) = self.ask_for_stream()?;
+        self.take_place(&reply, &identity)?;
+        if self.follower.primary.takes_over {
+            failover::end(table, self.follower.primary)?;
+        }
+        crate::primary::tell_trouble(table, None)?;
+        tracing::info!(
+            primary = self.follower.primary.host,
+            port = self.follower.primary.port,
+            reply,
+            "following"
+        );
+        self.tell(LinkState::Connected);
+        self.stream()
+    }
+
+    /// Asks for the stream from the end of the log on; returns the reply, and the identity that was asked for.
+    fn ask_for_stream(&mut self) -> Result<(String, String), End> {
+        let table = self.follower.table;
         // B2. What a link before this one has committed is in the log before it is asked for.
         table.segment().recover_dead();
         let seat = table.seat()?;
@@ -147,8 +167,26 @@ impl Following<'_, '_> {
         }
         let log = table.log();
         let (identity, next) = (log.identity(), log.offset_of(log.range().1).wrapping_add(1));
-        self.request(&[b"PSYNC", identity.as_bytes(), next.to_string().as_bytes()])?;
-        let reply = self.line()?;
+        let (offset, takes_over) = (next.to_string(), self.follower.primary.takes_over);
+        let words: [&[u8]; 4] = [b"PSYNC", identity.as_bytes(), offset.as_bytes(), b"FAILOVER"];
+        self.request(if takes_over { &words } else { &words[..3] })?;
+        let mut reply = self.line()?;
+        if takes_over && reply.contains("can't be sent to a master") {
+            // It has heard an earlier request, whose reply did not come here.
+            self.request(&words[..3])?;
+            reply = self.line()?;
+        }
+        let is_later = ["-LOADING", "-NOMASTERLINK"].iter().any(|begin| reply.starts_with(begin));
+        if takes_over && reply.starts_with('-') && !is_later {
+            failover::abort(table, &format!("the replica replies: {}", shown(&reply)))?;
+            return Err(End::Over);
+        }
+        Ok((reply, identity))
+    }
+
+    /// Brings the memory to the place in the primary's stream that the reply to PSYNC names.
+    fn take_place(&mut self, reply: &str, identity: &str) -> Result<(), End> {
+        let table = self.follower.table;
         let words: Vec<&str> = reply.split(' ').collect();
         match words[..] {
             ["+CONTINUE"] => {}
@@ -162,17 +200,9 @@ impl Following<'_, '_> {
                 let offset = number::unsigned(offset.as_bytes()).ok_or("the primary names no offset")?;
                 self.take_copy(identity_of(name)?, offset).map_err(End::stuck)?;
             }
-            _ => return Err(format!("the primary replies to PSYNC: {}", shown(&reply)).into()),
+            _ => return Err(format!("the primary replies to PSYNC: {}", shown(reply)).into()),
         }
-        crate::primary::tell_trouble(table, None)?;
-        tracing::info!(
-            primary = self.follower.primary.host,
-            port = self.follower.primary.port,
-            reply,
-            "following"
-        );
-        self.tell(LinkState::Connected);
-        self.stream()
+        Ok(())
     }
 
     /// The words before PSYNC.

@@ -1,6 +1,7 @@
 //! The figures of INFO about replication, read in one transaction.
 use polder_table::{Stop, Table, Txn};
 
+use crate::failover::{self, Failover};
 use crate::primary::{self, Primary};
 use crate::records::{self, Record};
 
@@ -11,6 +12,7 @@ pub struct Overview {
     pub primary: Option<Primary>,
     /// The reason for which the link to the primary is down.
     pub trouble: Option<String>,
+    pub failover: Option<Failover>,
 }
 
 impl Overview {
@@ -23,6 +25,7 @@ impl Overview {
             replicas: records::within(table, txn)?,
             primary: primary::within(txn)?,
             trouble: primary::trouble_within(txn)?,
+            failover: failover::within(txn)?,
         })
     }
 }

@@ -6,7 +6,7 @@ use polder_values::{Kind, Value, string};
 
 use polder_runtime::retry::retry;
 
-const PRIMARY: &[u8] = b"replication:primary";
+pub(crate) const PRIMARY: &[u8] = b"replication:primary";
 /// The reason for which the link is down, in words.
 const TROUBLE: &[u8] = b"replication:trouble";
 
@@ -17,12 +17,15 @@ pub struct Primary {
     pub port: u16,
     /// A copy without keys may take the place of data: REPLICAOF was given again after such a copy was refused.
     pub accepts_empty: bool,
+    /// It is to become a primary by this memory's request ([`failover`](crate::failover)).
+    pub takes_over: bool,
 }
 
 impl Primary {
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let accepts = if self.accepts_empty { " empty" } else { "" };
-        format!("{} {}{accepts}", quote(self.host.as_bytes()), self.port)
+        let takes_over = if self.takes_over { " failover" } else { "" };
+        format!("{} {}{accepts}{takes_over}", quote(self.host.as_bytes()), self.port)
     }
 
     fn parse(text: &[u8]) -> Option<Primary> {
@@ -31,12 +34,13 @@ impl Primary {
         Some(Primary {
             host: String::from_utf8(host.clone()).ok()?,
             port: std::str::from_utf8(port).ok()?.parse().ok()?,
-            accepts_empty: matches!(rest, [word] if word == b"empty"),
+            accepts_empty: rest.iter().any(|word| word == b"empty"),
+            takes_over: rest.iter().any(|word| word == b"failover"),
         })
     }
 }
 
-fn text_at(txn: &Txn<'_>, key: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
+pub(crate) fn text_at(txn: &Txn<'_>, key: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
     let Some(found) = txn.peek(SYSTEM, key)? else { return Ok(None) };
     Ok(Some(string::contiguous(txn, &found.value)?.into_owned()))
 }
@@ -57,7 +61,7 @@ pub fn trouble_within(txn: &Txn<'_>) -> Result<Option<String>, Stop> {
     Ok(text_at(txn, TROUBLE)?.map(|text| String::from_utf8_lossy(&text).into_owned()))
 }
 
-fn read<R>(table: &Table, work: impl Fn(&Txn<'_>) -> Result<R, Stop>) -> Result<R, Stop> {
+pub(crate) fn read<R>(table: &Table, work: impl Fn(&Txn<'_>) -> Result<R, Stop>) -> Result<R, Stop> {
     let txn = table.begin(Mode::Read)?;
     let mut read = None;
     retry(&txn, || {
@@ -83,29 +87,20 @@ pub fn trouble(table: &Table) -> Result<Option<String>, Stop> {
     read(table, trouble_within)
 }
 
+/// Writes or removes a text, as a part of a transaction that has declared its key.
+pub(crate) fn put(txn: &Txn<'_>, key: &[u8], text: Option<&str>) -> Outcome {
+    let Some(text) = text else { return txn.remove(SYSTEM, key, Replaces::Whole).map(drop) };
+    let value =
+        if text.len() < 100 { Value::Packed(text.as_bytes()) } else { string::make(txn, text.as_bytes())? };
+    txn.write(SYSTEM, key, &New::of(Kind::String, value), Replaces::Whole)
+}
+
 /// Writes or removes texts, in one transaction.
-fn set(table: &Table, texts: &[(&[u8], Option<String>)]) -> Outcome {
+pub(crate) fn set(table: &Table, texts: &[(&[u8], Option<String>)]) -> Outcome {
     let txn = table.begin(Mode::Write)?;
     retry(&txn, || {
         txn.declare(&texts.iter().map(|(key, _)| (SYSTEM, *key)).collect::<Vec<_>>())?;
-        for (key, text) in texts {
-            match text {
-                Some(text) if text.len() < 100 => {
-                    txn.write(
-                        SYSTEM,
-                        key,
-                        &New::of(Kind::String, Value::Packed(text.as_bytes())),
-                        Replaces::Whole,
-                    )?;
-                }
-                Some(text) => {
-                    let value = string::make(&txn, text.as_bytes())?;
-                    txn.write(SYSTEM, key, &New::of(Kind::String, value), Replaces::Whole)?;
-                }
-                None => _ = txn.remove(SYSTEM, key, Replaces::Whole)?,
-            }
-        }
-        Ok(())
+        texts.iter().try_for_each(|(key, text)| put(&txn, key, text.as_deref()))
     })
 }
 
@@ -132,7 +127,8 @@ pub fn follow(table: &Table, host: &str, port: u16) -> Outcome {
     if is_same && is_replica && !is_refused {
         return Ok(());
     }
-    let primary = Primary { host: host.to_owned(), port, accepts_empty: is_same && is_refused };
+    let primary =
+        Primary { host: host.to_owned(), port, accepts_empty: is_same && is_refused, takes_over: false };
     set(table, &[(PRIMARY, Some(primary.text())), (TROUBLE, None)])?;
     table.follow()?;
     tracing::info!(host, port, "the memory is a replica now");
@@ -163,9 +159,7 @@ pub fn empty(host: &str, port: u16) -> String {
 /// Faults of the memory.
 pub fn accept(txn: &Txn<'_>) -> Result<(), Stop> {
     let Some(primary) = within(txn)?.filter(|primary| primary.accepts_empty) else { return Ok(()) };
-    let text = Primary { accepts_empty: false, ..primary }.text();
-    let value = string::make(txn, text.as_bytes())?;
-    txn.write(SYSTEM, PRIMARY, &New::of(Kind::String, value), Replaces::Whole)
+    put(txn, PRIMARY, Some(&Primary { accepts_empty: false, ..primary }.text()))
 }
 
 #[cfg(test)]
@@ -175,7 +169,8 @@ mod tests {
     #[test]
     fn an_address_is_read_as_it_was_written() {
         for (host, accepts_empty) in [("127.0.0.1", false), ("::1", true), ("a \"name\"", false)] {
-            let primary = Primary { host: host.into(), port: 6379, accepts_empty };
+            let primary =
+                Primary { host: host.into(), port: 6379, accepts_empty, takes_over: !accepts_empty };
             assert_eq!(Primary::parse(primary.text().as_bytes()), Some(primary));
         }
         assert_eq!(Primary::parse(b"host"), None);

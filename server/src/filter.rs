@@ -17,7 +17,8 @@ use std::sync::Arc;
 
 use polder_wire::Output;
 use polder_wire::web_socket::{GOING_AWAY, NORMAL};
-use rustls::ServerConfig;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ServerConfig};
 use socket2::Socket;
 
 pub use self::datagrams::Datagrams;
@@ -42,6 +43,14 @@ impl Filter {
     /// When rustls has no memory or random bytes.
     pub fn secure(config: Arc<ServerConfig>) -> Result<Filter, rustls::Error> {
         Ok(Filter { secure: Some(Secure::new(config)?), ..Filter::default() })
+    }
+
+    /// TLS of the side that connects, to a peer of this name.
+    ///
+    /// # Errors
+    /// When rustls has no memory or random bytes.
+    pub fn secure_to(config: Arc<ClientConfig>, name: ServerName<'static>) -> Result<Filter, rustls::Error> {
+        Ok(Filter { secure: Some(Secure::to(config, name)?), ..Filter::default() })
     }
 
     /// Datagrams.

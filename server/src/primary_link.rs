@@ -1,4 +1,4 @@
-//! The thread that follows the primary of a memory that is a replica, or stands by while another process does.
+//! The thread that follows the primary of a memory that is a replica, or is about to become one by FAILOVER; or stands by while another process does.
 //!
 //! One of all servers of a memory has the link (`polder_shm::link`); the others look every [`STAND_BY`] whether it is alive, and one of them goes on where
 //! it was.
@@ -12,16 +12,20 @@ use std::time::{Duration, Instant};
 use polder_calls::settings::{Id, id};
 use polder_engine::{Memory, Table};
 use polder_replica::link::{End, Follower};
-use polder_replica::pause;
 use polder_replica::primary::{self, Primary};
+use polder_replica::{failover, pause};
 use polder_runtime::configuration::Configuration;
 use polder_shm::Role;
 use socket2::Socket;
 
+use crate::filter::Filter;
+use crate::listener::After;
 use crate::replica_link::ReplicaLink;
+use crate::tls;
 
 const REPLICAOF: Id = id("replicaof");
 const REPL_TIMEOUT: Id = id("repl-timeout");
+const TLS: Id = id("tls-replication");
 
 /// The period in which a candidate looks whether it is its turn, and a link that rests whether there is something to do.
 const STAND_BY: Duration = Duration::from_millis(50);
@@ -42,7 +46,8 @@ pub struct PrimaryLink {
 }
 
 impl PrimaryLink {
-    /// Starts the thread if the memory is a replica and no thread of this process follows. Returns true if it has become one since the last call.
+    /// Starts the thread if the memory is a replica, or a failover runs, and no thread of this process follows. Returns true if it has become a replica since
+    /// the last call.
     pub fn attend(&self, memory: &Arc<Memory>, settings: &Arc<Configuration>) -> bool {
         let table = memory.table();
         if self.stops.load(Ordering::Acquire) {
@@ -56,9 +61,10 @@ impl PrimaryLink {
         }
         let is_replica = table.role().is_replica();
         let has_become = is_replica && !self.was_replica.swap(is_replica, Ordering::AcqRel);
-        if is_replica {
+        if is_replica || is_failing_over(table) {
             self.start(memory, settings);
-        } else {
+        }
+        if !is_replica {
             self.was_replica.store(false, Ordering::Release);
         }
         has_become
@@ -99,6 +105,11 @@ fn follow_as_set(table: &Table, settings: &Configuration) {
     }
 }
 
+fn is_failing_over(table: &Table) -> bool {
+    // What cannot be read now is read again soon.
+    failover::find(table).is_ok_and(|found| found.is_some())
+}
+
 /// The means of the thread.
 struct Candidate {
     memory: Arc<Memory>,
@@ -121,11 +132,18 @@ impl Candidate {
         let mut told = String::new();
         loop {
             let role = table.role();
-            if self.is_over(role) || !role.is_replica() {
+            if self.is_over(role) || !role.is_replica() && !is_failing_over(table) {
                 break;
             }
             if !table.segment().link().claim(&seat) {
                 std::thread::sleep(STAND_BY);
+                continue;
+            }
+            if !role.is_replica() {
+                if let Err(stop) = failover::drive(table, &|| self.is_over(role)) {
+                    tracing::warn!(%stop, "a failover cannot go on; it is tried again");
+                    std::thread::sleep(RETRY);
+                }
                 continue;
             }
             let mut failures = 0;
@@ -169,11 +187,22 @@ impl Candidate {
             Ok(None) => return "the memory has no address of a primary: give REPLICAOF again".into(),
             Err(stop) => return stop.into(),
         };
+        if found.takes_over {
+            match failover::await_target(table, &|| self.is_over(role)) {
+                Ok(true) => {}
+                Ok(false) => return "the failover has been given up".into(),
+                Err(stop) => return stop.into(),
+            }
+        }
+        let filter = match self.filter(&found) {
+            Ok(filter) => filter,
+            Err(why) => return End::Stuck(why),
+        };
         let socket = match self.connect(&found) {
             Ok(socket) => socket,
             Err(error) => return format!("{}:{}: {error}", found.host, found.port).into(),
         };
-        let mut link = ReplicaLink::new(socket, None);
+        let mut link = ReplicaLink::new(socket, filter);
         let follower = Follower {
             table,
             settings: &self.settings,
@@ -185,6 +214,15 @@ impl Candidate {
         let end = follower.run(&mut link);
         link.end();
         end
+    }
+
+    /// TLS to the primary, if the settings want it.
+    fn filter(&self, primary: &Primary) -> Result<Option<Box<Filter>>, String> {
+        if !self.settings.is_on(TLS) {
+            return Ok(None);
+        }
+        let after = After { settings: &self.settings, changes: &[] };
+        tls::filter_to(&after, &primary.host).map(|filter| Some(Box::new(filter)))
     }
 
     fn connect(&self, primary: &Primary) -> io::Result<Socket> {

@@ -8,6 +8,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `config` | settings and files to rustls's configuration |
+//! | `outgoing` | the same for the link to a primary |
 //! | `ciphers` | OpenSSL's names of ciphers and versions |
 //! | `tickets` | session tickets that all servers of a segment can read |
 //! | `subject` | the common name in a certificate |
@@ -18,6 +19,7 @@
 //! - **T3** A ticket is good only under the same certificates and rules for clients: see [`tickets`].
 mod ciphers;
 mod config;
+mod outgoing;
 mod subject;
 mod tickets;
 
@@ -28,6 +30,7 @@ use polder_calls::settings::{Id, Settings, id};
 use polder_engine::Table;
 use rustls::ServerConfig;
 
+pub use self::outgoing::filter_to;
 pub use self::subject::common_name;
 use self::tickets::Tickets;
 use crate::filter::Filter;

@@ -18,12 +18,13 @@
 //! | `hearing`, `weighing` | the thread's inbox; the memory of clients |
 //! | `poller` | what wakes the thread |
 //! | `service` | poller and connections together, which go on while a script runs |
-//! | `clocks`, `busy`, `frames`, `calls` | timers; slow scripts; grouping; batches and calls |
+//! | `clocks`, `busy`, `away`, `frames`, `calls` | timers; slow scripts; calls that are turned away; grouping; batches and calls |
 //!
 //! **Invariant:** replies leave in the order of the requests: at the end of the turn, or earlier when a script of the turn has
 //! become slow (`busy`).
 //! **Invariant:** a connection that must wait is parked ([`Connection::park`](crate::connection::Connection::park)): its
 //! requests stay unexecuted in its input, and other connections go on.
+mod away;
 mod busy;
 mod calls;
 mod clocks;
@@ -49,6 +50,7 @@ use polder_hub::queue::{flush_pending, has_pending};
 use polder_runtime::Host;
 use polder_runtime::switches;
 
+use self::away::why_away;
 use self::calls::Calls;
 use self::clocks::{Clocks, SWEEP_MS};
 use self::connections::Connections;
@@ -127,7 +129,7 @@ impl EventLoop {
         let began_us = now_us();
         connections.now_ms = began_us / 1000;
         connections.limits.refresh(&process.settings, process.ceiling());
-        connections.is_loading = process.is_loading();
+        connections.turns_away = why_away(process);
         connections.look_at_disk();
         connections.renew_users(&mut self.users_version);
         poller.refresh_listeners(process);

@@ -148,6 +148,11 @@ impl LinkWords<'_> {
         })
     }
 
+    /// Returns true while a living thread follows the primary.
+    pub fn is_up(&self) -> bool {
+        self.figures().state == LinkState::Connected && self.owner().is_some_and(|owner| owner.lives)
+    }
+
     /// The figures of the owner, or of the last one.
     pub fn figures(&self) -> LinkFigures {
         let read = |word| self.segment.observe(word);

@@ -156,13 +156,22 @@ impl ReplicaWords<'_> {
         })
     }
 
+    /// What each replica that reads the stream has acknowledged.
+    pub fn all(&self) -> Vec<Acknowledged> {
+        self.online().map(|line| self.read(line)).collect()
+    }
+
+    fn read(&self, line: u64) -> Acknowledged {
+        Acknowledged {
+            place: self.segment.observe(line + at::PLACE),
+            heard_ms: self.segment.observe(line + at::HEARD_MS),
+        }
+    }
+
     /// Returns what the replica of a slot has acknowledged, if the thread that owns this seat in this life feeds it.
     pub fn acknowledged(&self, slot: u64, seat: u64, life: u64) -> Option<Acknowledged> {
         let line = self.line(slot);
-        let read = Acknowledged {
-            place: self.segment.observe(line + at::PLACE),
-            heard_ms: self.segment.observe(line + at::HEARD_MS),
-        };
+        let read = self.read(line);
         (self.segment.observe(line + at::OWNER) == mark(seat, life)).then_some(read)
     }
 

@@ -1,12 +1,12 @@
 //! A memory as a replica: of stock servers and of another memory, whatever process dies; and as a primary again.
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 
 use polder_commands::flush;
 use polder_table::Mode;
 use polder_testkit::logs::{World, ask, same, settle, signal, state, until, work};
-use polder_testkit::process::{Server, on_path, stock_servers};
+use polder_testkit::process::{Server, free_port, on_path, stock_servers};
 use polder_testkit::random::Random;
 use polder_testkit::replicas::{catch_up, figure, follow};
 use polder_testkit::resp::Connection;
@@ -191,6 +191,50 @@ fn a_replica_refuses_writes_and_hides_what_has_expired() {
     assert_eq!(ask(&mut replica, "DBSIZE"), "(integer) 2");
     assert_eq!(ask(&mut replica, "REPLICAOF NO ONE"), "OK");
     assert_eq!(ask(&mut replica, "SET k 2"), "OK");
+}
+
+#[test]
+fn a_replica_that_has_lost_its_primary_may_refuse_what_is_stale() {
+    let Some(program) = on_path("redis-server") else { return println!("no redis-server: left out") };
+    let (world, http) = (World::new("follows-stale"), free_port().expect("a port").to_string());
+    let (mut server, mut stock) = primary(&program);
+    let (replica_server, mut replica) =
+        world.serve(&["--replica-serve-stale-data", "no", "--http-port", &http]);
+    let (_stock_replica, mut peer) = follow(&program, server.port(), &["--replica-serve-stale-data", "no"]);
+    replicate(&mut replica, &server);
+    ask(&mut stock, "SET k v");
+    for connection in [&mut replica, &mut peer] {
+        catch_up(connection, &mut stock);
+        assert_eq!(ask(connection, "GET k"), "\"v\"");
+    }
+    server.kill();
+    for connection in [&mut replica, &mut peer] {
+        until("the link is down", || figure(connection, "replication", "master_link_status") == "down");
+    }
+    let lines = [
+        "GET k",
+        "PING",
+        "SET k 2",
+        "MULTI",
+        "GET k",
+        "EXEC",
+        "DBSIZE",
+        "SELECT 1",
+        "ECHO x",
+        "REPLICAOF NO",
+        "SUBSCRIBE c",
+    ];
+    for line in lines {
+        assert_eq!(ask(&mut replica, line), ask(&mut peer, line), "{line}");
+    }
+    let mut page = TcpStream::connect(format!("127.0.0.1:{http}")).expect("a connection");
+    page.write_all(b"GET /GET/k HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n").expect("sent");
+    let mut text = String::new();
+    page.read_to_string(&mut text).expect("a reply");
+    assert!(text.starts_with("HTTP/1.1 503") && text.contains("MASTERDOWN"), "{text}");
+    let mut replica = Connection::open(&replica_server.address()).expect("a connection");
+    assert_eq!(ask(&mut replica, "CONFIG SET replica-serve-stale-data yes"), "OK");
+    assert_eq!(ask(&mut replica, "GET k"), "\"v\"");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::process::Command;
 
 use polder_testkit::logs::{World, ask, same, settle, state, until, work};
-use polder_testkit::process::{free_port, on_path, stock_servers};
+use polder_testkit::process::{Server, free_port, on_path, stock_servers};
 use polder_testkit::random::Random;
 use polder_testkit::replicas::{catch_up, figure, follow, line_of, psync};
 use polder_testkit::resp::Connection;
@@ -136,24 +136,28 @@ fn openssl(folder: &str, words: &str) {
     assert!(made.status.success(), "openssl {words}: {}", String::from_utf8_lossy(&made.stderr));
 }
 
-#[test]
-fn replicas_follow_by_tls_with_a_user_of_their_own() {
-    let world = World::new("links-tls");
-    let folder = world.dir().to_owned();
+/// A certificate for a host, its key, and the root that has signed it: paths of files that are made in a folder.
+fn certificates(folder: &str, host: &str) -> [String; 3] {
     openssl(
-        &folder,
+        folder,
         "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=polder-test-ca",
     );
     openssl(
-        &folder,
+        folder,
         "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout own.key -out own.csr -subj /CN=localhost",
     );
-    std::fs::write(format!("{folder}/names"), "subjectAltName=DNS:localhost,IP:127.0.0.1").expect("a file");
+    std::fs::write(format!("{folder}/names"), format!("subjectAltName=DNS:{host}")).expect("a file");
     openssl(
-        &folder,
+        folder,
         "x509 -req -in own.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out own.pem -days 2 -extfile names",
     );
-    let [own, key, root] = ["own.pem", "own.key", "ca.pem"].map(|name| format!("{folder}/{name}"));
+    ["own.pem", "own.key", "ca.pem"].map(|name| format!("{folder}/{name}"))
+}
+
+#[test]
+fn replicas_follow_by_tls_with_a_user_of_their_own() {
+    let world = World::new("links-tls");
+    let [own, key, root] = certificates(world.dir(), "localhost");
     let files = ["--tls-cert-file", &own, "--tls-key-file", &key, "--tls-ca-cert-file", &root];
     let port = free_port().expect("a port");
     let shown = port.to_string();
@@ -179,6 +183,74 @@ fn replicas_follow_by_tls_with_a_user_of_their_own() {
         assert_eq!(ask(&mut primary, "CLIENT KILL TYPE replica"), "(integer) 1");
         catch_up(&mut replica, &mut primary);
     }
+}
+
+#[test]
+fn a_memory_follows_by_tls_a_primary_that_it_can_trust() {
+    let Some(program) = on_path("redis-server") else { return println!("no redis-server: left out") };
+    let (world, other) = (World::new("follows-tls"), World::new("follows-tls-other"));
+    let [own, key, root] = certificates(world.dir(), "localhost");
+    let files = ["--tls-cert-file", &own, "--tls-key-file", &key, "--tls-ca-cert-file", &root];
+    let [stock_port, port, stranger_port] = [(); 3].map(|()| free_port().expect("a port").to_string());
+    let flags = [
+        "--port",
+        "{port}",
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--enable-debug-command",
+        "yes",
+        "--tls-port",
+        &stock_port,
+    ];
+    // It wants the certificates of its replicas, too.
+    let stock_server = Server::start(&program, &[&flags[..], &files].concat()).expect("a server");
+    let mut stock = Connection::open(&stock_server.address()).expect("a connection");
+    let (server, mut replica) =
+        world.serve(&[&files[..], &["--tls-port", &port, "--tls-replication", "yes"]].concat());
+    work(&mut stock, &mut Random::new(11), 300);
+    assert_eq!(ask(&mut replica, &format!("REPLICAOF localhost {stock_port}")), "OK");
+    catch_up(&mut replica, &mut stock);
+    let large = "x".repeat(8 << 20);
+    stock.call(&["SET", "large", &large]).expect("a reply");
+    // A memory that follows this one, by an address that is in no certificate.
+    let ca = ["--tls-ca-cert-file", &root, "--tls-replication", "yes", "--tls-client-cert-file", &own];
+    let (_other_server, mut last) = other.serve(&[&ca[..], &["--tls-client-key-file", &key]].concat());
+    assert_eq!(ask(&mut last, &format!("REPLICAOF 127.0.0.1 {port}")), "OK");
+    work(&mut stock, &mut Random::new(12), 300);
+    settle(&mut stock);
+    for memory in [&mut replica, &mut last] {
+        catch_up(memory, &mut stock);
+        let of = |connection: &mut Connection| state(|words| connection.call(words).expect("a reply"));
+        same(&of(memory), &of(&mut stock));
+    }
+    // A primary that shows another name, one whose root is not known, and one that speaks no TLS.
+    let trouble = |memory: &mut Connection, part: &str| {
+        until("the reason is told", || ask(memory, "INFO replication").contains(part));
+    };
+    let elsewhere = World::new("follows-tls-elsewhere");
+    let [own, key, stranger] = certificates(elsewhere.dir(), "elsewhere");
+    let (_stranger_server, mut primary) = elsewhere.serve(&[
+        "--tls-cert-file",
+        &own,
+        "--tls-key-file",
+        &key,
+        "--tls-auth-clients",
+        "no",
+        "--tls-port",
+        &stranger_port,
+    ]);
+    assert_eq!(ask(&mut primary, "SET k v"), "OK");
+    assert_eq!(ask(&mut last, &format!("REPLICAOF localhost {stranger_port}")), "OK");
+    trouble(&mut last, "invalid peer certificate");
+    assert_eq!(ask(&mut last, &format!("CONFIG SET tls-ca-cert-file {stranger}")), "OK");
+    trouble(&mut last, "not valid for name");
+    assert_eq!(ask(&mut last, &format!("REPLICAOF 127.0.0.1 {}", server.port())), "OK");
+    trouble(&mut last, "corrupt message");
+    last.call(&["CONFIG", "SET", "tls-ca-cert-file", ""]).expect("a reply");
+    assert_eq!(ask(&mut last, &format!("REPLICAOF 127.0.0.1 {port}")), "OK");
+    trouble(&mut last, "set tls-ca-cert-file or tls-ca-cert-dir");
 }
 
 #[test]

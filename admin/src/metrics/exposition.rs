@@ -13,9 +13,10 @@
 use std::fmt::{Display, Write};
 
 use super::recorder::Totals;
-use super::rows::SECTIONS;
+use super::rows::{SECTIONS, lag_seconds};
 use super::{Body, Facts, Figure, Metric};
 use polder_calls::settings::id;
+use polder_replica::records::Record;
 
 /// What the figure is of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -195,6 +196,15 @@ static EXPORTS: &[Export] = &[
         Segment,
         "When the last RDB file was written.",
     ),
+    export("connected_slaves", "polder_replicas", Segment, "Replicas of the memory."),
+    export(
+        "master_repl_offset",
+        "polder_replication_offset_bytes",
+        Segment,
+        "The end of the change log, as replicas count it.",
+    ),
+    export("sync_full", "polder_syncs_full_total", Segment, "Replicas that were sent a copy of the data."),
+    export("sync_partial_ok", "polder_syncs_partial_total", Segment, "Replicas that went on without a copy."),
     export("seats_used", "polder_seats_used", Segment, "Threads that are attached to the segment."),
     export("seats_max", "polder_seats_max", Segment, "Threads that may be attached to the segment."),
     export("threads", "polder_threads", Process, "Event loops of this server."),
@@ -277,6 +287,7 @@ pub fn render(facts: &Facts<'_>, is_open: bool) -> String {
         text.sample(name, if *scope == Segment { &segment } else { &process }, value / divisor);
     }
     databases(&mut text, facts, &segment);
+    replication(&mut text, facts, &segment);
     errors(&mut text, facts, &process);
     commands(&mut text, facts, &process);
     if is_open {
@@ -311,6 +322,42 @@ fn databases(text: &mut Text, facts: &Facts<'_>, segment: &str) {
     for database in &facts.databases {
         text.sample("polder_keys_expiring", &format!("{segment},db=\"{}\"", database.db), database.expiring);
     }
+}
+
+/// Both sides of replication: the replicas by their addresses, and the link to the primary.
+fn replication(text: &mut Text, facts: &Facts<'_>, segment: &str) {
+    let is_replica = facts.table.role().is_replica();
+    text.begin("polder_role", "gauge", "The role of the memory: 1 for the one that it has.");
+    for (role, has) in [("primary", !is_replica), ("replica", is_replica)] {
+        text.sample("polder_role", &format!("{segment},role=\"{role}\""), u8::from(has));
+    }
+    if is_replica {
+        text.begin("polder_primary_link_up", "gauge", "1 while a server of the memory follows the primary.");
+        text.sample("polder_primary_link_up", segment, u8::from(facts.table.segment().link().is_up()));
+    }
+    let end = facts.table.log().range().1;
+    text.begin(
+        "polder_replica_lag_bytes",
+        "gauge",
+        "Bytes of the change log that a replica has not acknowledged.",
+    );
+    for replica in &facts.replication.replicas {
+        text.sample(
+            "polder_replica_lag_bytes",
+            &of_replica(segment, replica),
+            end.saturating_sub(replica.acknowledged),
+        );
+    }
+    text.begin("polder_replica_lag_seconds", "gauge", "Time since the last acknowledgement of a replica.");
+    for replica in &facts.replication.replicas {
+        if let Some(seconds) = lag_seconds(facts, replica) {
+            text.sample("polder_replica_lag_seconds", &of_replica(segment, replica), seconds);
+        }
+    }
+}
+
+fn of_replica(segment: &str, replica: &Record) -> String {
+    format!("{segment},replica=\"{}:{}\"", escaped(&replica.address), replica.port)
 }
 
 fn errors(text: &mut Text, facts: &Facts<'_>, process: &str) {

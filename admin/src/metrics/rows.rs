@@ -5,6 +5,7 @@ use polder_table::Counter;
 use super::Figure::{Always, Count, Text};
 use super::{Body, Database, Facts, Figure, Metric, Section, human, ratio};
 use polder_calls::settings::{id, value};
+use polder_replica::failover::Failover;
 use polder_replica::primary::Primary;
 use polder_replica::records::{Record, State};
 use polder_runtime::denials::Reason;
@@ -351,7 +352,10 @@ const DEBUG: &[Metric] = &[
 const REPLICATION: &[Metric] = &[
     metric("role", Text(|facts| if facts.table.role().is_replica() { "slave" } else { "master" }.into())),
     metric("connected_slaves", Count(|facts| facts.replication.replicas.len() as u64)),
-    metric("master_failover_state", Always("no-failover")),
+    metric(
+        "master_failover_state",
+        Text(|facts| facts.replication.failover.as_ref().map_or("no-failover", Failover::state).into()),
+    ),
     metric("master_replid", Text(replication_identity)),
     metric(
         "master_replid2",
@@ -401,7 +405,7 @@ fn primary_lines(facts: &Facts<'_>) -> Vec<String> {
     let since = |then_ms: u64| {
         if then_ms == 0 { -1 } else { ((facts.now_us / 1000).saturating_sub(then_ms) / 1000) as i64 }
     };
-    let is_up = figures.state == LinkState::Connected && owner.is_some();
+    let is_up = link.is_up();
     let (copies, offset) = (figures.state == LinkState::Copies, stream(facts).1);
     let mut lines = vec![
         format!("master_host:{host}"),
@@ -438,6 +442,12 @@ fn primary_lines(facts: &Facts<'_>) -> Vec<String> {
     lines
 }
 
+/// The time since the last acknowledgement of a replica; `None`: it has not acknowledged anything yet.
+pub fn lag_seconds(facts: &Facts<'_>, replica: &Record) -> Option<u64> {
+    let since_ms = Some(replica.acknowledged_ms).filter(|since_ms| *since_ms != 0)?;
+    Some((facts.now_us / 1000).saturating_sub(since_ms) / 1000)
+}
+
 fn replica_lines(facts: &Facts<'_>) -> Vec<String> {
     let log = facts.table.log();
     let line = |(number, replica): (usize, &Record)| {
@@ -446,10 +456,7 @@ fn replica_lines(facts: &Facts<'_>) -> Vec<String> {
             State::Copies => "send_bulk",
             State::Online => "online",
         };
-        let lag_seconds = match acknowledged_ms {
-            0 => -1,
-            since_ms => ((facts.now_us / 1000).saturating_sub(*since_ms) / 1000) as i64,
-        };
+        let lag_seconds = lag_seconds(facts, replica).map_or(-1, |seconds| seconds as i64);
         format!(
             "slave{number}:ip={address},port={port},state={state},offset={offset},lag={lag_seconds}",
             offset = if *acknowledged_ms == 0 { 0 } else { log.offset_of(*acknowledged) },

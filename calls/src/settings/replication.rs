@@ -5,8 +5,6 @@ const INT_MAX: i64 = i32::MAX as i64;
 
 /// Why a way of copying is refused.
 const NO_CHANNEL: &str = "a copy and the stream behind it come over one connection";
-/// Why a link without encryption is not replaced by one with it.
-pub const NO_TLS: &str = "the link to a primary has no TLS in this version: use a tunnel";
 
 pub(super) const SETTINGS: &[Setting] = &[
     special("replicaof", Shape::Primary, "").alias("slaveof").at_start().about("The primary that the memory follows, if it has always been a primary itself: later REPLICAOF, REPLICAOF NO ONE and Sentinel decide."),
@@ -24,7 +22,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     switch("replica-lazy-flush", false).alias("slave-lazy-flush").inert(),
     integer("replica-priority", 0, INT_MAX, 100).alias("slave-priority").about("What INFO tells Sentinel, which promotes the replica with the smallest one; 0: never this one."),
     switch("replica-read-only", true).alias("slave-read-only").refuses("a replica that takes writes of its own differs from its primary without a word"),
-    switch("replica-serve-stale-data", true).alias("slave-serve-stale-data").refuses("a replica without its primary serves what it has"),
+    switch("replica-serve-stale-data", true).alias("slave-serve-stale-data").about("Whether a replica without its primary serves what it has; `no` replies MASTERDOWN to this server's clients, but for INFO, CONFIG and their like."),
     memory("repl-backlog-size", 1, i64::MAX, 1 << 20).about("Bytes of the change log that are kept for replicas that come back. Read when a replica comes."),
     integer("repl-backlog-ttl", 0, i64::MAX, 3600).inert(),
     switch("repl-disable-tcp-nodelay", false).inert(),

@@ -3,6 +3,8 @@ use super::{NO_PORT, Setting, choice, integer, switch, text};
 
 const INT_MAX: i64 = i32::MAX as i64;
 
+const NO_PASSWORDS: &str =
+    "keys with a password cannot be read: write one without with 'openssl pkey -in KEY -out FILE'";
 const UNABLE: &str = "Unable to update TLS configuration. Check server logs.";
 
 pub(super) const SETTINGS: &[Setting] = &[
@@ -13,19 +15,19 @@ pub(super) const SETTINGS: &[Setting] = &[
     text("tls-key-file", "").acted_on(UNABLE).about("The private key of the server's certificate, in PEM form."),
     text("tls-key-file-pass", "")
         .secret()
-        .refuses("keys with a password cannot be read: write one without with 'openssl pkey -in KEY -out FILE'"),
-    text("tls-client-cert-file", "").inert(),
-    text("tls-client-key-file", "").inert(),
-    text("tls-client-key-file-pass", "").secret().inert(),
+        .refuses(NO_PASSWORDS),
+    text("tls-client-cert-file", "").about("The certificate that the link to a primary shows, in PEM form; without one, that of `tls-cert-file`."),
+    text("tls-client-key-file", "").about("The private key of `tls-client-cert-file`, in PEM form."),
+    text("tls-client-key-file-pass", "").secret().refuses(NO_PASSWORDS),
     text("tls-dh-params-file", "").refuses("key exchange is by elliptic curves only, which need no such file"),
-    text("tls-ca-cert-file", "").acted_on(UNABLE).about("The certificates that those of clients must lead to, in PEM form."),
+    text("tls-ca-cert-file", "").acted_on(UNABLE).about("The certificates that those of clients and of a primary must lead to, in PEM form."),
     text("tls-ca-cert-dir", "").acted_on(UNABLE).about("A folder of such files; files without a certificate in PEM form are skipped."),
     choice("tls-auth-clients", &["no", "yes", "optional"], 1)
         .acted_on(UNABLE)
         .about("Whether clients must show a certificate: `optional` takes clients without one, and checks those that are shown."),
     choice("tls-auth-clients-user", &["off", "cn"], 0)
         .about("Whether the common name (`cn`) of a client's certificate logs it in as the user of that name, if there is one that is on."),
-    switch("tls-replication", false).refuses(super::replication::NO_TLS),
+    switch("tls-replication", false).about("Whether the link to a primary is encrypted; its certificate must lead to `tls-ca-cert-file` or `tls-ca-cert-dir`. Read with each connection."),
     switch("tls-cluster", false).refuses("polder has no cluster bus that could be encrypted"),
     text("tls-protocols", "").acted_on(UNABLE).about("The versions that are spoken, of `TLSv1.2` and `TLSv1.3`; empty for both."),
     text("tls-ciphers", "")

@@ -15,7 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use polder_base::time::now_ms;
 use polder_wire::Output;
-use rustls::{ServerConfig, ServerConnection};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 use socket2::Socket;
 
 use crate::transfer::{self, Flow, Pool};
@@ -29,7 +30,7 @@ const PIECES_MAX: usize = 64;
 
 /// The state of TLS on one connection.
 pub struct Secure {
-    tls: ServerConnection,
+    tls: Connection,
     /// The server has seen that the handshake has ended.
     greeted: bool,
     /// The peer has said that it sends nothing more.
@@ -40,7 +41,19 @@ impl Secure {
     /// # Errors
     /// When rustls has no memory or random bytes.
     pub fn new(config: Arc<ServerConfig>) -> Result<Secure, rustls::Error> {
-        Ok(Secure { tls: ServerConnection::new(config)?, greeted: false, ended: false })
+        Ok(Secure::of(ServerConnection::new(config)?.into()))
+    }
+
+    /// The side that has connected, to a peer of this name.
+    ///
+    /// # Errors
+    /// When rustls has no memory or random bytes.
+    pub fn to(config: Arc<ClientConfig>, name: ServerName<'static>) -> Result<Secure, rustls::Error> {
+        Ok(Secure::of(ClientConnection::new(config, name)?.into()))
+    }
+
+    fn of(tls: Connection) -> Secure {
+        Secure { tls, greeted: false, ended: false }
     }
 
     /// Whether the handshake has not ended.

@@ -14,12 +14,12 @@ use super::ciphers;
 use super::tickets::{Ticketer, Tickets};
 use crate::listener::After;
 
-const CERTIFICATE: Id = id("tls-cert-file");
-const KEY: Id = id("tls-key-file");
+pub const CERTIFICATE: Id = id("tls-cert-file");
+pub const KEY: Id = id("tls-key-file");
 const CA_FILE: Id = id("tls-ca-cert-file");
 const CA_FOLDER: Id = id("tls-ca-cert-dir");
 const CLIENTS: Id = id("tls-auth-clients");
-const PROTOCOLS: Id = id("tls-protocols");
+pub const PROTOCOLS: Id = id("tls-protocols");
 const CIPHERS: Id = id("tls-ciphers");
 const SUITES: Id = id("tls-ciphersuites");
 const OWN_ORDER: Id = id("tls-prefer-server-ciphers");
@@ -41,31 +41,20 @@ pub fn ticket_lifetime_ms(settings: &Settings) -> u64 {
 /// # Errors
 /// One line.
 pub fn build(after: &After<'_>, tickets: &Arc<Tickets>) -> Result<ServerConfig, String> {
-    let (chain, key) = (certificates(after, CERTIFICATE)?, private_key(after)?);
-    let roots = roots(after)?;
+    let (chain, key) = (certificates(after, CERTIFICATE)?, private_key(after, KEY)?);
+    let roots = roots_of_clients(after)?;
     // T3: a ticket of other rules is not taken.
     let mut rules = digest::Context::new(&digest::SHA256);
     rules.update(&after.number(CLIENTS).to_le_bytes());
     chain.iter().chain(&roots).for_each(|certificate| rules.update(certificate));
-    let provider = Arc::new(CryptoProvider {
-        cipher_suites: ciphers::suites(&after.string(SUITES), &after.string(CIPHERS))?,
-        ..rustls::crypto::ring::default_provider()
-    });
+    let provider = provider(after)?;
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&ciphers::versions(&after.string(PROTOCOLS))?)
-        .map_err(|error| format!("tls-protocols and the ciphers do not fit together: {error}"))?;
+        .map_err(misfit)?;
     let builder = match after.number(CLIENTS) {
         NO_CLIENTS => builder.with_no_client_auth(),
         mode => {
-            let mut store = RootCertStore::empty();
-            for root in roots {
-                store.add(root).map_err(|error| {
-                    format!(
-                        "tls-ca-cert-file or tls-ca-cert-dir has a certificate that cannot be used: {error}"
-                    )
-                })?;
-            }
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(store), provider);
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(store(roots)?), provider);
             let verifier = if mode == ALL_CLIENTS { verifier } else { verifier.allow_unauthenticated() };
             let verifier = verifier
                 .build()
@@ -95,6 +84,36 @@ pub fn build(after: &After<'_>, tickets: &Arc<Tickets>) -> Result<ServerConfig, 
     Ok(config)
 }
 
+/// The ciphers that the settings allow.
+///
+/// # Errors
+/// One line.
+pub fn provider(after: &After<'_>) -> Result<Arc<CryptoProvider>, String> {
+    Ok(Arc::new(CryptoProvider {
+        cipher_suites: ciphers::suites(&after.string(SUITES), &after.string(CIPHERS))?,
+        ..rustls::crypto::ring::default_provider()
+    }))
+}
+
+/// Says that versions and ciphers leave nothing.
+pub fn misfit(error: rustls::Error) -> String {
+    format!("tls-protocols and the ciphers do not fit together: {error}")
+}
+
+/// The roots in rustls's form.
+///
+/// # Errors
+/// One line.
+pub fn store(roots: Vec<CertificateDer<'static>>) -> Result<RootCertStore, String> {
+    let mut store = RootCertStore::empty();
+    for root in roots {
+        store.add(root).map_err(|error| {
+            format!("tls-ca-cert-file or tls-ca-cert-dir has a certificate that cannot be used: {error}")
+        })?;
+    }
+    Ok(store)
+}
+
 /// The path that a setting has.
 fn path(after: &After<'_>, setting: Id) -> Result<String, String> {
     let path = after.string(setting);
@@ -118,15 +137,22 @@ fn reason(error: &PemError) -> String {
 }
 
 /// The certificates of a file, at least one.
-fn certificates(after: &After<'_>, setting: Id) -> Result<Vec<CertificateDer<'static>>, String> {
+///
+/// # Errors
+/// One line.
+pub fn certificates(after: &After<'_>, setting: Id) -> Result<Vec<CertificateDer<'static>>, String> {
     let path = path(after, setting)?;
     let read = || CertificateDer::pem_file_iter(&path)?.collect::<Result<Vec<_>, PemError>>();
     let found = read().map_err(|error| unusable(setting, &path, &reason(&error)))?;
     if found.is_empty() { Err(unusable(setting, &path, &reason(&PemError::NoItemsFound))) } else { Ok(found) }
 }
 
-fn private_key(after: &After<'_>) -> Result<PrivateKeyDer<'static>, String> {
-    let path = path(after, KEY)?;
+/// The private key of a file.
+///
+/// # Errors
+/// One line.
+pub fn private_key(after: &After<'_>, setting: Id) -> Result<PrivateKeyDer<'static>, String> {
+    let path = path(after, setting)?;
     let found = PrivateKeyDer::from_pem_file(&path);
     found.map_err(|error| {
         let locked = std::fs::read_to_string(&path).is_ok_and(|text| text.contains("ENCRYPTED"));
@@ -135,15 +161,29 @@ fn private_key(after: &After<'_>) -> Result<PrivateKeyDer<'static>, String> {
         } else {
             reason(&error)
         };
-        unusable(KEY, &path, &why)
+        unusable(setting, &path, &why)
     })
 }
 
 /// The roots to which the certificates of clients must lead; none if clients show no certificates.
-fn roots(after: &After<'_>) -> Result<Vec<CertificateDer<'static>>, String> {
+fn roots_of_clients(after: &After<'_>) -> Result<Vec<CertificateDer<'static>>, String> {
     if after.number(CLIENTS) == NO_CLIENTS {
         return Ok(Vec::new());
     }
+    let roots = roots(after)?;
+    if roots.is_empty() {
+        return Err(
+            "tls-auth-clients asks clients for certificates: set tls-ca-cert-file or tls-ca-cert-dir, or tls-auth-clients no".into()
+        );
+    }
+    Ok(roots)
+}
+
+/// The roots that the settings name.
+///
+/// # Errors
+/// One line.
+pub fn roots(after: &After<'_>) -> Result<Vec<CertificateDer<'static>>, String> {
     let mut roots = if after.string(CA_FILE).is_empty() { Vec::new() } else { certificates(after, CA_FILE)? };
     let folder = after.string(CA_FOLDER);
     if !folder.is_empty() {
@@ -164,11 +204,6 @@ fn roots(after: &After<'_>) -> Result<Vec<CertificateDer<'static>>, String> {
         if roots.is_empty() {
             return Err(unusable(CA_FOLDER, &folder, &"no file in it has a certificate in PEM form"));
         }
-    }
-    if roots.is_empty() {
-        return Err(
-            "tls-auth-clients asks clients for certificates: set tls-ca-cert-file or tls-ca-cert-dir, or tls-auth-clients no".into()
-        );
     }
     Ok(roots)
 }

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use mio::Events;
 use polder_base::time::now_ms;
-use polder_calls::command::{LOADING, RUNS_QUEUE, SCRIPTS};
+use polder_calls::command::{RUNS_QUEUE, SCRIPTS};
 use polder_calls::settings::Id;
 use polder_engine::BatchPlan;
 use polder_hub::query::Thread;
@@ -24,6 +24,7 @@ use polder_runtime::session::{Client, NewSetting, Shutdown};
 use polder_runtime::statistics::Statistics;
 use polder_runtime::{Host, Progress, Session, execute};
 
+use super::away::TurnAway;
 use super::connections::{Connections, TurnInputs};
 use super::service::Service;
 use crate::connection::Connection;
@@ -32,16 +33,6 @@ use polder_protocols::batch::{Batch, Content, Frame, Left, Odd, Spare};
 
 /// How many events one look takes.
 const BUSY_EVENTS: usize = 256;
-
-/// Why calls are refused for a while, and which are not.
-pub struct TurnAway {
-    pub why: &'static str,
-    pub allows: fn(&[&[u8]]) -> bool,
-}
-
-/// Calls that need data which is being read: Redis's text.
-pub const LOADING_DATA: TurnAway =
-    TurnAway { why: "LOADING Redis is loading the dataset in memory", allows: is_allowed_while_loading };
 
 /// The process, as a script of one thread sees it.
 struct ScriptHost<'l> {
@@ -300,11 +291,6 @@ impl Connections {
             }
         });
     }
-}
-
-/// Whether a request is executed while the data is being read.
-fn is_allowed_while_loading(args: &[&[u8]]) -> bool {
-    execute::resolve(args).is_ok_and(|command| command.has(LOADING))
 }
 
 /// Whether a request is executed while a script runs.

@@ -9,7 +9,6 @@ use polder_engine::BatchPlan;
 use polder_hub::has_messages;
 use polder_runtime::{Host, Progress};
 
-use super::busy::LOADING_DATA;
 use super::clocks::CROWD_MS;
 use super::connections::{Connections, TurnInputs};
 use super::frames::{calls_of, group, holds_back};
@@ -255,8 +254,8 @@ impl Connections {
         if connection.is_halted() {
             return false;
         }
-        if self.is_loading {
-            self.reject(slot, frame, batch, &LOADING_DATA);
+        if let Some(reject) = self.turns_away {
+            self.reject(slot, frame, batch, reject);
             return false;
         }
         let pause = self.waiters.pause;

@@ -15,6 +15,7 @@ use polder_runtime::session::SyncRequest;
 use polder_runtime::{Session, acl, blocking};
 use polder_wire::Output;
 
+use super::away::TurnAway;
 use super::disk_waits::DiskWaits;
 use super::waiters::Waiters;
 use crate::connection::Connection;
@@ -61,8 +62,8 @@ pub struct Connections {
     pub web_clients: usize,
     /// Whether the memory of clients is counted.
     pub weighs: bool,
-    /// The data is being read.
-    pub is_loading: bool,
+    /// Why no call that needs the data is run now.
+    pub turns_away: Option<&'static TurnAway>,
     pub disk: DiskWaits,
     /// Connections whose clients become replicas at the end of the turn.
     leaving: Vec<usize>,
@@ -122,7 +123,7 @@ impl Connections {
             traffic: Traffic::default(),
             web_clients: 0,
             weighs: false,
-            is_loading: false,
+            turns_away: None,
             disk: DiskWaits::default(),
             leaving: Vec::new(),
         }

@@ -1,0 +1,44 @@
+//! Reasons for which no call is run that needs the data: it is being read, or it is that of a primary that is gone.
+use polder_calls::command::{LOADING, STALE};
+use polder_calls::settings::id;
+use polder_runtime::{Host, execute};
+
+use crate::host::Process;
+
+/// Why calls are refused for a while, and which are not.
+pub struct TurnAway {
+    pub why: &'static str,
+    pub allows: fn(&[&[u8]]) -> bool,
+}
+
+/// Calls that need data which is being read: Redis's text.
+const LOADING_DATA: TurnAway =
+    TurnAway { why: "LOADING Redis is loading the dataset in memory", allows: is_allowed_while_loading };
+
+/// Calls to a replica that has lost its primary: Redis's text.
+const STALE_DATA: TurnAway = TurnAway {
+    why: "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+    allows: is_allowed_while_stale,
+};
+
+/// Why the process runs no call that needs the data, if it does not.
+pub fn why_away(process: &Process) -> Option<&'static TurnAway> {
+    let table = process.memory.table();
+    if process.is_loading() {
+        return Some(&LOADING_DATA);
+    }
+    let is_stale = table.role().is_replica()
+        && !process.settings.is_on(const { id("replica-serve-stale-data") })
+        && !table.segment().link().is_up();
+    is_stale.then_some(&STALE_DATA)
+}
+
+/// Whether a request is executed while the data is being read.
+fn is_allowed_while_loading(args: &[&[u8]]) -> bool {
+    execute::resolve(args).is_ok_and(|command| command.has(LOADING))
+}
+
+/// Whether a request is executed while the link to the primary is down. One that writes is: it is told that this is a replica.
+fn is_allowed_while_stale(args: &[&[u8]]) -> bool {
+    execute::resolve(args).is_ok_and(|command| command.has(STALE) || command.is_write())
+}
