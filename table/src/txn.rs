@@ -15,6 +15,27 @@
 //! - **T3** The pin lasts from before the first walk to after the last use of what was found. So the memory of a bucket that is locked is
 //!   still that bucket, and a slice that was handed out stays readable.
 
+pub(crate) mod buffers;
+pub(crate) mod database;
+pub(crate) mod declare;
+pub(crate) mod effect;
+pub(crate) mod expiry;
+pub(crate) mod foreseen;
+pub(crate) mod held;
+pub(crate) mod hold;
+pub(crate) mod neutral;
+pub(crate) mod new_nodes;
+pub(crate) mod outgoing;
+pub(crate) mod place;
+pub(crate) mod ride;
+pub(crate) mod scan;
+pub(crate) mod shadow;
+pub(crate) mod single_key;
+pub(crate) mod spent;
+pub(crate) mod state;
+pub(crate) mod time;
+pub(crate) mod watch;
+
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -26,22 +47,24 @@ use polder_shm::sync::{self, Flaw};
 use polder_shm::{Locked, Seat, Segment, offset_of};
 use polder_values::{Nodes, Value};
 
+use crate::access::locate::Location;
+use crate::access::lookup::{self, KeyTest};
 use crate::api::*;
-use crate::bucket;
-use crate::buffers::BufferLease;
-use crate::directory::MAP_LOCK;
-use crate::entry::{self, Image, is_key};
-use crate::hash::{Hash, hash};
-use crate::held::{Deficit, Met, Pending, SingleKeyTxn, Spot};
-use crate::locate::Location;
-use crate::lookup::{self, KeyTest};
-use crate::record::{self, Record};
-use crate::recording::Changed;
-use crate::shadow::Editing;
+use crate::layout::bucket;
+use crate::layout::clock;
+use crate::layout::directory::MAP_LOCK;
+use crate::layout::entry::{self, Image, is_key};
+use crate::layout::extras;
+use crate::layout::hash::{Hash, hash};
+use crate::layout::raw;
+use crate::layout::record::{self, Record};
+use crate::log::recording::Changed;
+use crate::log::telling::Telling;
 use crate::table::Table;
-use crate::telling::Telling;
-use crate::txn_state::{Attempt, Counts, Notes, Shared, TxnClock, Waiting};
-use crate::{clock, extras, raw};
+use crate::txn::buffers::BufferLease;
+use crate::txn::held::{Deficit, Met, Pending, SingleKeyTxn, Spot};
+use crate::txn::shadow::Editing;
+use crate::txn::state::{Attempt, Counts, Notes, Shared, TxnClock, Waiting};
 
 /// Attempts in read mode before the keys are locked.
 const FREE_ATTEMPTS: u32 = 4;
