@@ -5,5 +5,6 @@ pub(crate) mod lookup;
 pub(crate) mod mutation;
 pub(crate) mod plain;
 pub(crate) mod prefetch;
-pub(crate) mod quick;
+pub(crate) mod put;
+pub(crate) mod read;
 pub(crate) mod update;

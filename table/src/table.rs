@@ -203,6 +203,15 @@ impl Table {
         }
     }
 
+    /// Counts a call that took a fast path for several keys, and how many of them it found and did not find.
+    pub fn count_looks(&self, [hits, misses]: [u64; 2]) {
+        if let Ok(seat) = self.seat() {
+            seat.add(at::COUNTERS + 8 * Counter::Calls as u64, 1);
+            seat.add(at::COUNTERS + 8 * Counter::Hits as u64, hits);
+            seat.add(at::COUNTERS + 8 * Counter::Misses as u64, misses);
+        }
+    }
+
     /// Resets what `CONFIG RESETSTAT` resets, for all processes.
     pub fn reset_counters(&self) {
         for counter in 0..COUNTERS as u64 {

@@ -295,14 +295,10 @@ impl<'t> Txn<'t> {
             };
             // What this very transaction wrote may have been born expired (SET with a time in the past).
             let found = self.found(&image)?.and_then(|found| self.if_it_exists(db, key, found, true));
-            if let (true, None, Some(spot), Some(found)) =
-                (access, held[index].pending, held[index].spot, &found)
+            if let (true, None, Some(spot), Some(_)) = (access, held[index].pending, held[index].spot, &found)
             {
                 let bucket = self.buffers.shadows.borrow()[spot.shadow].bucket;
-                self.note_access(
-                    &lookup::Hit { image, first_at: bucket.word_at(bucket::LINE_WORDS + spot.unit * 2) },
-                    found,
-                );
+                self.note_access(bucket.word_at(bucket::LINE_WORDS + spot.unit * 2), image.words[0]);
             }
             return Ok(found);
         }
@@ -319,7 +315,7 @@ impl<'t> Txn<'t> {
         let Some((hit, found)) = met else { return Ok(None) };
         let Some(found) = self.if_it_exists(db, key, found, false) else { return Ok(None) };
         if access && !(is_shared && self.shared.accessed.replace(true)) {
-            self.note_access(&hit, &found);
+            self.note_access(hit.first_at, hit.image.words[0]);
         }
         Ok(Some(found))
     }
@@ -341,24 +337,10 @@ impl<'t> Txn<'t> {
         Ok(self.found(&hit.image)?.map(|found| (hit, found)))
     }
 
-    /// Moves the access clock of an entry on, by one CAS that fails when the entry is another one by now (S2: a designated word;
-    /// versions are never used twice). A lost note is no harm.
-    fn note_access(&self, hit: &lookup::Hit, found: &Found<'_>) {
-        self.note_access_at(hit.first_at, hit.image.words[0], found);
-    }
-
-    /// The same of an entry whose first word lies there and was `first`.
+    /// Notes an access of an entry, whose first word lies there and was `first`.
     #[inline]
-    pub(crate) fn note_access_at(&self, first_at: u64, first: u64, found: &Found<'_>) {
-        let now = self.coarse_ms();
-        let clock = if self.table.counts_frequency() {
-            self.table.next_frequency(found.clock, now)
-        } else {
-            clock::lru(now)
-        };
-        if clock != found.clock {
-            let _ = self.segment().exchange(first_at, first, entry::first_word(found.version, clock));
-        }
+    pub(crate) fn note_access(&self, first_at: u64, first: u64) {
+        self.table.note_access(first_at, first, clock::lru(self.coarse_ms()));
     }
 
     /// The time for access clocks: exact if it is known anyway, else the kernel's coarse one, which costs little.

@@ -1,4 +1,4 @@
-//! A *location*: where a key belongs, found without a lock. The fast paths (`quick.rs`) and the prefetching of many keys begin with it.
+//! A *location*: where a key belongs, found without a lock. The fast paths (`read.rs`, `update.rs`) and the prefetching of many keys begin with it.
 //!
 //! A location may be used as long as it is current: the database still has this directory, and the directory's slot still names this extent. A
 //! thread checks root and slot again before it relies on anything, and the bucket's word after that. The location may be made without a pin:
@@ -30,7 +30,7 @@
 //! home (T1), which counts as changed where an entry changes its bucket, even if no word of it does (`Shadow::moved`). So a home that holds also
 //! says that no entry of it came, went or changed its bucket since.
 
-use polder_shm::{Segment, lock};
+use polder_shm::{RawView, Segment, lock};
 
 use crate::access::lookup::Live;
 use crate::api::Db;
@@ -118,13 +118,9 @@ impl Location {
     }
 
     /// Returns true if the extent is the one that the key belongs to, now.
-    ///
-    /// The map's lock is looked at before the root word: a FLUSH that has committed holds it until the root word is written.
     #[inline(always)]
     pub(crate) fn is_current(&self, segment: &Segment) -> bool {
-        segment.observe(self.slot_at) == self.slot
-            && lock::owner(segment.observe(MAP_LOCK)).is_none()
-            && segment.observe(map_at(self.db) + 8) == self.root
+        is_current(segment.raw_view(), (self.db, self.root), (self.slot_at, self.slot))
     }
 
     /// The buckets in which an entry of this home may lie: see [`directory::places`].
@@ -137,6 +133,16 @@ impl Location {
     pub(crate) fn bucket(&self, segment: &Segment, index: u64) -> Option<Bucket> {
         directory::bucket(segment, self.extent, index)
     }
+}
+
+/// Returns true if a database has this root and its directory's slot this word, now.
+///
+/// The map's lock is looked at before the root word: a FLUSH that has committed holds it until the root word is written.
+#[inline(always)]
+pub(crate) fn is_current(lens: RawView<'_>, (db, root): (Db, u64), (slot_at, slot): (u64, u64)) -> bool {
+    lens.observe(slot_at) == slot
+        && lens.observe(MAP_LOCK) & lock::OWNER == 0
+        && lens.observe(map_at(db) + 8) == root
 }
 
 /// The finding of one look into a bucket.

@@ -2,7 +2,7 @@
 //!
 //! A processor overlaps the cache misses of successive calls as far as its window of some 500 instructions reaches, and a miss costs as much
 //! as 500 instructions. So a call of 200 instructions is more than twice as fast as one of 500 (`bench floor`). That is why this file
-//! exists beside `quick.rs`: the same protocols for one case, inlined, without what other cases need. No branch depends on data that a miss
+//! exists beside `read.rs` and `update.rs`: the same protocols for one case, inlined, without what other cases need. No branch depends on data that a miss
 //! brings, except for branches that nearly always go the same way. In a table that is 90 % full, one key in twelve does not lie at home.
 //! Half of those lie in the next bucket, whose line the processor prefetches; GET looks there at once. The others are looked for separately.
 //!
@@ -23,13 +23,13 @@ use polder_shm::staged_journal::StagedJournal;
 use polder_shm::{RawView, Seat, Segment, coarse_seconds, lock, offset_of};
 use polder_values::Kind;
 
-use crate::access::locate::{Displaced, Location, Reading};
+use crate::access::locate::{self, Displaced, Location, Reading};
 use crate::access::lookup::Live;
-use crate::access::quick::PinGuard;
+use crate::access::put::PinGuard;
 use crate::api::{Counter, Db};
 use crate::layout::bucket::{self, BUCKET_BYTES, PIECE_BUCKETS};
 use crate::layout::clock;
-use crate::layout::directory::{self, Bucket, MAP_LOCK, Near, map_at};
+use crate::layout::directory::{self, Bucket, Near, map_at};
 use crate::layout::entry::{self, INLINE_HEAD, INLINE_MAX, Image, UNIT_BYTES};
 use crate::layout::hash::Hash;
 use crate::layout::interest::is_told;
@@ -186,9 +186,7 @@ impl Seen {
     /// As `Location::is_current`.
     #[inline(always)]
     pub(crate) fn is_current(&self, lens: RawView<'_>, db: Db) -> bool {
-        lens.observe(self.slot_at) == self.slot
-            && lens.observe(MAP_LOCK) & lock::OWNER == 0
-            && lens.observe(map_at(db) + 8) == self.root
+        locate::is_current(lens, (db, self.root), (self.slot_at, self.slot))
     }
 }
 
@@ -299,21 +297,17 @@ impl Table {
         }
         let clock = now();
         if clock != entry::clock_of(seen.first) {
-            self.note_plain(seen.at, seen.first, clock);
+            // Where accesses are counted the clock is another, whose bits are by chance the same once in 16 million reads: one that is not counted.
+            self.note_rarely(seen.at, seen.first, clock);
         }
         Some(read(value))
     }
 
-    /// Moves the access clock on, as `Table::note_fast_access`.
+    /// Like [`Table::note_access`], which would keep registers from the read.
     #[cold]
     #[inline(never)]
-    fn note_plain(&self, first_at: u64, first: u64, clock: u32) {
-        // Where accesses are counted the clock is another, whose bits are by chance the same once in 16 million reads: one that is not counted.
-        let clock = self.next_clock(entry::clock_of(first), clock);
-        if clock != entry::clock_of(first) {
-            let _ =
-                self.segment().exchange(first_at, first, entry::first_word(entry::version_of(first), clock));
-        }
+    fn note_rarely(&self, first_at: u64, first: u64, clock: u32) {
+        self.note_access(first_at, first, clock);
     }
 
     /// Gives a key that has a plain short string another one that takes as many units: what `edit` makes of it, which may be shown what never was, and
@@ -482,7 +476,7 @@ fn edit_located<'v, R>(
 ) -> Option<R> {
     let segment = &**seat.segment();
     segment.prefetch_to_write(location.bucket.line);
-    // T3: as in `quick.rs`, the pin reaches to the bucket before it is looked into, and locked.
+    // T3: as in `update.rs`, the pin reaches to the bucket before it is looked into, and locked.
     if is_watched(segment, told) || !seat.covers_now() || !location.is_current(segment) {
         return None;
     }

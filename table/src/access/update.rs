@@ -41,7 +41,8 @@ use crate::access::locate::{BucketProbe, Displaced, Location, Reading, probe_buc
 use crate::access::lookup::Live;
 use crate::access::mutation::{Form, Mutation, Old};
 use crate::access::plain::BUSY;
-use crate::access::quick::{CLOCK_LAG_MS, PinGuard, has_room, note_words, put, tags_of};
+use crate::access::put::{PinGuard, has_room, note_words, put, tags_of};
+use crate::access::read::expires_soon;
 use crate::api::{Attributes, Counter, New};
 use crate::layout::bucket::{self, LINE_WORDS, Words};
 use crate::layout::clock;
@@ -241,7 +242,8 @@ impl<'e> KeyUpdate<'e> {
         let after = match mutation {
             Mutation::Same => {
                 if let Some(unit) = unit {
-                    self.table.note_fast_access(&before, bucket.word_at(LINE_WORDS + unit * 2), now_ms);
+                    let first_at = bucket.word_at(LINE_WORDS + unit * 2);
+                    self.table.note_access(first_at, before.words[0], clock::lru(now_ms));
                 }
                 seat.rollback();
                 seat.add(at::COUNTERS + 8 * Counter::Calls as u64, self.calls);
@@ -387,7 +389,7 @@ impl<'e> KeyUpdate<'e> {
         if let Some(unit) = seen.unit {
             bucket::read_image(&live, unit, before);
         }
-        // T3: as in `quick.rs`, the pin reaches to the bucket before it is locked, and to the record.
+        // T3: the pin reaches to the bucket before it is locked, and to the record.
         segment.acquire_fence();
         let is_whole = seen.displaced.is_none_or(|displaced| displaced.reading.holds(segment));
         if !seat.covers_now()
@@ -623,12 +625,7 @@ impl<'e> KeyUpdate<'e> {
             entry::inline_value(image)?
         };
         let expiry_ms = extras.expiry_ms;
-        expiry_ms.is_none_or(|expiry_ms| expiry_ms > now_ms + CLOCK_LAG_MS).then_some(Old {
-            kind,
-            value,
-            expiry_ms,
-            flags: extras.flags,
-        })
+        (!expires_soon(expiry_ms, now_ms)).then_some(Old { kind, value, expiry_ms, flags: extras.flags })
     }
 
     /// Makes the entry with the new value of `length` bytes: inline if it fits, else with a record.

@@ -1,11 +1,11 @@
 //! A transaction's look at a key whose place was prefetched: by the fast path, without marks.
 
 use crate::access::locate::{Location, Reading, Search};
-use crate::access::lookup::{Hit, Live};
+use crate::access::lookup::Hit;
+use crate::access::read::{first_at, record_of};
 use crate::api::Stop;
-use crate::layout::bucket::{self, LINE_WORDS};
 use crate::layout::entry::Image;
-use crate::layout::record::{self, Key};
+use crate::layout::record;
 use crate::txn::Txn;
 use crate::txn::held::Met;
 
@@ -20,28 +20,21 @@ impl Txn<'_> {
         let Some(home) = Reading::begin(segment, location.bucket) else { return Ok(None) };
         let (reading, unit) = match location.search(segment, key, home) {
             Some(Search::Here(reading, unit) | Search::Record(reading, unit)) => (reading, unit),
-            Some(Search::Absent) => {
-                return Ok((location.is_current(segment) && home.holds(segment)).then_some(None));
-            }
+            Some(Search::Absent) => return Ok(location.is_absent(segment, &home).then_some(None)),
             None => return Ok(None),
         };
         let mut image = Image::EMPTY;
-        bucket::read_image(&Live { segment, bucket: reading.bucket }, unit, &mut image);
-        // T3: as in `read_record`.
-        if !self.seat.covers_now() || !location.is_current(segment) || !reading.holds(segment) {
+        if location.read_entry(segment, (&reading, unit), &mut image).is_none() || !self.seat.covers_now() {
             return Ok(None);
         }
-        let found = if image.is_reference() {
-            let record = self.record(image.record()?)?;
-            // Another key of the same 24 bits, or a long one: rare.
-            if !matches!(record.key, Key::Short(stored) if stored == key) {
-                return Ok(None);
-            }
-            image.kind()?.map(|kind| record::found_in(&image, kind, &record))
-        } else {
-            self.found(&image)?
+        let found = match image.kind()? {
+            Some(kind) if image.is_reference() => match record_of(segment, &image, key)? {
+                Some(record) => Some(record::found_in(&image, kind, &record)),
+                None => return Ok(None),
+            },
+            _ => self.found(&image)?,
         };
-        let hit = Hit { image, first_at: reading.bucket.word_at(LINE_WORDS + unit * 2) };
+        let hit = Hit { image, first_at: first_at((&reading, unit)) };
         Ok(Some(found.map(|found| (hit, found))))
     }
 }

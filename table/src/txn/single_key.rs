@@ -29,7 +29,7 @@ impl<'t> Txn<'t> {
     pub(crate) fn declare_single(&self, db: Db, key: &[u8]) -> Result<bool, Stop> {
         let Some(location) = self.foreseen_location(db, key) else { return Ok(false) };
         let segment = self.segment();
-        // T3: as in `quick.rs`, the pin reaches to the bucket before it is locked.
+        // T3: as in `update.rs`, the pin reaches to the bucket before it is locked.
         let may = !self.tells()
             && self.is_first_attempt()
             && self.seat.journal_len() == 0
@@ -108,11 +108,7 @@ impl<'t> Txn<'t> {
         let Some(found) = self.found(&image)? else { return Ok(Some(None)) };
         let Some(found) = self.if_it_exists(db, key, found, true) else { return Ok(Some(None)) };
         if let (true, Plan::Same, Some(unit)) = (access, single.pending, single.unit) {
-            self.note_access_at(
-                location.bucket.word_at(LINE_WORDS + unit as usize * 2),
-                image.words[0],
-                &found,
-            );
+            self.note_access(location.bucket.word_at(LINE_WORDS + unit as usize * 2), image.words[0]);
         }
         Ok(Some(Some(found)))
     }

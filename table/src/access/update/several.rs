@@ -21,7 +21,7 @@ use super::{fits, note_turn};
 use crate::access::locate::{BucketProbe, Displaced, Location, Reading, probe_bucket};
 use crate::access::lookup::Live;
 use crate::access::plain::{self, Missed, Seen};
-use crate::access::quick::{PinGuard, has_room};
+use crate::access::put::{PinGuard, has_room};
 use crate::api::{Counter, Db};
 use crate::layout::bucket::{self, Words};
 use crate::layout::clock;
@@ -386,7 +386,7 @@ impl Several<'_> {
         }
     }
 
-    /// Finds and locks a bucket with room for what has none at home, as in `quick.rs`, and whether it is the stash's.
+    /// Finds and locks a bucket with room for what has none at home, as in `update.rs`, and whether it is the stash's.
     #[inline(never)]
     fn find_room(&mut self, location: &Location, units: usize) -> Option<(usize, bool)> {
         let [_, beside, one, other] = location.places();

@@ -12,7 +12,7 @@ use super::{KeyUpdate, Turn, note_turn};
 use crate::access::locate::Location;
 use crate::access::lookup::Live;
 use crate::access::mutation::{Mutation, Old};
-use crate::access::quick::PinGuard;
+use crate::access::put::PinGuard;
 use crate::layout::entry::{self, Image};
 use crate::log::recording::{Effect, Tell};
 use crate::table::Table;
