@@ -10,8 +10,8 @@
 use std::ops::Deref;
 
 use polder_base::Reply;
-use polder_table::{Effect, Location, Mode, Mutation, Old, Stop, Table};
-use polder_values::Kind;
+use polder_table::{Counter, Effect, Found, Location, Mode, Mutation, Old, Stop, Table};
+use polder_values::{Kind, Value};
 
 use crate::call::{Call, Outcome};
 pub use crate::facts::{BatchKey, Decide, Locate, ON_ALL_NODES, Shares, Where};
@@ -72,6 +72,21 @@ impl FastCall<'_> {
         tell: impl Fn(&R, &mut Effect<'_>),
     ) -> Option<R> {
         self.table.update(self.location, self.args[1], kind, self.now_ms, change, tell)
+    }
+
+    /// Shows the packed value of the call's key ([`Table::quick_view`]), or nothing if there is no such key, and counts the call. Returns false where the
+    /// call takes the slow path: `view` has returned `None`, or there was nothing to show for another reason.
+    #[inline]
+    pub fn view(&self, kind: Kind, view: impl FnOnce(Option<&[u8]>) -> Option<()>) -> bool {
+        let counted = self.table.quick_view(self.location, self.args[1], (kind, self.now_ms), |found| {
+            let bytes = match found {
+                Some(Found { value: Value::Packed(bytes), .. }) => Some(bytes),
+                Some(_) => return None,
+                None => None,
+            };
+            view(bytes).map(|()| if bytes.is_some() { Counter::Hits } else { Counter::Misses })
+        });
+        counted.inspect(|counter| self.table.count_call(*counter)).is_some()
     }
 
     /// Tells of a change by the call itself.

@@ -40,6 +40,7 @@ pub const COMMANDS: &[Command] = &[
         .changed(&[("2.4.0", "Several of `field` may be given.")])
         .about("Deletes one or more fields and their values from a hash. Deletes the hash if no fields remain."),
     read("HEXISTS", "key field", hexists)
+        .quick(quick::hexists)
         .with(FAST)
         .touches(LOOKS)
         .since("2.0.0")
@@ -68,7 +69,7 @@ pub const COMMANDS: &[Command] = &[
         .since("7.4.0")
         .costs(EACH)
         .about("Returns the expiration time of hash fields as a Unix timestamp in seconds."),
-    read("HGET", "key field", hget).with(FAST).since("2.0.0").costs(LOG).many(hget_many).about("Returns the value of a field in a hash."),
+    read("HGET", "key field", hget).quick(quick::hget).with(FAST).since("2.0.0").costs(LOG).many(hget_many).about("Returns the value of a field in a hash."),
     read("HGETALL", "key", hgetall)
         .tips(UNORDERED)
         .since("2.0.0")

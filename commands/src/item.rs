@@ -297,7 +297,7 @@ fn look<'c>(call: &Call<'c>, key: &[u8], options: &Options<'_>) -> Result<Option
 /// The fast path of ITEM.GET, and of ITEM.GAT and ITEM.VIEW without options: a packed string that no client is to renew.
 pub(crate) fn quick_get(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let &[_, key] = call.args else { return false };
-    let replied = call.table.quick_item(call.location, key, call.now_ms, |found| {
+    let replied = call.table.quick_view(call.location, key, (Kind::String, call.now_ms), |found| {
         let Some(found) = found else {
             reply.null();
             return Some(Counter::Misses);
@@ -312,7 +312,7 @@ pub(crate) fn quick_get(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
         reply.bulk(bytes);
         Some(Counter::Hits)
     });
-    let Some(Some(counter)) = replied else { return false };
+    let Some(counter) = replied else { return false };
     call.table.count_call(counter);
     true
 }

@@ -107,6 +107,7 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(N*M) where N and M are the lengths of s1 and s2, respectively")
         .about("Finds the longest common substring."),
     read("MGET", "key [key ...]", mget)
+        .quick(quick::mget)
         .with(FAST)
         .tips(&["request_policy:multi_shard"])
         .costs("O(N) where N is the number of keys to retrieve.")

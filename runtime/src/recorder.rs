@@ -421,14 +421,20 @@ impl Recorder {
     fn with_row<T>(&self, command: &'static Command, work: impl FnOnce(&Row, &mut u64) -> T) -> T {
         CURRENT.with_borrow_mut(|current| {
             if current.recorder != self.number {
-                // Let go of the other recorder's shard first: it counts as taken while it is held.
-                current.shard = None;
-                current.shard = Some(self.take_shard());
-                current.recorder = self.number;
+                self.become_current(current);
             }
             let shard = current.shard.as_ref().expect("it was taken when the recorder was noted");
             work(&shard.rows[usize::from(command.number())], &mut current.turn_ns)
         })
+    }
+
+    /// Gives the thread a shard of this recorder.
+    #[cold]
+    fn become_current(&self, current: &mut Current) {
+        // Let go of the other recorder's shard first: it counts as taken while it is held.
+        current.shard = None;
+        current.shard = Some(self.take_shard());
+        current.recorder = self.number;
     }
 
     /// A shard that no thread holds, with whatever its last thread has counted.

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   slabs of one size     [####....] [##......] [.#......] [#######.]      # in use   . free
-//!   marked, being emptied             [mm      ] [ m      ]                what lies there moves to the others (`table/compact.rs`)
+//!   marked, being emptied             [mm      ] [ m      ]                what lies there moves to the others (`table/upkeep/compact.rs`)
 //!   then                  [####mmm.]  -          -         [#######.]      - free for every size
 //! ```
 //!

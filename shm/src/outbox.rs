@@ -30,7 +30,7 @@
 //! - **L4** A CSN that was drawn and is not in a batch (its writer is stopped, dead or rolled back) is not waited for: until its record
 //!   is there its writer holds its locks, so that no conflicting transaction has passed it.
 //! - **L5** (era) A record's era comes from the read of RECORDING that decides whether the commit saves what it replaces for a snapshot (K1 of
-//!   `table/src/recording.rs`). So a record of an era before snapshot n is in that snapshot, and one of era n or later is not.
+//!   `table/src/log/recording.rs`). So a record of an era before snapshot n is in that snapshot, and one of era n or later is not.
 //!
 //! tests/schedules/outboxes.rs runs this code and the merger, with deaths, in schedules that a checker chooses.
 

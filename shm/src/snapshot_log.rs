@@ -7,7 +7,7 @@
 //! ```
 //!
 //! [`Segment::recording`] says whether a snapshot is on. A transaction that changes keys reads it once, with all its locks held, right
-//! before its commit. If a snapshot is on, it appends the old states to its own seat's chain ([`Seat::save`]). `table/src/snapshot.rs`
+//! before its commit. If a snapshot is on, it appends the old states to its own seat's chain ([`Seat::save`]). `table/src/log/snapshot.rs`
 //! says what the records mean and why they give the state of one instant. This file keeps the chains right when a thread dies:
 //!
 //! - **O1** A record counts once the block's count of bytes has passed it, and what is counted is never written again. Blocks stay as
@@ -56,7 +56,7 @@ pub struct Place {
 
 impl Segment {
     /// The word that says what a commit has to record ([`recording`]). Each transaction that changes keys reads it once, right before
-    /// its commit: `table/src/recording.rs` is the only place that does.
+    /// its commit: `table/src/log/recording.rs` is the only place that does.
     #[inline(always)]
     pub fn recording(&self) -> u64 {
         // SYNC: snapshot-look. This transaction's journal is not empty before it looks: each journal begins with a lock, whose CAS is a full

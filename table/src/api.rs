@@ -106,7 +106,7 @@ pub struct Found<'t> {
     pub extras: &'t [u8],
     /// Changes with every change of the key; equal versions of one key are equal contents.
     pub version: u64,
-    /// The access clock: see [`crate::clock`].
+    /// The access clock: see [`crate::layout::clock`].
     pub clock: u32,
 }
 

@@ -1,81 +1,42 @@
 //! Keys, buckets, entries, transactions, expiry, eviction, changes.
+//!
+//! ```text
+//!   upkeep    room, memory, expiry, eviction, verify       works through transactions
+//!   txn       any number of keys, all together
+//!   access    one key or a few: locate, read, update
+//!   log       the looks before a commit: change log, snapshot, roles
+//!   table     a process's handle
+//!   layout    the words of directories, buckets, entries, records
+//! ```
+//!
+//! **Invariant**: a folder imports folders below it only.
 
+mod access;
 pub mod api;
-mod aside;
-pub mod bucket;
-mod buffers;
-mod cached_bytes;
 pub mod change;
-pub mod clock;
-mod compact;
-mod compact_pass;
-mod database;
-mod declare;
-pub mod directory;
-mod effect;
-pub mod entry;
-mod expired;
-mod extras;
-mod foreseen;
-mod grow;
-pub mod hash;
-mod held;
-mod hold;
-mod inspect;
-pub mod interest;
-mod loading;
-mod locate;
+mod layout;
 mod log;
-mod lookup;
-mod maintenance;
-mod mutation;
-mod neutral;
-mod new_nodes;
-mod oom_retry;
-mod oom_window;
-mod outgoing;
-mod place;
-mod plain;
-mod quick;
-mod raw;
-mod record;
-mod recording;
-mod report;
-mod ride;
-mod roles;
-mod room_makers;
-mod sample;
-mod scan;
-mod shadow;
-mod shrink;
-mod single_key;
-pub mod snapshot;
-mod spent;
 mod table;
-mod telling;
 mod txn;
-mod txn_clock;
-mod txn_state;
-mod update;
-mod verify;
-mod watch;
-mod weight;
+mod upkeep;
 
+pub use access::locate::Location;
+pub use access::mutation::{Form, Mutation, Old};
+pub use access::plain::Foreseen;
 pub use api::*;
-pub use aside::{Aside, NAME as ASIDE_NAME, Unknown as UnknownAside};
 pub use change::{Change, ChangeSink, CommitView, Dump};
-pub use extras::ItemExtras;
-pub use hash::Hash;
-pub use inspect::Inspection;
-pub use loading::Loading;
-pub use locate::Location;
+pub use layout::extras::ItemExtras;
+pub use layout::hash::Hash;
+pub use layout::{bucket, clock, directory, entry, hash, interest};
+pub use log::aside::{Aside, NAME as ASIDE_NAME, Unknown as UnknownAside};
+pub use log::recording::{Effect, READ_ONLY};
+pub use log::snapshot;
+pub use log::snapshot::Snapshot;
+pub use log::telling::Mark;
 pub use log::{Log, LogError};
-pub use mutation::{Form, Mutation, Old};
-pub use plain::Foreseen;
-pub use recording::{Effect, READ_ONLY};
-pub use report::Report;
-pub use ride::{OTHER_ROLE, Rider};
-pub use snapshot::Snapshot;
+pub use table::loading::Loading;
 pub use table::{Pinned, Table};
-pub use telling::Mark;
 pub use txn::Txn;
+pub use txn::ride::{OTHER_ROLE, Rider};
+pub use upkeep::inspect::Inspection;
+pub use upkeep::report::Report;

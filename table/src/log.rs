@@ -11,17 +11,23 @@
 //! **Offsets** count bytes of the stream from 0 on; `PSYNC` counts them from 1 on, so that the byte at offset n is the one that a replica asks for
 //! with n + 1. The stream begins at another offset, and with another identity, whenever a change may be missing in it.
 
+pub(crate) mod aside;
+pub(crate) mod recording;
+pub(crate) mod roles;
+pub mod snapshot;
+pub(crate) mod telling;
+
 use std::time::Duration;
 
 use polder_base::Fault;
 use polder_shm::change_log::{Appends, BATCH_BYTES, Format, LogGap, Merged};
-use polder_shm::layout::{header, log, recording};
+use polder_shm::layout::{header, log, recording as recording_word};
 use polder_shm::{Seat, Segment, sync};
 
 use crate::api::{DATABASES, Db};
 use crate::change::Dump;
+use crate::log::telling::{Verbatim, read_record};
 use crate::table::Table;
-use crate::telling::{Verbatim, read_record};
 
 /// How long [`Log::merge_before`] waits for another thread's batch.
 const MERGER_PATIENCE: Duration = Duration::from_millis(1);
@@ -238,7 +244,7 @@ impl Log<'_> {
     /// The number of the last snapshot, if none makes its cut. A cut that was begun and ended between two looks leaves another number.
     fn era_without_cut(&self) -> Option<u64> {
         let segment = self.table.segment();
-        let era = recording::era(segment.observe(header::RECORDING));
+        let era = recording_word::era(segment.observe(header::RECORDING));
         (segment.observe(log::CUT) == 0).then_some(era)
     }
 

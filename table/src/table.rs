@@ -1,28 +1,27 @@
 //! The table of a segment, as one process holds it.
 
+pub(crate) mod cached_bytes;
+pub(crate) mod compact_pass;
+pub(crate) mod loading;
+pub(crate) mod oom_window;
+pub(crate) mod room_makers;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use polder_base::Fault;
 use polder_shm::layout::{header, seat as at};
-use polder_shm::{Seat, Segment, offset_of, sync};
-use smallvec::SmallVec;
+use polder_shm::{Seat, Segment, sync};
 
 use crate::api::*;
-use crate::bucket::{self, LINE_WORDS, UNITS};
-use crate::cached_bytes::CachedBytes;
 use crate::change::{ChangeSink, Dump};
-use crate::clock;
-use crate::compact_pass::Pass;
-use crate::directory::{self, Slot, database, map_at};
-use crate::entry;
-use crate::hash::FREE;
-use crate::locate::Location;
-use crate::lookup;
-use crate::oom_window::OomRetry;
-use crate::raw;
-use crate::room_makers::RoomMakers;
+use crate::layout::clock;
+use crate::layout::directory::map_at;
+use crate::table::cached_bytes::CachedBytes;
+use crate::table::compact_pass::Pass;
+use crate::table::oom_window::OomRetry;
+use crate::table::room_makers::RoomMakers;
 
 /// A process's handle on the table of a segment; shared by its threads.
 pub struct Table {
@@ -47,9 +46,6 @@ pub struct Table {
     /// What dumps values that no call has told of.
     pub(crate) dump: std::sync::OnceLock<Dump>,
 }
-
-/// Keys whose misses are taken at once.
-pub(crate) const PREFETCH_KEYS: usize = 64;
 
 /// A pin that lasts until this is dropped.
 pub struct Pinned(std::rc::Rc<Seat>);
@@ -154,50 +150,6 @@ impl Table {
         (self.draw() as u64) << 32 | self.draw() as u64
     }
 
-    /// Brings near what a call for each of these keys will look at, all keys' misses at once: first the header lines, then the
-    /// entries whose tags match, then the records that these name. A hint: nothing is locked, nothing is believed. Adds to `locations`,
-    /// for each key, where it belongs.
-    pub fn prefetch<'k>(
-        &self,
-        keys: impl IntoIterator<Item = (Db, &'k [u8])>,
-        locations: &mut Vec<Option<Location>>,
-    ) {
-        let segment = &*self.segment;
-        let first = locations.len();
-        locations.extend(keys.into_iter().map(|(db, key)| {
-            let location = Location::of(segment, db, key);
-            if let Some(location) = &location {
-                segment.prefetch(location.bucket.line);
-            }
-            location
-        }));
-        let locations = &locations[first..];
-        if locations.len() < 2 {
-            return;
-        }
-        for locations in locations.chunks(PREFETCH_KEYS) {
-            let mut entries: SmallVec<[u64; PREFETCH_KEYS]> = SmallVec::new();
-            for location @ Location { bucket, hash, .. } in locations.iter().flatten() {
-                let found = raw::units_tagged(segment.raw_view(), bucket.line, hash.tag);
-                if found != 0 {
-                    let entry = bucket.word_at(LINE_WORDS + found.trailing_zeros() as usize * 2);
-                    segment.prefetch(entry);
-                    segment.prefetch(entry + 32);
-                    entries.push(entry);
-                } else {
-                    prefetch_elsewhere(segment, location);
-                }
-            }
-            for entry in entries {
-                let second = segment.load(entry + 8);
-                if second as u8 & entry::REFERENCE != 0 {
-                    segment.prefetch(offset_of(entry::record_of(second)));
-                    segment.prefetch(offset_of(entry::record_of(second)) + 64);
-                }
-            }
-        }
-    }
-
     /// Holds the calling thread's pin until dropped, so that the pins of the transactions meanwhile cost nothing. It must not last longer
     /// than one turn of a server: nodes that any thread retires meanwhile wait for it.
     ///
@@ -248,6 +200,15 @@ impl Table {
         if let Ok(seat) = self.seat() {
             seat.add(at::COUNTERS + 8 * Counter::Calls as u64, 1);
             seat.add(at::COUNTERS + 8 * found as u64, 1);
+        }
+    }
+
+    /// Counts a call that took a fast path for several keys, and how many of them it found and did not find.
+    pub fn count_looks(&self, [hits, misses]: [u64; 2]) {
+        if let Ok(seat) = self.seat() {
+            seat.add(at::COUNTERS + 8 * Counter::Calls as u64, 1);
+            seat.add(at::COUNTERS + 8 * Counter::Hits as u64, hits);
+            seat.add(at::COUNTERS + 8 * Counter::Misses as u64, misses);
         }
     }
 
@@ -378,137 +339,5 @@ impl Table {
             if limits.active_expiry { 0 } else { LAZY } | if limits.importing { IMPORTING } else { 0 },
         );
         segment.publish(LIMITED, 1);
-    }
-
-    /// What the memory holds.
-    pub fn usage(&self) -> Usage {
-        let segment = &self.segment;
-        let used = segment.used_bytes();
-        let peak = segment.word(header::USED_PEAK).fetch_max(used, Ordering::Relaxed).max(used);
-        Usage {
-            ceiling: segment.geometry().ceiling
-                - polder_shm::layout::SEATS_AT
-                - polder_shm::layout::SEATS_MAX * at::BYTES,
-            committed: segment.committed_bytes(),
-            used,
-            used_peak: peak,
-            fixed: segment.fixed_bytes(),
-            claimed: self.claimed(),
-            table: self.table_bytes(),
-            retired: segment.sum_over_seats(at::RETIRED_BYTES),
-            page_bytes: segment.mapping().pages().page_bytes as u64,
-            seats_used: (0..segment.seats_high())
-                .filter(|seat| segment.load(segment.seat_at(*seat) + at::OWNER) != 0)
-                .count() as u32,
-            seats_max: polder_shm::layout::SEATS_MAX as u32,
-        }
-    }
-
-    /// Keys of a database and those of them with an expiry, seen from outside of any transaction.
-    pub fn keys(&self, db: Db) -> (u64, u64) {
-        (self.tally_of(db, 0), self.tally_of(db, 1))
-    }
-
-    /// Keys of a database with fields that expire, as [`Table::keys`].
-    pub fn keys_with_field_expiry(&self, db: Db) -> u64 {
-        self.tally_of(db, 2)
-    }
-
-    /// What the table of a database is made of.
-    pub fn shape(&self, db: Db) -> TableShape {
-        let mut shape = TableShape::default();
-        self.each_extent(db, &mut |extent| {
-            shape.extents += 1;
-            shape.buckets += extent.buckets();
-            shape.places += extent.buckets() * UNITS as u64;
-            shape.bytes += extent.pieces * bucket::PIECE_BYTES + directory::extent::PAYLOAD as u64;
-        });
-        shape
-    }
-
-    /// Bytes of buckets and directories.
-    fn table_bytes(&self) -> u64 {
-        let mut bytes = 0;
-        for db in 0..DATABASES as Db {
-            self.each_extent(db, &mut |extent| {
-                bytes += extent.pieces * crate::bucket::PIECE_BYTES + directory::extent::PAYLOAD as u64;
-            });
-        }
-        bytes
-    }
-
-    /// Visits every extent of a database; returns false when it gave up, since the directory kept changing.
-    pub(crate) fn each_extent(&self, db: Db, visit: &mut dyn FnMut(&directory::Extent)) -> bool {
-        const ATTEMPTS_MAX: u32 = 1000;
-        let Ok(seat) = self.seat() else { return false };
-        seat.pin();
-        let (mut position, mut attempts) = (Some(0), 0);
-        while let Some(at) = position
-            && attempts < ATTEMPTS_MAX
-        {
-            let root = self.segment.observe(map_at(db) + 8);
-            if root == 0 {
-                position = None;
-                continue;
-            }
-            match directory::walk(&self.segment, root, at) {
-                Some(extent) if seat.covers_now() && extent.covers(at) => {
-                    visit(&extent);
-                    position = extent.end();
-                }
-                _ => attempts += 1,
-            }
-        }
-        seat.unpin();
-        position.is_none()
-    }
-
-    /// Keys in a database (`word` 0), keys with an expiry (1) or with fields that have one (2), from the tallies of all seats.
-    pub(crate) fn tally_of(&self, db: Db, word: u64) -> u64 {
-        const ATTEMPTS_MAX: u32 = 1_000;
-        let Ok(seat) = self.seat() else { return 0 };
-        let segment = &self.segment;
-        let mut keys = 0;
-        // A database that is emptied or swapped meanwhile is counted anew. If that happens each time, the count of some moment is returned.
-        for _ in 0..ATTEMPTS_MAX {
-            let (node, root) = lookup::map_words(&seat, db);
-            if root == 0 {
-                return 0;
-            }
-            let tally = directory::tally_of(root);
-            // A node that names another tally is damaged, or is used for something else by now (S5).
-            let known = segment.check(node, 64) && segment.load(node + database::TALLY) == tally;
-            let base = if known { segment.load(node + database::KEYS_BASE + word * 8) } else { 0 };
-            keys =
-                segment.sum_over_seats(at::TALLIES + tally * at::TALLY_BYTES + word * 8).wrapping_sub(base);
-            if lookup::map_words(&seat, db) == (node, root) {
-                break;
-            }
-        }
-        // Seats are read one after the other: a key that came by one and went by another meanwhile may count as less than none.
-        if (keys as i64) < 0 { 0 } else { keys }
-    }
-
-    /// What the directory's slot at a position names, for `inspect` and `verify`.
-    pub fn slot(&self, word: u64) -> Slot {
-        directory::slot_of(&self.segment, word)
-    }
-}
-
-/// Brings near what a key that does not lie at home may need: the units where a new entry would go, the lines of the other buckets where
-/// an old one may lie or a new one must go.
-fn prefetch_elsewhere(segment: &Segment, location: &Location) {
-    let free = raw::units_tagged(segment.raw_view(), location.bucket.line, FREE);
-    if free != 0 {
-        let place = location.bucket.word_at(LINE_WORDS + free.trailing_zeros() as usize * 2);
-        segment.prefetch(place);
-        segment.prefetch(place + 32);
-    }
-    let counts = match free {
-        0 => (1, 1),
-        _ => bucket::displaced(segment.load(location.bucket.word_at(7))),
-    };
-    for (index, _) in directory::elsewhere(location.places(), counts) {
-        segment.prefetch(location.bucket(segment, index).map_or(0, |bucket| bucket.line));
     }
 }

@@ -15,6 +15,27 @@
 //! - **T3** The pin lasts from before the first walk to after the last use of what was found. So the memory of a bucket that is locked is
 //!   still that bucket, and a slice that was handed out stays readable.
 
+pub(crate) mod buffers;
+pub(crate) mod database;
+pub(crate) mod declare;
+pub(crate) mod effect;
+pub(crate) mod expiry;
+pub(crate) mod foreseen;
+pub(crate) mod held;
+pub(crate) mod hold;
+pub(crate) mod neutral;
+pub(crate) mod new_nodes;
+pub(crate) mod outgoing;
+pub(crate) mod place;
+pub(crate) mod ride;
+pub(crate) mod scan;
+pub(crate) mod shadow;
+pub(crate) mod single_key;
+pub(crate) mod spent;
+pub(crate) mod state;
+pub(crate) mod time;
+pub(crate) mod watch;
+
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -26,22 +47,24 @@ use polder_shm::sync::{self, Flaw};
 use polder_shm::{Locked, Seat, Segment, offset_of};
 use polder_values::{Nodes, Value};
 
+use crate::access::locate::Location;
+use crate::access::lookup::{self, KeyTest};
 use crate::api::*;
-use crate::bucket;
-use crate::buffers::BufferLease;
-use crate::directory::MAP_LOCK;
-use crate::entry::{self, Image, is_key};
-use crate::hash::{Hash, hash};
-use crate::held::{Deficit, Met, Pending, SingleKeyTxn, Spot};
-use crate::locate::Location;
-use crate::lookup::{self, KeyTest};
-use crate::record::{self, Record};
-use crate::recording::Changed;
-use crate::shadow::Editing;
+use crate::layout::bucket;
+use crate::layout::clock;
+use crate::layout::directory::MAP_LOCK;
+use crate::layout::entry::{self, Image, is_key};
+use crate::layout::extras;
+use crate::layout::hash::{Hash, hash};
+use crate::layout::raw;
+use crate::layout::record::{self, Record};
+use crate::log::recording::Changed;
+use crate::log::telling::Telling;
 use crate::table::Table;
-use crate::telling::Telling;
-use crate::txn_state::{Attempt, Counts, Notes, Shared, TxnClock, Waiting};
-use crate::{clock, extras, raw};
+use crate::txn::buffers::BufferLease;
+use crate::txn::held::{Deficit, Met, Pending, SingleKeyTxn, Spot};
+use crate::txn::shadow::Editing;
+use crate::txn::state::{Attempt, Counts, Notes, Shared, TxnClock, Waiting};
 
 /// Attempts in read mode before the keys are locked.
 const FREE_ATTEMPTS: u32 = 4;
@@ -272,14 +295,10 @@ impl<'t> Txn<'t> {
             };
             // What this very transaction wrote may have been born expired (SET with a time in the past).
             let found = self.found(&image)?.and_then(|found| self.if_it_exists(db, key, found, true));
-            if let (true, None, Some(spot), Some(found)) =
-                (access, held[index].pending, held[index].spot, &found)
+            if let (true, None, Some(spot), Some(_)) = (access, held[index].pending, held[index].spot, &found)
             {
                 let bucket = self.buffers.shadows.borrow()[spot.shadow].bucket;
-                self.note_access(
-                    &lookup::Hit { image, first_at: bucket.word_at(bucket::LINE_WORDS + spot.unit * 2) },
-                    found,
-                );
+                self.note_access(bucket.word_at(bucket::LINE_WORDS + spot.unit * 2), image.words[0]);
             }
             return Ok(found);
         }
@@ -296,7 +315,7 @@ impl<'t> Txn<'t> {
         let Some((hit, found)) = met else { return Ok(None) };
         let Some(found) = self.if_it_exists(db, key, found, false) else { return Ok(None) };
         if access && !(is_shared && self.shared.accessed.replace(true)) {
-            self.note_access(&hit, &found);
+            self.note_access(hit.first_at, hit.image.words[0]);
         }
         Ok(Some(found))
     }
@@ -318,24 +337,10 @@ impl<'t> Txn<'t> {
         Ok(self.found(&hit.image)?.map(|found| (hit, found)))
     }
 
-    /// Moves the access clock of an entry on, by one CAS that fails when the entry is another one by now (S2: a designated word;
-    /// versions are never used twice). A lost note is no harm.
-    fn note_access(&self, hit: &lookup::Hit, found: &Found<'_>) {
-        self.note_access_at(hit.first_at, hit.image.words[0], found);
-    }
-
-    /// The same of an entry whose first word lies there and was `first`.
+    /// Notes an access of an entry, whose first word lies there and was `first`.
     #[inline]
-    pub(crate) fn note_access_at(&self, first_at: u64, first: u64, found: &Found<'_>) {
-        let now = self.coarse_ms();
-        let clock = if self.table.counts_frequency() {
-            self.table.next_frequency(found.clock, now)
-        } else {
-            clock::lru(now)
-        };
-        if clock != found.clock {
-            let _ = self.segment().exchange(first_at, first, entry::first_word(found.version, clock));
-        }
+    pub(crate) fn note_access(&self, first_at: u64, first: u64) {
+        self.table.note_access(first_at, first, clock::lru(self.coarse_ms()));
     }
 
     /// The time for access clocks: exact if it is known anyway, else the kernel's coarse one, which costs little.

@@ -1,8 +1,8 @@
 //! Paths that comments and documents name in backticks: each must be there.
 //!
 //! ```text
-//!   `table/src/plain.rs`   the path from the root
-//!   `table/plain`          the short form: without `src/` and `.rs`
+//!   `table/src/access/plain.rs`   the path from the root
+//!   `table/access/plain`          the short form: without `src/` and `.rs`
 //!   `turn/disk.rs`         the end of a path or of its short form
 //! ```
 //!

@@ -1,4 +1,4 @@
-//! The fast paths of HSET, HDEL and HINCRBY (`table::update`): one field of a packed hash.
+//! The fast paths of HGET and HEXISTS (`table/access/read`), of HSET, HDEL and HINCRBY (`table/access/update`): one field of a packed hash.
 //!
 //! **Invariant:** what they reply and leave behind is what the slow paths would; whatever could be refused takes the slow path.
 use polder_base::{Reply, number};
@@ -8,6 +8,32 @@ use polder_values::hash::{Pair, Place, set};
 
 use super::thresholds_of;
 use polder_calls::command::FastCall;
+
+pub(super) fn hget(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
+    view_field(call, |value| match value {
+        Some(value) => reply.bulk(value),
+        None => reply.null(),
+    })
+}
+
+pub(super) fn hexists(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
+    view_field(call, |value| reply.integer(value.is_some().into()))
+}
+
+/// Shows the value of a field, or nothing if there is none.
+#[inline(always)]
+fn view_field(call: &FastCall<'_>, show: impl FnOnce(Option<&[u8]>)) -> bool {
+    let &[_, _, field] = call.args else { return false };
+    let pair = Pair::of(field, &[]);
+    let [head, ..] = pair.parts();
+    call.view(Kind::Hash, |hash| {
+        show(match hash {
+            Some(hash) => Place::of(Some(hash), head, field)?.value(),
+            None => None,
+        });
+        Some(())
+    })
+}
 
 pub(super) fn hset(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let &[_, _, field, value] = call.args else { return false };

@@ -1,6 +1,6 @@
-//! The fast paths of GET, SET, INCR and their relatives (`table::quick`, `table::update`) and of
-//! MSET (`table::update::several`): packed strings, no options but the time to live of SET, SETEX and
-//! PSETEX.
+//! The fast paths of GET, MGET, SET, INCR and their relatives (`table/access/read`, `table/access/update`)
+//! and of MSET (`table/access/update/several`): packed strings, no options but the time to live of
+//! SET, SETEX and PSETEX.
 //!
 //! **Invariant:** what they reply and leave behind is what the slow paths would; whatever could be refused takes the slow path.
 use polder_base::number::Number;
@@ -27,6 +27,24 @@ pub(super) fn get(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
         call.table.count_call(counter);
     }
     answered.is_some()
+}
+
+pub(super) fn mget(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
+    let (keys, mark, mut hits) = (&call.args[1..], reply.mark(), 0);
+    reply.array(keys.len());
+    let done = call.table.quick_get_all(call.location, keys, call.now_ms, |value| match value {
+        Some(bytes) => {
+            hits += 1;
+            reply.bulk(bytes);
+        }
+        None => reply.null(),
+    });
+    if done {
+        call.table.count_looks([hits, keys.len() as u64 - hits]);
+    } else {
+        reply.rewind(mark);
+    }
+    done
 }
 
 pub(super) fn set(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {

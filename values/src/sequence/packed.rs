@@ -1,7 +1,7 @@
 //! One change of a packed sequence, written straight to where the new value is going to lie.
 //!
 //! A [`Draft`](super::Draft) copies the value, changes the copy and has it copied again into its
-//! node. A change of one element that is published right away (`table/update.rs`) has no use for
+//! node. A change of one element that is published right away (`table/access/update.rs`) has no use for
 //! the copy between. An [`Edit`] borrows the old value and the new element, says how long the new
 //! value is, and writes it once. It returns `None` in all other cases: what would not stay packed,
 //! and what is damaged (S5), which the draft then reports.
