@@ -310,7 +310,7 @@ impl Table {
     fn note_plain(&self, first_at: u64, first: u64, clock: u32) {
         // Where accesses are counted the clock is another, whose bits are by chance the same once in 16 million reads: one that is not counted.
         let clock = self.next_clock(entry::clock_of(first), clock);
-        if clock != entry::clock_of(first) {
+        if clock != entry::clock_of(first) && !self.notes_writes_only() {
             let _ =
                 self.segment().exchange(first_at, first, entry::first_word(entry::version_of(first), clock));
         }

@@ -172,7 +172,7 @@ impl Table {
     #[inline(always)]
     pub(crate) fn note_fast_access(&self, image: &Image, first_at: u64, now_ms: u64) {
         let clock = self.next_clock(image.clock(), clock::lru(now_ms));
-        if clock != image.clock() {
+        if clock != image.clock() && !self.notes_writes_only() {
             let _ =
                 self.segment().exchange(first_at, image.words[0], entry::first_word(image.version(), clock));
         }

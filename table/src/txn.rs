@@ -333,7 +333,8 @@ impl<'t> Txn<'t> {
         } else {
             clock::lru(now)
         };
-        if clock != found.clock {
+        // A clock changes once in a second only, so the policy is asked for then.
+        if clock != found.clock && !self.table.notes_writes_only() {
             let _ = self.segment().exchange(first_at, first, entry::first_word(found.version, clock));
         }
     }
