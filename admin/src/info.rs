@@ -1,13 +1,14 @@
 //! INFO: the metrics as text. Sections and fields are rows in [`crate::metrics`].
 use polder_hub::subject;
-use polder_table::{Expiries, Mode, Txn};
+use polder_table::{Db, Expiries, Mode, Stop, Txn};
 
 use crate::metrics::history::{self, FIGURES};
-use crate::metrics::{DEBUG_SECTION, Database, Facts, SECTIONS, Section, exposition};
+use crate::metrics::{DEBUG_SECTION, Database, Facts, KEY_SIZES_SECTION, SECTIONS, Section, exposition};
 use polder_calls::call::{Outcome, SYNTAX};
 use polder_calls::command::{DANGEROUS, LOADING, STALE};
 use polder_replica::overview::Overview;
 use polder_runtime::cross_process;
+use polder_runtime::locks::lock;
 use polder_runtime::row::{Row, TxnCall, neutral};
 use polder_runtime::session::Host;
 
@@ -77,6 +78,15 @@ fn info(call: &mut TxnCall<'_>) -> Outcome {
     }
     if shown.iter().any(|section| section.title == "Replication") {
         facts.replication = Overview::within(call.table, call.txn)?;
+    }
+    if shown.iter().any(|section| section.title == KEY_SIZES_SECTION) {
+        let filled: Vec<Db> = facts.databases.iter().map(|database| database.db).collect();
+        let mut sizes = lock(&facts.recorder.key_sizes);
+        match sizes.go_on(call.txn, &filled) {
+            // What is damaged is not counted.
+            Ok(()) | Err(Stop::Fault(_)) => facts.key_sizes = sizes.lines(),
+            Err(stop) => return Err(stop),
+        }
     }
     let texts: Vec<String> = shown.iter().map(|section| section.render(&facts)).collect();
     call.reply.verbatim("txt", texts.join("\r\n").as_bytes());

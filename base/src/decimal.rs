@@ -27,9 +27,25 @@ impl Decimal {
         (!overflowed && !vanished).then_some(Decimal(number))
     }
 
-    /// The sum's text; none when the sum is not finite.
-    pub(crate) fn sum_text(self, other: Decimal) -> Option<String> {
-        self.sum(other).map(Decimal::text)
+    /// The largest finite one.
+    pub(crate) fn most() -> Decimal {
+        Decimal::parse(b"9.999999999999999999999999999999999e6144").unwrap_or(Decimal::ZERO)
+    }
+
+    pub(crate) fn negated(self) -> Decimal {
+        Decimal(-self.0)
+    }
+
+    pub(crate) fn is_infinite(self) -> bool {
+        self.0.is_infinite()
+    }
+
+    pub(crate) fn is_negative(self) -> bool {
+        self.0.is_negative() && !self.0.is_zero()
+    }
+
+    pub(crate) fn exceeds(self, other: Decimal) -> bool {
+        self.0 > other.0
     }
 
     /// The sum; none when it is not finite.

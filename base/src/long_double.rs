@@ -55,13 +55,45 @@ impl LongDouble {
         in_range.then_some(LongDouble { negative, mantissa, exponent: exponent as i32, infinite: false })
     }
 
-    /// The sum's text: plain, with at most 17 decimals; none when the sum is not finite.
-    pub(crate) fn sum_text(self, other: LongDouble) -> Option<String> {
+    /// The largest finite one.
+    pub(crate) const MOST: LongDouble =
+        LongDouble { negative: false, mantissa: u64::MAX, exponent: ORDER_MAX - 63, infinite: false };
+
+    pub(crate) fn negated(self) -> LongDouble {
+        LongDouble { negative: !self.negative, ..self }
+    }
+
+    pub(crate) fn is_infinite(self) -> bool {
+        self.infinite
+    }
+
+    fn is_zero(self) -> bool {
+        self.mantissa == 0 && !self.infinite
+    }
+
+    pub(crate) fn is_negative(self) -> bool {
+        self.negative && !self.is_zero()
+    }
+
+    pub(crate) fn exceeds(self, other: LongDouble) -> bool {
+        let size = |number: LongDouble| {
+            let exponent = if number.is_zero() { i32::MIN } else { number.exponent };
+            (number.infinite, exponent, number.mantissa)
+        };
+        match (self.is_negative(), other.is_negative()) {
+            (false, false) => size(self) > size(other),
+            (true, true) => size(self) < size(other),
+            (negative, _) => !negative,
+        }
+    }
+
+    /// The sum; none when it is not finite.
+    pub(crate) fn finite_sum(self, other: LongDouble) -> Option<LongDouble> {
         if self.infinite || other.infinite {
             return None;
         }
         let sum = self.sum(other);
-        (sum.mantissa == 0 || sum.exponent + 63 <= ORDER_MAX).then(|| sum.text())
+        (sum.mantissa == 0 || sum.exponent + 63 <= ORDER_MAX).then_some(sum)
     }
 
     fn sum(self, other: LongDouble) -> LongDouble {
@@ -99,7 +131,8 @@ impl LongDouble {
         LongDouble { negative: large.negative, mantissa: mantissa as u64, exponent, infinite: false }
     }
 
-    fn text(self) -> String {
+    /// The text of a finite one: plain, with at most 17 decimals.
+    pub(crate) fn text(self) -> String {
         let mut scaled = Natural::from(self.mantissa);
         scaled.scale(DECIMALS as u32);
         let digits = format!("{:0>1$}", scaled.shifted(i64::from(self.exponent)).decimal(), DECIMALS + 1);

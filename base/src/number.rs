@@ -257,13 +257,67 @@ impl Number {
         })
     }
 
-    /// The sum's text in plain notation, unless the sum is not finite. Both numbers must be of one mode.
-    pub fn sum_text(self, other: Number) -> Option<String> {
+    /// The largest finite number that `mode` can hold, or its negative.
+    pub fn most(mode: NumberMode, negative: bool) -> Number {
+        let most = match mode {
+            NumberMode::Decimal => Number::Decimal(decimal::Decimal::most()),
+            NumberMode::Redis => Number::Binary(LongDouble::MOST),
+        };
+        if negative { most.negated() } else { most }
+    }
+
+    /// The number with the other sign.
+    pub fn negated(self) -> Number {
+        match self {
+            Number::Decimal(number) => Number::Decimal(number.negated()),
+            Number::Binary(number) => Number::Binary(number.negated()),
+        }
+    }
+
+    /// Whether it is below zero.
+    pub fn is_negative(self) -> bool {
+        match self {
+            Number::Decimal(number) => number.is_negative(),
+            Number::Binary(number) => number.is_negative(),
+        }
+    }
+
+    pub fn is_infinite(self) -> bool {
+        match self {
+            Number::Decimal(number) => number.is_infinite(),
+            Number::Binary(number) => number.is_infinite(),
+        }
+    }
+
+    /// Whether it is greater than another number of the same mode.
+    pub fn exceeds(self, other: Number) -> bool {
         match (self, other) {
-            (Number::Decimal(left), Number::Decimal(right)) => left.sum_text(right),
-            (Number::Binary(left), Number::Binary(right)) => left.sum_text(right),
+            (Number::Decimal(left), Number::Decimal(right)) => left.exceeds(right),
+            (Number::Binary(left), Number::Binary(right)) => left.exceeds(right),
+            _ => false,
+        }
+    }
+
+    /// The sum, unless it is not finite. Both numbers must be of one mode.
+    pub fn sum(self, other: Number) -> Option<Number> {
+        match (self, other) {
+            (Number::Decimal(left), Number::Decimal(right)) => left.sum(right).map(Number::Decimal),
+            (Number::Binary(left), Number::Binary(right)) => left.finite_sum(right).map(Number::Binary),
             _ => None,
         }
+    }
+
+    /// The text of a finite number in plain notation.
+    pub fn text(self) -> String {
+        match self {
+            Number::Decimal(number) => number.text(),
+            Number::Binary(number) => number.text(),
+        }
+    }
+
+    /// The sum's text in plain notation, unless the sum is not finite. Both numbers must be of one mode.
+    pub fn sum_text(self, other: Number) -> Option<String> {
+        self.sum(other).map(Number::text)
     }
 }
 

@@ -353,8 +353,29 @@ impl Walk {
     }
 
     /// A required choice counts as many arguments as its shortest alternative.
-    const fn choice(&mut self, text: &[u8], mut at: usize) -> usize {
-        let (mut words, mut shortest) = (0, usize::MAX);
+    const fn choice(&mut self, text: &[u8], at: usize) -> usize {
+        let choice = Choice::at(text, at);
+        self.open |= choice.varies;
+        self.position += choice.shortest;
+        self.literal = NOTHING;
+        choice.end
+    }
+}
+
+/// How long the alternatives of a required choice are.
+struct Choice {
+    /// Words of the shortest one.
+    shortest: usize,
+    /// Not all of them are that long, or each of them always.
+    varies: bool,
+    /// The place behind its bracket.
+    end: usize,
+}
+
+impl Choice {
+    /// The choice whose content starts at `at`.
+    const fn at(text: &[u8], mut at: usize) -> Choice {
+        let (mut words, mut shortest, mut varies) = (0, usize::MAX, false);
         loop {
             let token = next(text, at);
             at = token.end;
@@ -362,17 +383,16 @@ impl Walk {
                 Piece::Word => words += 1,
                 Piece::Open => {
                     at = closing(text, at, true);
-                    self.open = true;
+                    varies = true;
                 }
-                // A choice within: all of its alternatives are single words.
                 Piece::Either => {
-                    at = closing(text, at, false);
-                    words += 1;
+                    let inner = Choice::at(text, at);
+                    at = inner.end;
+                    words += inner.shortest;
+                    varies |= inner.varies;
                 }
                 Piece::Bar | Piece::Chosen => {
-                    if shortest != usize::MAX && shortest != words {
-                        self.open = true;
-                    }
+                    varies |= shortest != usize::MAX && shortest != words;
                     if words < shortest {
                         shortest = words;
                     }
@@ -381,12 +401,9 @@ impl Walk {
                 _ => panic!("a choice holds words, choices and optional groups only"),
             }
             if matches!(token.piece, Piece::Chosen) {
-                break;
+                return Choice { shortest, varies, end: at };
             }
         }
-        self.position += shortest;
-        self.literal = NOTHING;
-        at
     }
 }
 

@@ -1220,6 +1220,16 @@ static inline polder_status polder_incrbyfloat(polder_caller caller, polder_text
     return polder_run(caller, 3, args, reply);
 }
 
+/* INCREX key [BYFLOAT float|BYINT integer] [LBOUND lowerbound] [UBOUND upperbound] [SATURATE] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|PERSIST] [ENX]
+ * Increments the number in a key by a number within bounds, and sets its expiration time. */
+static inline polder_status polder_increx(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("INCREX");
+    args[1] = key;
+    return polder_run_more(caller, 2, args, more_count, more, reply);
+}
+
 /* LCS key1 key2 [LEN] [IDX] [MINMATCHLEN min-match-len] [WITHMATCHLEN]
  * Finds the longest common substring. */
 static inline polder_status polder_lcs(polder_caller caller, polder_text key1, polder_text key2, size_t more_count, const polder_text *more, const polder_reply **reply)
@@ -1529,6 +1539,17 @@ static inline polder_status polder_blmove(polder_caller caller, polder_text sour
     return polder_run_more(caller, 3, args, more_count, more, reply);
 }
 
+/* BLMOVEM source destination <LEFT|RIGHT> <LEFT|RIGHT> timeout [<COUNT count|EXACTLY exactly> <OBO|BULK>]
+ * Moves up to a number of elements, or exactly that many, from one list to another and returns them. Waits until there are any, or enough. */
+static inline polder_status polder_blmovem(polder_caller caller, polder_text source, polder_text destination, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[3];
+    args[0] = polder_string("BLMOVEM");
+    args[1] = source;
+    args[2] = destination;
+    return polder_run_more(caller, 3, args, more_count, more, reply);
+}
+
 /* BLMPOP timeout numkeys key [key ...] <LEFT|RIGHT> [COUNT count]
  * Pops the first elements from one of several lists. Waits until there are some. */
 static inline polder_status polder_blmpop(polder_caller caller, double timeout, int64_t numkeys, size_t more_count, const polder_text *more, const polder_reply **reply)
@@ -1611,6 +1632,17 @@ static inline polder_status polder_lmove(polder_caller caller, polder_text sourc
 {
     polder_text args[3];
     args[0] = polder_string("LMOVE");
+    args[1] = source;
+    args[2] = destination;
+    return polder_run_more(caller, 3, args, more_count, more, reply);
+}
+
+/* LMOVEM source destination <LEFT|RIGHT> <LEFT|RIGHT> [<COUNT count|EXACTLY exactly> <OBO|BULK>]
+ * Moves up to a number of elements, or exactly that many, from one list to another and returns them. */
+static inline polder_status polder_lmovem(polder_caller caller, polder_text source, polder_text destination, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[3];
+    args[0] = polder_string("LMOVEM");
     args[1] = source;
     args[2] = destination;
     return polder_run_more(caller, 3, args, more_count, more, reply);
@@ -2096,6 +2128,17 @@ static inline polder_status polder_sdiff(polder_caller caller, size_t more_count
     return polder_run_more(caller, 1, args, more_count, more, reply);
 }
 
+/* SDIFFCARD numkeys key [key ...] [LIMIT limit]
+ * Returns the number of members of the difference of multiple sets. */
+static inline polder_status polder_sdiffcard(polder_caller caller, int64_t numkeys, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[2];
+    polder_digits numkeys_digits;
+    args[0] = polder_string("SDIFFCARD");
+    args[1] = polder_integer(&numkeys_digits, numkeys);
+    return polder_run_more(caller, 2, args, more_count, more, reply);
+}
+
 /* SDIFFSTORE destination key [key ...]
  * Stores the difference of multiple sets in a key. */
 static inline polder_status polder_sdiffstore(polder_caller caller, polder_text destination, size_t more_count, const polder_text *more, const polder_reply **reply)
@@ -2229,6 +2272,17 @@ static inline polder_status polder_sunion(polder_caller caller, size_t more_coun
     return polder_run_more(caller, 1, args, more_count, more, reply);
 }
 
+/* SUNIONCARD numkeys key [key ...] [APPROX] [LIMIT limit]
+ * Returns the number of members of the union of multiple sets, or about that number. */
+static inline polder_status polder_sunioncard(polder_caller caller, int64_t numkeys, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[2];
+    polder_digits numkeys_digits;
+    args[0] = polder_string("SUNIONCARD");
+    args[1] = polder_integer(&numkeys_digits, numkeys);
+    return polder_run_more(caller, 2, args, more_count, more, reply);
+}
+
 /* SUNIONSTORE destination key [key ...]
  * Stores the union of multiple sets in a key. */
 static inline polder_status polder_sunionstore(polder_caller caller, polder_text destination, size_t more_count, const polder_text *more, const polder_reply **reply)
@@ -2340,7 +2394,7 @@ static inline polder_status polder_zincrby(polder_caller caller, polder_text key
     return polder_run(caller, 4, args, reply);
 }
 
-/* ZINTER numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX>] [WITHSCORES]
+/* ZINTER numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX|COUNT>] [WITHSCORES]
  * Returns the intersect of multiple sorted sets. */
 static inline polder_status polder_zinter(polder_caller caller, int64_t numkeys, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
@@ -2362,7 +2416,7 @@ static inline polder_status polder_zintercard(polder_caller caller, int64_t numk
     return polder_run_more(caller, 2, args, more_count, more, reply);
 }
 
-/* ZINTERSTORE destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX>]
+/* ZINTERSTORE destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX|COUNT>]
  * Stores the intersect of multiple sorted sets in a key. */
 static inline polder_status polder_zinterstore(polder_caller caller, polder_text destination, int64_t numkeys, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
@@ -2614,7 +2668,7 @@ static inline polder_status polder_zscore(polder_caller caller, polder_text key,
     return polder_run(caller, 3, args, reply);
 }
 
-/* ZUNION numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX>] [WITHSCORES]
+/* ZUNION numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX|COUNT>] [WITHSCORES]
  * Returns the union of multiple sorted sets. */
 static inline polder_status polder_zunion(polder_caller caller, int64_t numkeys, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
@@ -2625,7 +2679,7 @@ static inline polder_status polder_zunion(polder_caller caller, int64_t numkeys,
     return polder_run_more(caller, 2, args, more_count, more, reply);
 }
 
-/* ZUNIONSTORE destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX>]
+/* ZUNIONSTORE destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX|COUNT>]
  * Stores the union of multiple sorted sets in a key. */
 static inline polder_status polder_zunionstore(polder_caller caller, polder_text destination, int64_t numkeys, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
@@ -2739,8 +2793,8 @@ static inline polder_status polder_georadiusbymember_ro(polder_caller caller, po
     return polder_run_more(caller, 4, args, more_count, more, reply);
 }
 
-/* GEOSEARCH key <FROMMEMBER member|FROMLONLAT longitude latitude> <BYRADIUS radius <M|KM|FT|MI>|BYBOX width height <M|KM|FT|MI>> [ASC|DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]
- * Queries a geospatial index for members inside an area of a box or a circle. */
+/* GEOSEARCH key <<FROMMEMBER member|FROMLONLAT longitude latitude> <BYRADIUS radius <M|KM|FT|MI>|BYBOX width height <M|KM|FT|MI>>|BYPOLYGON num-vertices longitude latitude longitude latitude longitude latitude [longitude latitude ...]> [ASC|DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]
+ * Queries a geospatial index for members inside an area of a box, a circle or (as in Valkey 9.0) a polygon. */
 static inline polder_status polder_geosearch(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
     polder_text args[2];
@@ -2749,8 +2803,8 @@ static inline polder_status polder_geosearch(polder_caller caller, polder_text k
     return polder_run_more(caller, 2, args, more_count, more, reply);
 }
 
-/* GEOSEARCHSTORE destination source <FROMMEMBER member|FROMLONLAT longitude latitude> <BYRADIUS radius <M|KM|FT|MI>|BYBOX width height <M|KM|FT|MI>> [ASC|DESC] [COUNT count [ANY]] [STOREDIST]
- * Queries a geospatial index for members inside an area of a box or a circle, optionally stores the result. */
+/* GEOSEARCHSTORE destination source <<FROMMEMBER member|FROMLONLAT longitude latitude> <BYRADIUS radius <M|KM|FT|MI>|BYBOX width height <M|KM|FT|MI>>|BYPOLYGON num-vertices longitude latitude longitude latitude longitude latitude [longitude latitude ...]> [ASC|DESC] [COUNT count [ANY]] [STOREDIST]
+ * Queries a geospatial index for members inside an area of a box, a circle or (as in Valkey 9.0) a polygon, and stores the result. */
 static inline polder_status polder_geosearchstore(polder_caller caller, polder_text destination, polder_text source, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
     polder_text args[3];

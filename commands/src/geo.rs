@@ -90,18 +90,19 @@ pub const COMMANDS: &[Command] = &[
     .about("Returns members from a geospatial index that are within a distance from a member."),
     read(
         "GEOSEARCH",
-        "key <FROMMEMBER member|FROMLONLAT longitude latitude> <BYRADIUS radius <M|KM|FT|MI>|BYBOX width height <M|KM|FT|MI>> \
+        "key <<FROMMEMBER member|FROMLONLAT longitude latitude> <BYRADIUS radius <M|KM|FT|MI>|BYBOX width height <M|KM|FT|MI>>|\
+         BYPOLYGON num-vertices longitude latitude longitude latitude longitude latitude [longitude latitude ...]> \
          [ASC|DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]",
         search::geosearch,
     )
     .since("6.2.0")
     .costs(WITHIN)
     .changed(&[("7.0.0", "Units may be in upper case.")])
-    .about("Queries a geospatial index for members inside an area of a box or a circle."),
+    .about("Queries a geospatial index for members inside an area of a box, a circle or (as in Valkey 9.0) a polygon."),
     write(
         "GEOSEARCHSTORE",
-        "destination source <FROMMEMBER member|FROMLONLAT longitude latitude> \
-         <BYRADIUS radius <M|KM|FT|MI>|BYBOX width height <M|KM|FT|MI>> [ASC|DESC] [COUNT count [ANY]] [STOREDIST]",
+        "destination source <<FROMMEMBER member|FROMLONLAT longitude latitude> <BYRADIUS radius <M|KM|FT|MI>|BYBOX width height <M|KM|FT|MI>>|\
+         BYPOLYGON num-vertices longitude latitude longitude latitude longitude latitude [longitude latitude ...]> [ASC|DESC] [COUNT count [ANY]] [STOREDIST]",
         search::geosearchstore,
     )
     .tells(Own("the whole new value: `DEL destination`, `ZADD destination score member ...`"))
@@ -110,7 +111,7 @@ pub const COMMANDS: &[Command] = &[
     .since("6.2.0")
     .costs(WITHIN)
     .changed(&[("7.0.0", "Units may be in upper case.")])
-    .about("Queries a geospatial index for members inside an area of a box or a circle, optionally stores the result."),
+    .about("Queries a geospatial index for members inside an area of a box, a circle or (as in Valkey 9.0) a polygon, and stores the result."),
 ];
 
 /// Metres of a unit.

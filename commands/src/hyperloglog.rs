@@ -49,7 +49,7 @@ pub const COMMANDS: &[Command] = &[
 const NOT_ONE: &str = "WRONGTYPE Key is not a valid HyperLogLog string value.";
 const CORRUPT: &str = "INVALIDOBJ Corrupted HLL object detected";
 
-fn corrupt(_: Corrupt) -> Stop {
+pub(crate) fn corrupt(_: Corrupt) -> Stop {
     CORRUPT.into()
 }
 

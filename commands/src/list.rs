@@ -18,6 +18,9 @@ mod edit;
 mod pop;
 mod quick;
 mod search;
+mod shift;
+
+const MOVES: &str = "`LPOP source count` or `RPOP source count`, then `LPUSH destination element ...` or `RPUSH destination element ...`; the other way round for a whole list that stays where it is";
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
@@ -27,6 +30,13 @@ pub const COMMANDS: &[Command] = &[
         .touches(&["RW access delete", "RW insert"])
         .since("6.2.0")
         .about("Pops an element from a list, pushes it to another list and returns it. Waits until there is one."),
+    write("BLMOVEM", "source destination <LEFT|RIGHT> <LEFT|RIGHT> timeout [<COUNT count|EXACTLY exactly> <OBO|BULK>]", shift::blmovem)
+        .tells(Own(MOVES))
+        .with(GROWS | BLOCKING)
+        .touches(&["RW access delete", "RW insert"])
+        .since("8.10.0")
+        .costs("O(N) where N is the number of elements moved.")
+        .about("Moves up to a number of elements, or exactly that many, from one list to another and returns them. Waits until there are any, or enough."),
     write("BLMPOP", "timeout numkeys key [key ...] <LEFT|RIGHT> [COUNT count]", pop::blmpop)
         .tells(Own("`LPOP key count`, `RPOP key count`"))
         .with(BLOCKING)
@@ -76,6 +86,13 @@ pub const COMMANDS: &[Command] = &[
         .touches(&["RW access delete", "RW insert"])
         .since("6.2.0")
         .about("Returns an element after popping it from one list and pushing it to another."),
+    write("LMOVEM", "source destination <LEFT|RIGHT> <LEFT|RIGHT> [<COUNT count|EXACTLY exactly> <OBO|BULK>]", shift::lmovem)
+        .tells(Own(MOVES))
+        .with(GROWS)
+        .touches(&["RW access delete", "RW insert"])
+        .since("8.10.0")
+        .costs("O(N) where N is the number of elements moved.")
+        .about("Moves up to a number of elements, or exactly that many, from one list to another and returns them."),
     write("LMPOP", "numkeys key [key ...] <LEFT|RIGHT> [COUNT count]", pop::lmpop)
         .tells(Own("`LPOP key count`, `RPOP key count`"))
         .touches(&["RW access delete"])
@@ -194,6 +211,20 @@ impl End {
         match self {
             End::Left => b"LPOP",
             End::Right => b"RPOP",
+        }
+    }
+
+    fn opposite(self) -> End {
+        match self {
+            End::Left => End::Right,
+            End::Right => End::Left,
+        }
+    }
+
+    fn push(self) -> &'static [u8] {
+        match self {
+            End::Left => b"LPUSH",
+            End::Right => b"RPUSH",
         }
     }
 

@@ -96,8 +96,7 @@ fn show_idle_time(call: &mut Call<'_>) -> Outcome {
 fn show_references(call: &mut Call<'_>) -> Outcome {
     show(call, |call, found| {
         let limits = call.table.limits();
-        let tracked =
-            counts_frequency(&limits) || matches!(limits.policy, Policy::AllkeysLru | Policy::VolatileLru);
+        let tracked = counts_frequency(&limits) || limits.policy.goes_by_time();
         let shared = integer(found).is_some_and(|number| (0..SHARED_NUMBERS).contains(&number))
             && !(tracked && limits.memory_max != 0);
         call.reply.integer(if shared { SHARED_COUNT } else { 1 });

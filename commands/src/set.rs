@@ -37,6 +37,10 @@ pub const COMMANDS: &[Command] = &[
         .about("Adds one or more members to a set. Creates the key if it doesn't exist."),
     read("SCARD", "key", scard).with(FAST).touches(LOOKS).about("Returns the number of members in a set."),
     read("SDIFF", "key [key ...]", algebra::sdiff).tips(UNORDERED).costs(COMBINES).about("Returns the difference of multiple sets."),
+    read("SDIFFCARD", "numkeys key [key ...] [LIMIT limit]", algebra::sdiffcard)
+        .since("8.10.0")
+        .costs(COMBINES)
+        .about("Returns the number of members of the difference of multiple sets."),
     write("SDIFFSTORE", "destination key [key ...]", algebra::sdiffstore)
         .tells(Verbatim)
         .with(GROWS)
@@ -102,6 +106,10 @@ pub const COMMANDS: &[Command] = &[
         .costs("O(log(N)) for every call. O(N) for a complete iteration.")
         .about("Iterates over members of a set."),
     read("SUNION", "key [key ...]", algebra::sunion).tips(UNORDERED).costs(COMBINES).about("Returns the union of multiple sets."),
+    read("SUNIONCARD", "numkeys key [key ...] [APPROX] [LIMIT limit]", algebra::sunioncard)
+        .since("8.10.0")
+        .costs(COMBINES)
+        .about("Returns the number of members of the union of multiple sets, or about that number."),
     write("SUNIONSTORE", "destination key [key ...]", algebra::sunionstore)
         .tells(Verbatim)
         .with(GROWS)

@@ -86,19 +86,21 @@ pub const COMMANDS: &[Command] = &[
         .since("1.2.0")
         .costs("O(log(N)) where N is the number of elements in the sorted set.")
         .about("Increments the score of a member in a sorted set: in decimal, unless number-mode says otherwise."),
-    read("ZINTER", "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX>] [WITHSCORES]", combine::zinter)
+    read("ZINTER", "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX|COUNT>] [WITHSCORES]", combine::zinter)
         .since("6.2.0")
         .costs("O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number of input sorted sets and M being the number of elements in the resulting sorted set.")
+        .changed(&[("8.8.0", "Takes `COUNT` behind `AGGREGATE`.")])
         .about("Returns the intersect of multiple sorted sets."),
     read("ZINTERCARD", "numkeys key [key ...] [LIMIT limit]", combine::zintercard)
         .since("7.0.0")
         .costs("O(N*K) worst case with N being the smallest input sorted set, K being the number of input sorted sets.")
         .about("Returns the number of members of the intersect of multiple sorted sets."),
-    write("ZINTERSTORE", "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX>]", combine::zinterstore).tells(Own("the whole new value: `DEL destination`, `ZADD destination score member ...`"))
+    write("ZINTERSTORE", "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX|COUNT>]", combine::zinterstore).tells(Own("the whole new value: `DEL destination`, `ZADD destination score member ...`"))
         .with(GROWS)
         .touches(STORES)
         .since("2.0.0")
         .costs("O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number of input sorted sets and M being the number of elements in the resulting sorted set.")
+        .changed(&[("8.8.0", "Takes `COUNT` behind `AGGREGATE`.")])
         .about("Stores the intersect of multiple sorted sets in a key."),
     read("ZLEXCOUNT", "key min max", range::zlexcount)
         .with(FAST)
@@ -215,15 +217,17 @@ pub const COMMANDS: &[Command] = &[
         .since("1.2.0")
         .costs("O(log(N)) with N being the number of elements in the sorted set.")
         .about("Returns the score of a member in a sorted set."),
-    read("ZUNION", "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX>] [WITHSCORES]", combine::zunion)
+    read("ZUNION", "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX|COUNT>] [WITHSCORES]", combine::zunion)
         .since("6.2.0")
         .costs("O(N)+O(M*log(M)) with N being the sum of the sizes of the input sorted sets, and M being the number of elements in the resulting sorted set.")
+        .changed(&[("8.8.0", "Takes `COUNT` behind `AGGREGATE`.")])
         .about("Returns the union of multiple sorted sets."),
-    write("ZUNIONSTORE", "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX>]", combine::zunionstore).tells(Own("the whole new value: `DEL destination`, `ZADD destination score member ...`"))
+    write("ZUNIONSTORE", "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX|COUNT>]", combine::zunionstore).tells(Own("the whole new value: `DEL destination`, `ZADD destination score member ...`"))
         .with(GROWS)
         .touches(STORES)
         .since("2.0.0")
         .costs("O(N)+O(M log(M)) with N being the sum of the sizes of the input sorted sets, and M being the number of elements in the resulting sorted set.")
+        .changed(&[("8.8.0", "Takes `COUNT` behind `AGGREGATE`.")])
         .about("Stores the union of multiple sorted sets in a key."),
 ];
 

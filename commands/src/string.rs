@@ -16,6 +16,7 @@ use polder_calls::command::{COUNTS, Command, FAST, GROWS, read, write};
 use polder_calls::facts::Tells::{Own, State};
 use polder_calls::settings::id;
 
+mod bounded;
 mod compare;
 mod count;
 pub(crate) use count::number_mode;
@@ -102,6 +103,17 @@ pub const COMMANDS: &[Command] = &[
         .with(GROWS | FAST)
         .since("2.6.0")
         .about("Increments the number in a key by a number that need not be whole: in decimal, unless number-mode says otherwise."),
+    write(
+        "INCREX",
+        "key [BYFLOAT float|BYINT integer] [LBOUND lowerbound] [UBOUND upperbound] [SATURATE] \
+         [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|PERSIST] [ENX]",
+        bounded::increx,
+    )
+    .tells(Own("`SET key value`, with `PXAT ms` or `KEEPTTL`; `DEL key` where the time has passed"))
+    .with(GROWS | FAST)
+    .touches(&["RW access update"])
+    .since("8.8.0")
+    .about("Increments the number in a key by a number within bounds, and sets its expiration time."),
     read("LCS", "key1 key2 [LEN] [IDX] [MINMATCHLEN min-match-len] [WITHMATCHLEN]", lcs::lcs)
         .since("7.0.0")
         .costs("O(N*M) where N and M are the lengths of s1 and s2, respectively")

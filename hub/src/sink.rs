@@ -79,7 +79,8 @@ fn wake(commit: &dyn CommitView, change: &Change<'_>) -> Result<(), Stop> {
         return Ok(());
     };
     let kinds: &[Kind] = match change.class {
-        'l' => &[Kind::List],
+        // A client that waits until a list is long enough stands with the readers.
+        'l' => &[Kind::Stream, Kind::List],
         'z' => &[Kind::SortedSet],
         'g' => &[Kind::List, Kind::SortedSet, Kind::Stream],
         'm' | 'n' => return Ok(()),

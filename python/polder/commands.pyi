@@ -282,6 +282,8 @@ class Commands:
         """INCRBY key increment: Increments the integer value of a key by a number."""
     def incrbyfloat(self, key: Word, increment: int, /) -> Any:
         """INCRBYFLOAT key increment: Increments the number in a key by a number that need not be whole: in decimal, unless number-mode says otherwise."""
+    def increx(self, key: Word, /, *more: Word) -> Any:
+        """INCREX key [BYFLOAT float|BYINT integer] [LBOUND lowerbound] [UBOUND upperbound] [SATURATE] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|PERSIST] [ENX]: Increments the number in a key by a number within bounds, and sets its expiration time."""
     def lcs(self, key1: Word, key2: Word, /, *more: Word) -> Any:
         """LCS key1 key2 [LEN] [IDX] [MINMATCHLEN min-match-len] [WITHMATCHLEN]: Finds the longest common substring."""
     def mget(self, *more: Word) -> Any:
@@ -347,6 +349,8 @@ class Commands:
 
     def blmove(self, source: Word, destination: Word, /, *more: Word) -> Any:
         """BLMOVE source destination <LEFT|RIGHT> <LEFT|RIGHT> timeout: Pops an element from a list, pushes it to another list and returns it. Waits until there is one."""
+    def blmovem(self, source: Word, destination: Word, /, *more: Word) -> Any:
+        """BLMOVEM source destination <LEFT|RIGHT> <LEFT|RIGHT> timeout [<COUNT count|EXACTLY exactly> <OBO|BULK>]: Moves up to a number of elements, or exactly that many, from one list to another and returns them. Waits until there are any, or enough."""
     def blmpop(self, timeout: float, numkeys: int, /, *more: Word) -> Any:
         """BLMPOP timeout numkeys key [key ...] <LEFT|RIGHT> [COUNT count]: Pops the first elements from one of several lists. Waits until there are some."""
     def blpop(self, *more: Word) -> Any:
@@ -363,6 +367,8 @@ class Commands:
         """LLEN key: Returns the length of a list."""
     def lmove(self, source: Word, destination: Word, /, *more: Word) -> Any:
         """LMOVE source destination <LEFT|RIGHT> <LEFT|RIGHT>: Returns an element after popping it from one list and pushing it to another."""
+    def lmovem(self, source: Word, destination: Word, /, *more: Word) -> Any:
+        """LMOVEM source destination <LEFT|RIGHT> <LEFT|RIGHT> [<COUNT count|EXACTLY exactly> <OBO|BULK>]: Moves up to a number of elements, or exactly that many, from one list to another and returns them."""
     def lmpop(self, numkeys: int, /, *more: Word) -> Any:
         """LMPOP numkeys key [key ...] <LEFT|RIGHT> [COUNT count]: Returns multiple elements from a list after removing them."""
     def lpop(self, key: Word, /, *more: Word) -> Any:
@@ -457,6 +463,8 @@ class Commands:
         """SCARD key: Returns the number of members in a set."""
     def sdiff(self, *more: Word) -> Any:
         """SDIFF key [key ...]: Returns the difference of multiple sets."""
+    def sdiffcard(self, numkeys: int, /, *more: Word) -> Any:
+        """SDIFFCARD numkeys key [key ...] [LIMIT limit]: Returns the number of members of the difference of multiple sets."""
     def sdiffstore(self, destination: Word, /, *more: Word) -> Any:
         """SDIFFSTORE destination key [key ...]: Stores the difference of multiple sets in a key."""
     def sinter(self, *more: Word) -> Any:
@@ -483,6 +491,8 @@ class Commands:
         """SSCAN key cursor [MATCH pattern] [COUNT count]: Iterates over members of a set."""
     def sunion(self, *more: Word) -> Any:
         """SUNION key [key ...]: Returns the union of multiple sets."""
+    def sunioncard(self, numkeys: int, /, *more: Word) -> Any:
+        """SUNIONCARD numkeys key [key ...] [APPROX] [LIMIT limit]: Returns the number of members of the union of multiple sets, or about that number."""
     def sunionstore(self, destination: Word, /, *more: Word) -> Any:
         """SUNIONSTORE destination key [key ...]: Stores the union of multiple sets in a key."""
 
@@ -507,11 +517,11 @@ class Commands:
     def zincrby(self, key: Word, increment: float, member: Word, /) -> Any:
         """ZINCRBY key increment member: Increments the score of a member in a sorted set: in decimal, unless number-mode says otherwise."""
     def zinter(self, numkeys: int, /, *more: Word) -> Any:
-        """ZINTER numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX>] [WITHSCORES]: Returns the intersect of multiple sorted sets."""
+        """ZINTER numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX|COUNT>] [WITHSCORES]: Returns the intersect of multiple sorted sets."""
     def zintercard(self, numkeys: int, /, *more: Word) -> Any:
         """ZINTERCARD numkeys key [key ...] [LIMIT limit]: Returns the number of members of the intersect of multiple sorted sets."""
     def zinterstore(self, destination: Word, numkeys: int, /, *more: Word) -> Any:
-        """ZINTERSTORE destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX>]: Stores the intersect of multiple sorted sets in a key."""
+        """ZINTERSTORE destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX|COUNT>]: Stores the intersect of multiple sorted sets in a key."""
     def zlexcount(self, key: Word, min: Word, max: Word, /) -> Any:
         """ZLEXCOUNT key min max: Returns the number of members in a sorted set within a lexicographical range."""
     def zmpop(self, numkeys: int, /, *more: Word) -> Any:
@@ -555,9 +565,9 @@ class Commands:
     def zscore(self, key: Word, member: Word, /) -> Any:
         """ZSCORE key member: Returns the score of a member in a sorted set."""
     def zunion(self, numkeys: int, /, *more: Word) -> Any:
-        """ZUNION numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX>] [WITHSCORES]: Returns the union of multiple sorted sets."""
+        """ZUNION numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX|COUNT>] [WITHSCORES]: Returns the union of multiple sorted sets."""
     def zunionstore(self, destination: Word, numkeys: int, /, *more: Word) -> Any:
-        """ZUNIONSTORE destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX>]: Stores the union of multiple sorted sets in a key."""
+        """ZUNIONSTORE destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX|COUNT>]: Stores the union of multiple sorted sets in a key."""
 
     # ---- geo ----
 
@@ -578,9 +588,9 @@ class Commands:
     def georadiusbymember_ro(self, key: Word, member: Word, radius: float, /, *more: Word) -> Any:
         """GEORADIUSBYMEMBER_RO key member radius <M|KM|FT|MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC|DESC]: Returns members from a geospatial index that are within a distance from a member."""
     def geosearch(self, key: Word, /, *more: Word) -> Any:
-        """GEOSEARCH key <FROMMEMBER member|FROMLONLAT longitude latitude> <BYRADIUS radius <M|KM|FT|MI>|BYBOX width height <M|KM|FT|MI>> [ASC|DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]: Queries a geospatial index for members inside an area of a box or a circle."""
+        """GEOSEARCH key <<FROMMEMBER member|FROMLONLAT longitude latitude> <BYRADIUS radius <M|KM|FT|MI>|BYBOX width height <M|KM|FT|MI>>|BYPOLYGON num-vertices longitude latitude longitude latitude longitude latitude [longitude latitude ...]> [ASC|DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]: Queries a geospatial index for members inside an area of a box, a circle or (as in Valkey 9.0) a polygon."""
     def geosearchstore(self, destination: Word, source: Word, /, *more: Word) -> Any:
-        """GEOSEARCHSTORE destination source <FROMMEMBER member|FROMLONLAT longitude latitude> <BYRADIUS radius <M|KM|FT|MI>|BYBOX width height <M|KM|FT|MI>> [ASC|DESC] [COUNT count [ANY]] [STOREDIST]: Queries a geospatial index for members inside an area of a box or a circle, optionally stores the result."""
+        """GEOSEARCHSTORE destination source <<FROMMEMBER member|FROMLONLAT longitude latitude> <BYRADIUS radius <M|KM|FT|MI>|BYBOX width height <M|KM|FT|MI>>|BYPOLYGON num-vertices longitude latitude longitude latitude longitude latitude [longitude latitude ...]> [ASC|DESC] [COUNT count [ANY]] [STOREDIST]: Queries a geospatial index for members inside an area of a box, a circle or (as in Valkey 9.0) a polygon, and stores the result."""
 
     # ---- stream ----
 

@@ -19,6 +19,7 @@ pub mod direct;
 pub mod execute;
 pub mod family;
 pub mod help;
+pub mod key_sizes;
 mod line_limit;
 pub mod locks;
 pub mod lookup;

@@ -31,6 +31,7 @@ pub mod histogram;
 pub mod rates;
 
 use crate::denials;
+use crate::key_sizes::KeySizes;
 use crate::locks::lock;
 use crate::notes::{Log, Monitor};
 use histogram::{Distribution, Histogram};
@@ -93,6 +94,8 @@ pub struct Recorder {
     pub told: Mutex<Told>,
     /// What other processes have told of themselves last, with their threads: see [`crate::cross_process::ask_reports`].
     pub reports: Mutex<Vec<(Vec<polder_hub::query::Thread>, Vec<u8>)>>,
+    /// How large values are, as far as INFO keysizes has looked.
+    pub key_sizes: Mutex<KeySizes>,
     started_ms: u64,
     run_id: String,
     /// The segment whose processes number what they note together; until it is known, this process numbers by itself.
@@ -147,6 +150,7 @@ impl Default for Recorder {
             track: Mutex::default(),
             told: Mutex::default(),
             reports: Mutex::default(),
+            key_sizes: Mutex::default(),
             started_ms: polder_base::time::now_ms(),
             run_id: fresh_id(),
             segment: OnceLock::new(),

@@ -246,6 +246,9 @@ pub enum Policy {
     VolatileLfu = 5,
     VolatileRandom = 6,
     VolatileTtl = 7,
+    /// What was not changed for the longest time goes, however often it is read.
+    AllkeysLrm = 8,
+    VolatileLrm = 9,
 }
 
 impl Policy {
@@ -253,13 +256,22 @@ impl Policy {
     pub fn is_volatile(self) -> bool {
         matches!(
             self,
-            Policy::VolatileLru | Policy::VolatileLfu | Policy::VolatileRandom | Policy::VolatileTtl
+            Policy::VolatileLru
+                | Policy::VolatileLfu
+                | Policy::VolatileRandom
+                | Policy::VolatileTtl
+                | Policy::VolatileLrm
         )
+    }
+
+    /// Whether it goes by the time that the access clocks of keys hold.
+    pub fn goes_by_time(self) -> bool {
+        matches!(self, Policy::AllkeysLru | Policy::VolatileLru | Policy::AllkeysLrm | Policy::VolatileLrm)
     }
 }
 
 /// Every policy with the name `maxmemory-policy` gives it.
-pub const POLICIES: [(Policy, &str); 8] = [
+pub const POLICIES: [(Policy, &str); 10] = [
     (Policy::NoEviction, "noeviction"),
     (Policy::AllkeysLru, "allkeys-lru"),
     (Policy::AllkeysLfu, "allkeys-lfu"),
@@ -268,6 +280,8 @@ pub const POLICIES: [(Policy, &str); 8] = [
     (Policy::VolatileLfu, "volatile-lfu"),
     (Policy::VolatileRandom, "volatile-random"),
     (Policy::VolatileTtl, "volatile-ttl"),
+    (Policy::AllkeysLrm, "allkeys-lrm"),
+    (Policy::VolatileLrm, "volatile-lrm"),
 ];
 
 /// Limits that belong to the data: they live in the segment and hold in every process.

@@ -299,6 +299,14 @@ impl Table {
         policy == Policy::AllkeysLfu as u64 || policy == Policy::VolatileLfu as u64
     }
 
+    /// Whether reads leave the access clocks alone, which then tell of writes only.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn notes_writes_only(&self) -> bool {
+        let policy = self.segment.load(POLICY);
+        policy == Policy::AllkeysLrm as u64 || policy == Policy::VolatileLrm as u64
+    }
+
     /// The access clock of an entry that is accessed or written now, in place of one with this clock; `lru` is it where accesses are not counted.
     #[inline(always)]
     pub(crate) fn next_clock(&self, old: u32, lru: u32) -> u32 {

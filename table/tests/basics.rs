@@ -648,6 +648,40 @@ fn events_that_no_seat_hears_leave_the_short_ways_as_they_are() {
 }
 
 #[test]
+fn reads_leave_the_clock_alone_where_keys_go_by_their_last_change() {
+    const LATER_MS: u64 = 50_000;
+    let place = Place::new();
+    let key = b"key";
+    let clock = || place.run(|txn| Ok(txn.peek(0, key)?.expect("there").clock));
+    let set_before = |before_ms: u64| {
+        let new = New::of(Kind::String, Value::Packed(b"0123456789abcdef"));
+        place.run(|txn| {
+            txn.set_now_ms(polder_base::time::now_ms() - before_ms);
+            txn.write(0, key, &new, Replaces::Whole)
+        });
+        clock()
+    };
+    let read_all = |place: &Place| {
+        place.run(|txn| Ok(txn.find(0, key)?.is_some()));
+        assert!(place.table.read_plain(0, place.table.hash(key), key, |_| ()).is_some());
+        let location = place.table.location(0, key).expect("the database has keys");
+        assert!(place.table.quick_get(&location, key, polder_base::time::now_ms(), |_| ()).is_some());
+    };
+    for policy in [Policy::AllkeysLrm, Policy::VolatileLrm] {
+        place.table.set_limits(Limits { policy, memory_max: 1 << 29, ..Limits::default() });
+        let written = set_before(LATER_MS);
+        read_all(&place);
+        assert_eq!(clock(), written, "{policy:?}");
+        assert!(place.table.write_plain(0, place.table.hash(key), key, b"fedcba9876543210"));
+        assert_ne!(clock(), written, "{policy:?}");
+    }
+    place.table.set_limits(Limits { policy: Policy::AllkeysLru, memory_max: 1 << 29, ..Limits::default() });
+    let written = set_before(LATER_MS);
+    read_all(&place);
+    assert_ne!(clock(), written);
+}
+
+#[test]
 fn accesses_by_the_short_ways_are_counted_where_frequencies_are() {
     let place = Place::new();
     let limits =

@@ -68,3 +68,47 @@ fn refused_passwords_are_counted() {
     assert_eq!(figure(&scratch, "acl_access_denied_auth:"), 1.0);
     assert!(run(&scratch, "INFO errorstats").contains("errorstat_WRONGPASS:count=1"));
 }
+
+#[test]
+fn sizes_of_values_are_counted_as_redis_8_6_shows_them() {
+    let scratch = Scratch::new();
+    assert_eq!(run(&scratch, "INFO keysizes"), "# Keysizes\r\n");
+    for length in [0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 1023, 1024, 1025, 100_000] {
+        let bytes = "a".repeat(length);
+        Caller::new(1, Protocol::Resp2)
+            .call(&scratch.embedder, &["SET", &format!("s{length}"), &bytes])
+            .expect("a reply");
+    }
+    (0..9).for_each(|_| drop(run(&scratch, "RPUSH l x")));
+    for line in ["SADD set a b c d", "ZADD z 1 a", "HSET h a 1", "XADD x 1 a b"] {
+        run(&scratch, line);
+    }
+    // Taken down from redis-server 8.6.3.
+    let lines = [
+        "db0_distrib_strings_sizes:0=1,1=1,2=2,4=3,8=3,16=2,512=1,1K=2,64K=1",
+        "db0_distrib_lists_items:8=1",
+        "db0_distrib_sets_items:4=1",
+        "db0_distrib_zsets_items:1=1",
+        "db0_distrib_hashes_items:1=1",
+    ];
+    assert_eq!(run(&scratch, "INFO keysizes"), format!("# Keysizes\r\n{}\r\n", lines.join("\r\n")));
+    assert!(!run(&scratch, "INFO").contains("Keysizes"));
+}
+
+#[test]
+fn sizes_of_many_values_take_several_calls() {
+    const KEYS: usize = 25_000;
+    let scratch = Scratch::new();
+    (0..KEYS).for_each(|number| drop(run(&scratch, &format!("SET key:{number} 1"))));
+    let counted = || {
+        let info = run(&scratch, "INFO keysizes");
+        let (_, count) = info.split_once("strings_sizes:1=").expect("a line of strings");
+        count.trim_end().parse::<usize>().expect("a count")
+    };
+    let first = counted();
+    assert!((20_000..KEYS).contains(&first), "{first}");
+    assert_eq!(counted(), KEYS);
+    // The next pass has begun, and the last whole one is shown.
+    run(&scratch, "SET other 1");
+    assert_eq!((counted(), counted()), (KEYS, KEYS + 1));
+}

@@ -15,6 +15,9 @@
 //!   to the last bit.
 use std::f64::consts::PI;
 
+mod polygon;
+pub use polygon::{CORNERS_MIN, Polygon};
+
 /// Where there is no place: the projection ends before the poles.
 pub const LONGITUDE_MAX: f64 = 180.0;
 pub const LATITUDE_MAX: f64 = 85.05112878;
@@ -40,10 +43,17 @@ pub struct Place {
 }
 
 /// What is searched around a place, in metres.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum Shape {
-    Circle { radius: f64 },
-    Rectangle { width: f64, height: f64 },
+    Circle {
+        radius: f64,
+    },
+    Rectangle {
+        width: f64,
+        height: f64,
+    },
+    /// Around its own middle.
+    Polygon(Polygon),
 }
 
 /// A range of scores: from the first up to, not including, the second.
@@ -105,8 +115,9 @@ impl Place {
 impl Shape {
     /// Metres from the shape's middle to a place, if the place lies within.
     pub fn distance_within(&self, middle: &Place, place: &Place) -> Option<f64> {
-        match *self {
-            Shape::Circle { radius } => Some(middle.distance(place)).filter(|distance| *distance <= radius),
+        match self {
+            Shape::Circle { radius } => Some(middle.distance(place)).filter(|distance| distance <= radius),
+            Shape::Polygon(polygon) => polygon.distance_within(place),
             Shape::Rectangle { width, height } => {
                 let beside = Place { longitude: middle.longitude, latitude: place.latitude };
                 let within = latitude_distance(place.latitude, middle.latitude) <= height / 2.0
@@ -118,8 +129,10 @@ impl Shape {
 
     /// The cells that cover the shape around `middle`, as ranges of scores in the order in which they are searched (G1).
     pub fn cover(&self, middle: &Place) -> Vec<Scores> {
-        let bounds = self.bounds(middle);
-        let mut step = self.step(middle.latitude);
+        if let Shape::Polygon(polygon) = self {
+            return polygon.cover();
+        }
+        let (bounds, mut step) = (self.bounds(middle), self.step(middle.latitude));
         let mut cell = Cell::around(middle, step, LATITUDE_MAX);
         if step > 1 && !cell.neighbours_reach(&bounds) {
             step -= 1;
@@ -145,9 +158,10 @@ impl Shape {
 
     /// The degrees between which the shape lies.
     fn bounds(&self, middle: &Place) -> Bounds {
-        let (width, height) = match *self {
-            Shape::Circle { radius } => (radius, radius),
+        let (width, height) = match self {
+            Shape::Circle { radius } => (*radius, *radius),
             Shape::Rectangle { width, height } => (width / 2.0, height / 2.0),
+            Shape::Polygon(polygon) => (polygon.reach(), polygon.reach()),
         };
         let by_latitude = degrees(height / EARTH_RADIUS);
         // Circles of latitude are shortest on the side of the nearer pole.
@@ -164,8 +178,9 @@ impl Shape {
 
     /// The step at which nine cells most likely cover the shape.
     fn step(&self, latitude: f64) -> u32 {
-        let mut reach = match *self {
-            Shape::Circle { radius } => radius,
+        let mut reach = match self {
+            Shape::Circle { radius } => *radius,
+            Shape::Polygon(polygon) => polygon.reach(),
             Shape::Rectangle { width, height } => {
                 ((width / 2.0) * (width / 2.0) + (height / 2.0) * (height / 2.0)).sqrt()
             }

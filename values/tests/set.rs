@@ -172,11 +172,13 @@ proptest! {
         let mut common = Vec::new();
         let sorted = intersection(&memory, &sequences, &mut |element| { common.push(element); true }).expect("sound sets");
         once(owned(&common), first.iter().filter(|member| others.iter().all(|other| other.contains(*member))).cloned().collect());
-        let left = difference(&memory, &sequences[0], &sequences[1..]).expect("sound sets");
-        once(owned(&left.elements), first.iter().filter(|member| !others.iter().any(|other| other.contains(*member))).cloned().collect());
-        let all = union(&memory, &sequences).expect("sound sets");
-        once(owned(&all.elements), models.iter().flatten().cloned().collect());
-        for (members, sorted) in [(&common, sorted), (&left.elements, left.sorted), (&all.elements, all.sorted)] {
+        let mut left = Vec::new();
+        let left_sorted = difference(&memory, &sequences[0], &sequences[1..], &mut |element| { left.push(element); true }).expect("sound sets");
+        once(owned(&left), first.iter().filter(|member| !others.iter().any(|other| other.contains(*member))).cloned().collect());
+        let mut all = Vec::new();
+        let all_sorted = union(&memory, &sequences, &mut |element| { all.push(element); true }).expect("sound sets");
+        once(owned(&all), models.iter().flatten().cloned().collect());
+        for (members, sorted) in [(&common, sorted), (&left, left_sorted), (&all, all_sorted)] {
             let mut draft = Draft::empty(Encoding::Intset, THRESHOLDS);
             if sorted {
                 draft.fill(&memory, members).expect("memory enough");

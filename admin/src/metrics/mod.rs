@@ -17,7 +17,7 @@ pub mod report;
 mod rows;
 
 pub use polder_runtime::recorder::{self, Recorder, histogram, rates};
-pub use rows::{DEBUG_SECTION, SECTIONS};
+pub use rows::{DEBUG_SECTION, KEY_SIZES_SECTION, SECTIONS};
 
 use polder_table::{Counter, Db, Expiries, Limits, Table, Usage};
 
@@ -52,6 +52,8 @@ pub struct Facts<'c> {
     pub subjects: [u64; 3],
     /// Both sides of replication, where they have been read.
     pub replication: Overview,
+    /// How large values are, where that is shown: see [`polder_runtime::key_sizes`].
+    pub key_sizes: Vec<String>,
 }
 
 /// What a database holds.
@@ -87,6 +89,7 @@ impl<'c> Facts<'c> {
             databases,
             subjects: [0; 3],
             replication: Overview::default(),
+            key_sizes: Vec::new(),
         }
     }
 

@@ -60,6 +60,7 @@ pub static SECTIONS: &[Section] = &[
     of_processes(unusual("Latencystats", Body::Lines(latency_lines))),
     section("Cluster", Body::Fields(&[none("cluster_enabled")])),
     section("Keyspace", Body::Lines(keyspace_lines)),
+    unusual(KEY_SIZES_SECTION, Body::Lines(|facts| facts.key_sizes.clone())),
     of_processes(unusual(DEBUG_SECTION, Body::Fields(DEBUG))),
     section("Polder", Body::Fields(POLDER)),
     of_processes(section("Processes", Body::Lines(process_lines))),
@@ -340,6 +341,7 @@ const STATS: &[Metric] = &[
 
 /// The section that only its own name shows.
 pub const DEBUG_SECTION: &str = "Debug";
+pub const KEY_SIZES_SECTION: &str = "Keysizes";
 
 const DEBUG: &[Metric] = &[
     // No event loop writes the log: the storage process does.

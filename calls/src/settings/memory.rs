@@ -9,15 +9,17 @@ pub const POLICY_NAMES: &[&str] = &[
     "volatile-lfu",
     "volatile-random",
     "volatile-ttl",
+    "volatile-lrm",
     "allkeys-lru",
     "allkeys-lfu",
     "allkeys-random",
+    "allkeys-lrm",
     "noeviction",
 ];
 
 pub(super) const SETTINGS: &[Setting] = &[
     memory("maxmemory", 0, i64::MAX, 0).segment().about("The most that the data may take, in bytes; 0 is the segment's ceiling. What no eviction gives back, as the seats of threads, does not count (INFO: mem_not_counted_for_evict)."),
-    choice("maxmemory-policy", POLICY_NAMES, 7).segment().about("Which keys are evicted when `maxmemory` is reached."),
+    choice("maxmemory-policy", POLICY_NAMES, 9).segment().about("Which keys are evicted when `maxmemory` is reached: those read or written least recently (lru), read or written least frequently (lfu), written least recently (lrm), that expire first (ttl), or any."),
     integer("maxmemory-samples", 1, 64, 5).segment().about("Keys looked at for each one that is evicted."),
     integer("maxmemory-eviction-tenacity", 0, 100, 10).inert(),
     integer("lfu-log-factor", 0, INT_MAX, 10)

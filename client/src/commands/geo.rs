@@ -25,9 +25,9 @@ super::methods! {
     /// `GEORADIUS_RO key longitude latitude radius <M|KM|FT|MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC|DESC]`: Returns members from a geospatial index that are within a distance from a coordinate.
     georadius_ro("GEORADIUS_RO", key: impl Args, longitude: f64, latitude: f64, radius: f64, more: impl Args);
 
-    /// `GEOSEARCH key <FROMMEMBER member|FROMLONLAT longitude latitude> <BYRADIUS radius <M|KM|FT|MI>|BYBOX width height <M|KM|FT|MI>> [ASC|DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]`: Queries a geospatial index for members inside an area of a box or a circle.
+    /// `GEOSEARCH key <<FROMMEMBER member|FROMLONLAT longitude latitude> <BYRADIUS radius <M|KM|FT|MI>|BYBOX width height <M|KM|FT|MI>>|BYPOLYGON num-vertices longitude latitude longitude latitude longitude latitude [longitude latitude ...]> [ASC|DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]`: Queries a geospatial index for members inside an area of a box, a circle or (as in Valkey 9.0) a polygon.
     geosearch("GEOSEARCH", key: impl Args, more: impl Args);
 
-    /// `GEOSEARCHSTORE destination source <FROMMEMBER member|FROMLONLAT longitude latitude> <BYRADIUS radius <M|KM|FT|MI>|BYBOX width height <M|KM|FT|MI>> [ASC|DESC] [COUNT count [ANY]] [STOREDIST]`: Queries a geospatial index for members inside an area of a box or a circle, optionally stores the result.
+    /// `GEOSEARCHSTORE destination source <<FROMMEMBER member|FROMLONLAT longitude latitude> <BYRADIUS radius <M|KM|FT|MI>|BYBOX width height <M|KM|FT|MI>>|BYPOLYGON num-vertices longitude latitude longitude latitude longitude latitude [longitude latitude ...]> [ASC|DESC] [COUNT count [ANY]] [STOREDIST]`: Queries a geospatial index for members inside an area of a box, a circle or (as in Valkey 9.0) a polygon, and stores the result.
     geosearchstore("GEOSEARCHSTORE", destination: impl Args, source: impl Args, more: impl Args);
 }

@@ -4,6 +4,9 @@ super::methods! {
     /// `BLMOVE source destination <LEFT|RIGHT> <LEFT|RIGHT> timeout`: Pops an element from a list, pushes it to another list and returns it. Waits until there is one.
     blmove("BLMOVE", source: impl Args, destination: impl Args, more: impl Args);
 
+    /// `BLMOVEM source destination <LEFT|RIGHT> <LEFT|RIGHT> timeout [<COUNT count|EXACTLY exactly> <OBO|BULK>]`: Moves up to a number of elements, or exactly that many, from one list to another and returns them. Waits until there are any, or enough.
+    blmovem("BLMOVEM", source: impl Args, destination: impl Args, more: impl Args);
+
     /// `BLMPOP timeout numkeys key [key ...] <LEFT|RIGHT> [COUNT count]`: Pops the first elements from one of several lists. Waits until there are some.
     blmpop("BLMPOP", timeout: f64, numkeys: i64, keys: impl Args, more: impl Args);
 
@@ -27,6 +30,9 @@ super::methods! {
 
     /// `LMOVE source destination <LEFT|RIGHT> <LEFT|RIGHT>`: Returns an element after popping it from one list and pushing it to another.
     lmove("LMOVE", source: impl Args, destination: impl Args, more: impl Args);
+
+    /// `LMOVEM source destination <LEFT|RIGHT> <LEFT|RIGHT> [<COUNT count|EXACTLY exactly> <OBO|BULK>]`: Moves up to a number of elements, or exactly that many, from one list to another and returns them.
+    lmovem("LMOVEM", source: impl Args, destination: impl Args, more: impl Args);
 
     /// `LMPOP numkeys key [key ...] <LEFT|RIGHT> [COUNT count]`: Returns multiple elements from a list after removing them.
     lmpop("LMPOP", numkeys: i64, keys: impl Args, more: impl Args);

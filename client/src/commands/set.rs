@@ -10,6 +10,9 @@ super::methods! {
     /// `SDIFF key [key ...]`: Returns the difference of multiple sets.
     sdiff("SDIFF", keys: impl Args);
 
+    /// `SDIFFCARD numkeys key [key ...] [LIMIT limit]`: Returns the number of members of the difference of multiple sets.
+    sdiffcard("SDIFFCARD", numkeys: i64, keys: impl Args, more: impl Args);
+
     /// `SDIFFSTORE destination key [key ...]`: Stores the difference of multiple sets in a key.
     sdiffstore("SDIFFSTORE", destination: impl Args, keys: impl Args);
 
@@ -48,6 +51,9 @@ super::methods! {
 
     /// `SUNION key [key ...]`: Returns the union of multiple sets.
     sunion("SUNION", keys: impl Args);
+
+    /// `SUNIONCARD numkeys key [key ...] [APPROX] [LIMIT limit]`: Returns the number of members of the union of multiple sets, or about that number.
+    sunioncard("SUNIONCARD", numkeys: i64, keys: impl Args, more: impl Args);
 
     /// `SUNIONSTORE destination key [key ...]`: Stores the union of multiple sets in a key.
     sunionstore("SUNIONSTORE", destination: impl Args, keys: impl Args);

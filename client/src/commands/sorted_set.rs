@@ -28,13 +28,13 @@ super::methods! {
     /// `ZINCRBY key increment member`: Increments the score of a member in a sorted set: in decimal, unless number-mode says otherwise.
     zincrby("ZINCRBY", key: impl Args, increment: f64, member: impl Args);
 
-    /// `ZINTER numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX>] [WITHSCORES]`: Returns the intersect of multiple sorted sets.
+    /// `ZINTER numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX|COUNT>] [WITHSCORES]`: Returns the intersect of multiple sorted sets.
     zinter("ZINTER", numkeys: i64, keys: impl Args, more: impl Args);
 
     /// `ZINTERCARD numkeys key [key ...] [LIMIT limit]`: Returns the number of members of the intersect of multiple sorted sets.
     zintercard("ZINTERCARD", numkeys: i64, keys: impl Args, more: impl Args);
 
-    /// `ZINTERSTORE destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX>]`: Stores the intersect of multiple sorted sets in a key.
+    /// `ZINTERSTORE destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX|COUNT>]`: Stores the intersect of multiple sorted sets in a key.
     zinterstore("ZINTERSTORE", destination: impl Args, numkeys: i64, keys: impl Args, more: impl Args);
 
     /// `ZLEXCOUNT key min max`: Returns the number of members in a sorted set within a lexicographical range.
@@ -100,9 +100,9 @@ super::methods! {
     /// `ZSCORE key member`: Returns the score of a member in a sorted set.
     zscore("ZSCORE", key: impl Args, member: impl Args);
 
-    /// `ZUNION numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX>] [WITHSCORES]`: Returns the union of multiple sorted sets.
+    /// `ZUNION numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX|COUNT>] [WITHSCORES]`: Returns the union of multiple sorted sets.
     zunion("ZUNION", numkeys: i64, keys: impl Args, more: impl Args);
 
-    /// `ZUNIONSTORE destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX>]`: Stores the union of multiple sorted sets in a key.
+    /// `ZUNIONSTORE destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX|COUNT>]`: Stores the union of multiple sorted sets in a key.
     zunionstore("ZUNIONSTORE", destination: impl Args, numkeys: i64, keys: impl Args, more: impl Args);
 }

@@ -43,6 +43,9 @@ super::methods! {
     /// `INCRBYFLOAT key increment`: Increments the number in a key by a number that need not be whole: in decimal, unless number-mode says otherwise.
     incrbyfloat("INCRBYFLOAT", key: impl Args, increment: impl Args);
 
+    /// `INCREX key [BYFLOAT float|BYINT integer] [LBOUND lowerbound] [UBOUND upperbound] [SATURATE] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|PERSIST] [ENX]`: Increments the number in a key by a number within bounds, and sets its expiration time.
+    increx("INCREX", key: impl Args, more: impl Args);
+
     /// `ITEM.CAT key value <APPEND|PREPEND> [CAS cas] [NEWCAS new-cas] [CREATE] [FLAGS flags] [EX seconds|EXAT unix-time-seconds]`: Writes bytes behind the value of an item, or in front of it. CREATE makes the item where there is none, with these flags and this expiry.
     item_cat("ITEM.CAT", key: impl Args, value: impl Args, more: impl Args);
 

@@ -1,7 +1,8 @@
 //! GEOSEARCH, GEOSEARCHSTORE and the older GEORADIUS family.
+use polder_base::number;
 use polder_base::score::Score;
 use polder_table::Stop;
-use polder_values::geo::{Place, Shape};
+use polder_values::geo::{CORNERS_MIN, Place, Polygon, Shape};
 use polder_values::sorted_set::{Entry, ScoreBound, SortedSet};
 
 use super::{double, place, place_of, reply_distance, reply_place, unit};
@@ -217,6 +218,24 @@ impl<'a> Query<'a> {
         true
     }
 
+    /// Reads the number of corners and the corners. Returns how many values that are.
+    fn read_polygon(&mut self, count: &[u8], corners: &[&[u8]]) -> Result<usize, Stop> {
+        let count = number::integer(count).and_then(|count| i32::try_from(count).ok());
+        let count = usize::try_from(count.ok_or("ERR invalid number of vertices")?).unwrap_or(0);
+        let (corners, _) = corners.as_chunks::<2>();
+        let corners = corners.get(..count).filter(|_| count >= CORNERS_MIN);
+        let corners = corners.ok_or("ERR GEOSEARCH BYPOLYGON must have at least 3 vertices")?;
+        let polygon = corners.iter().map(|[longitude, latitude]| place(longitude, latitude));
+        let polygon = Polygon::new(polygon.collect::<Result<_, _>>()?);
+        self.middle = Some(polygon.middle());
+        self.shape = Some(Shape::Polygon(polygon));
+        Ok(1 + 2 * count)
+    }
+
+    fn has_polygon(&self) -> bool {
+        matches!(self.shape, Some(Shape::Polygon(_)))
+    }
+
     /// Reads the options that only GEOSEARCH has. Returns how many values belong to this one.
     fn read_search(
         &mut self,
@@ -226,6 +245,15 @@ impl<'a> Query<'a> {
         values: &[&[u8]],
     ) -> Result<usize, Stop> {
         match values {
+            [count, corners @ ..]
+                if is(word, "BYPOLYGON")
+                    && !corners.is_empty()
+                    && self.from.is_none()
+                    && (self.shape.is_none() || self.has_polygon()) =>
+            {
+                self.read_polygon(count, corners)
+            }
+            _ if self.has_polygon() => Err(SYNTAX.into()),
             [member, ..] if is(word, "FROMMEMBER") && self.from != Some(From::Place) => {
                 if let Some(set) = set {
                     self.middle = Some(place_of(call, set, member)?.ok_or(NO_SUCH_MEMBER)?);
@@ -265,7 +293,7 @@ impl<'a> Query<'a> {
             )
             .into());
         }
-        if searches && self.from.is_none() {
+        if searches && self.from.is_none() && !self.has_polygon() {
             return Err(
                 format!("ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for {name}").into()
             );
@@ -281,7 +309,7 @@ impl<'a> Query<'a> {
 
     /// What lies within the shape, in the order that was asked for.
     fn hits<'c>(&self, call: &Call<'c>, set: &SortedSet<'c>) -> Result<Vec<Hit<'c>>, Stop> {
-        let (Some(middle), Some(shape)) = (self.middle, self.shape) else { return Ok(Vec::new()) };
+        let (Some(middle), Some(shape)) = (self.middle, &self.shape) else { return Ok(Vec::new()) };
         let enough = if self.any { self.count as usize } else { usize::MAX };
         let mut hits: Vec<Hit<'c>> = Vec::new();
         for (from, upto) in shape.cover(&middle) {

@@ -90,14 +90,21 @@ fn pop_some(call: &mut Call<'_>, key: &[u8], held: &Held<'_>, end: End, count: u
     Ok(())
 }
 
+/// A count of elements that is not zero.
+pub(super) fn count_of(arg: &[u8]) -> Result<u64, Stop> {
+    above_zero(arg, "ERR count should be greater than 0")
+}
+
+fn above_zero(arg: &[u8], refusal: &'static str) -> Result<u64, Stop> {
+    match number::integer(arg) {
+        Some(number @ 1..) => Ok(number as u64),
+        _ => Err(refusal.into()),
+    }
+}
+
 /// Arguments of LMPOP from `numkeys` on: keys, end, count.
 fn many<'a>(args: &'a [&'a [u8]]) -> Result<(&'a [&'a [u8]], End, u64), Stop> {
     const NUMKEYS: &str = "ERR numkeys should be greater than 0";
-    const COUNT: &str = "ERR count should be greater than 0";
-    let above_zero = |arg: &[u8], refusal: &'static str| match number::integer(arg) {
-        Some(number @ 1..) => Ok(number as u64),
-        _ => Err(Stop::from(refusal)),
-    };
     let numkeys = above_zero(args[0], NUMKEYS)?;
     let rest = &args[1..];
     if numkeys >= rest.len() as u64 {
@@ -111,7 +118,7 @@ fn many<'a>(args: &'a [&'a [u8]]) -> Result<(&'a [&'a [u8]], End, u64), Stop> {
         if count.is_some() || !is(name, "COUNT") {
             return Err(SYNTAX.into());
         }
-        count = Some(above_zero(value, COUNT)?);
+        count = Some(count_of(value)?);
     }
     if odd.is_empty() { Ok((keys, end, count.unwrap_or(1))) } else { Err(SYNTAX.into()) }
 }
@@ -153,7 +160,7 @@ pub(super) fn blmpop(call: &mut Call<'_>) -> Outcome {
     }
 }
 
-fn first_for_us<'c, 'k>(
+pub(super) fn first_for_us<'c, 'k>(
     call: &Call<'c>,
     keys: &[&'k [u8]],
     yields: &mut bool,
@@ -207,6 +214,11 @@ pub(super) fn brpoplpush(call: &mut Call<'_>) -> Outcome {
     shift(call, End::Right, End::Left, Some(timeout_ms))
 }
 
+/// Bytes that Redis counts of an element before it moves it: what it keeps as a number does not count until it is there.
+pub(super) fn announced_bytes(element: &[u8]) -> u64 {
+    if number::integer(element).is_some() { 0 } else { element.len() as u64 }
+}
+
 /// Moves an element from one list to another, or from one end to the other. Without one it waits,
 /// or replies with nothing.
 fn shift(call: &mut Call<'_>, from: End, to: End, timeout_ms: Option<u64>) -> Outcome {
@@ -232,9 +244,7 @@ fn shift(call: &mut Call<'_>, from: End, to: End, timeout_ms: Option<u64>) -> Ou
     if source == target {
         draft.remove(call.txn, rank, 1)?;
     }
-    // What Redis keeps as a number does not count until it is there.
-    let length = if number::integer(&bytes).is_some() { 0 } else { bytes.len() as u64 };
-    draft.expect(call.txn, limit(call), 1, length)?;
+    draft.expect(call.txn, limit(call), 1, announced_bytes(&bytes))?;
     let end = if to == End::Left { 0 } else { draft.count()? };
     draft.insert(call.txn, end, &bytes)?;
     if source == target {

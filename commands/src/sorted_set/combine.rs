@@ -32,16 +32,18 @@ enum Aggregate {
     Sum,
     Min,
     Max,
+    /// No score counts: the weights of the sets that have the member are added.
+    Count,
 }
 
-const AGGREGATES: [(&str, Aggregate); 3] =
-    [("SUM", Aggregate::Sum), ("MIN", Aggregate::Min), ("MAX", Aggregate::Max)];
+const AGGREGATES: [(&str, Aggregate); 4] =
+    [("SUM", Aggregate::Sum), ("MIN", Aggregate::Min), ("MAX", Aggregate::Max), ("COUNT", Aggregate::Count)];
 
 impl Aggregate {
     fn of(self, mode: NumberMode, one: Score, two: Score) -> Score {
         match self {
             // inf - inf is 0 here, as in Redis.
-            Aggregate::Sum => one.sum(mode, &two).unwrap_or(Score::of(0.0)),
+            Aggregate::Sum | Aggregate::Count => one.sum(mode, &two).unwrap_or(Score::of(0.0)),
             Aggregate::Min if two.value() < one.value() => two,
             Aggregate::Max if two.value() > one.value() => two,
             Aggregate::Min | Aggregate::Max => one,
@@ -60,6 +62,8 @@ enum Members<'c> {
 struct Source<'c> {
     members: Members<'c>,
     weight: f64,
+    /// Each member has the weight alone for its score.
+    counts: bool,
 }
 
 impl<'c> Source<'c> {
@@ -71,7 +75,7 @@ impl<'c> Source<'c> {
             Some(Found { kind: Kind::Set, value, .. }) => Members::Plain(Sequence::of(&value)),
             Some(_) => return Err(WRONG_TYPE.into()),
         };
-        Ok(Source { members, weight: 1.0 })
+        Ok(Source { members, weight: 1.0, counts: false })
     }
 
     fn count(&self) -> Result<u64, Stop> {
@@ -113,6 +117,9 @@ impl<'c> Source<'c> {
     }
 
     fn weighed(&self, score: Score) -> Score {
+        if self.counts {
+            return Score::of(self.weight);
+        }
         if self.weight == 1.0 {
             return score;
         }
@@ -181,6 +188,8 @@ impl<'c> Request<'c> {
             };
             rest = &values[taken..];
         }
+        let counts = self.aggregate == Aggregate::Count;
+        self.sources.iter_mut().for_each(|source| source.counts = counts);
         Ok(())
     }
 

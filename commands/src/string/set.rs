@@ -18,9 +18,10 @@ enum Condition<'a> {
 }
 
 /// What is to become of the expiry.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Expiry<'a> {
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Expiry<'a> {
     /// Nothing was said.
+    #[default]
     Unsaid,
     Keep,
     Persist,
@@ -105,7 +106,7 @@ impl<'a> Options<'a> {
 
 impl<'a> Expiry<'a> {
     /// Reads `EX seconds` and the like, `word` being the first of it. Returns what follows.
-    fn parse<'r>(&mut self, word: &[u8], rest: &'r [&'a [u8]]) -> Result<&'r [&'a [u8]], Stop> {
+    pub(super) fn parse<'r>(&mut self, word: &[u8], rest: &'r [&'a [u8]]) -> Result<&'r [&'a [u8]], Stop> {
         let unit = UNITS.iter().find(|(name, _)| is(word, name)).map(|(_, unit)| *unit);
         let (Some(unit), [text, later @ ..]) = (unit, rest) else { return Err(SYNTAX.into()) };
         match *self {
@@ -122,7 +123,7 @@ impl<'a> Expiry<'a> {
 ///
 /// # Errors
 /// Redis's texts for what is no number, not positive, or beyond 64 bits of milliseconds.
-fn moment(call: &Call<'_>, unit: Unit, text: &[u8]) -> Result<u64, Stop> {
+pub(super) fn moment(call: &Call<'_>, unit: Unit, text: &[u8]) -> Result<u64, Stop> {
     let invalid = || format!("ERR invalid expire time in '{}' command", call.command.label()).into();
     unit.moment(integer(text)?, call.txn.now_ms()).ok_or_else(invalid)
 }

@@ -288,7 +288,7 @@ impl Walk<'_, '_> {
     fn clock(&self, now_ms: u64, word: u32) -> (Option<u64>, Option<u8>) {
         let limits = self.table.limits();
         match limits.policy {
-            Policy::AllkeysLru | Policy::VolatileLru => (Some(clock::idle_seconds(word, now_ms)), None),
+            policy if policy.goes_by_time() => (Some(clock::idle_seconds(word, now_ms)), None),
             Policy::AllkeysLfu | Policy::VolatileLfu => {
                 (None, Some(clock::frequency(word, now_ms, limits.lfu_decay_minutes)))
             }

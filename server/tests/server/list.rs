@@ -94,3 +94,40 @@ fn a_move_that_cannot_be_made_answers_when_it_is_tried() {
     assert_eq!(waiter.reply(), "-WRONGTYPE Operation against a key holding the wrong kind of value");
     assert_eq!(next.reply(), "*[$l $a]");
 }
+
+#[test]
+fn a_move_of_an_exact_number_waits_until_the_list_is_long_enough() {
+    let place = Place::new();
+    let port = || polder_testkit::process::free_port().expect("a free port");
+    let (one, other) = (Door::on(place.clone(), port(), ""), Door::on(place, port(), ""));
+    let (mut waiter, mut popper, mut pusher) = (one.client(), other.client(), other.client());
+    for (grows, moved) in [
+        ("RPUSH l 3", "*[$1 $2 $3]"),
+        ("LINSERT l BEFORE 1 0", "*[$0 $1 $2]"),
+        ("LMOVE feed l LEFT RIGHT", "*[$1 $2 $9]"),
+        ("SORT more STORE l", "*[$1 $2 $3]"),
+    ] {
+        pusher.ask("DEL l m feed more");
+        pusher.ask("RPUSH feed 9");
+        pusher.ask("RPUSH more 3 1 2");
+        send(&mut waiter, "BLMOVEM l m LEFT RIGHT 0 EXACTLY 3 BULK");
+        until_waiting(&mut one.client(), 1);
+        assert_eq!(pusher.ask("RPUSH l 1 2"), ":2");
+        pusher.ask(grows);
+        assert_eq!(waiter.reply(), moved, "{grows}");
+        assert_eq!(pusher.ask("LRANGE m 0 -1"), moved);
+    }
+    // What it leaves is for others meanwhile.
+    pusher.ask("DEL l m");
+    send(&mut waiter, "BLMOVEM l m RIGHT LEFT 0 EXACTLY 3 OBO");
+    until_waiting(&mut one.client(), 1);
+    assert_eq!(pusher.ask("RPUSH l a b"), ":2");
+    assert_eq!(popper.ask("BLPOP l 0"), "*[$l $a]");
+    send(&mut popper, "BLMOVEM none m LEFT RIGHT 0 COUNT 2 BULK");
+    until_waiting(&mut pusher, 1);
+    assert_eq!(pusher.ask("RPUSH l c d"), ":3");
+    assert_eq!(waiter.reply(), "*[$b $c $d]");
+    assert_eq!(pusher.ask("RPUSH none x y z"), ":3");
+    assert_eq!(popper.reply(), "*[$x $y]");
+    assert_eq!(pusher.ask("LRANGE m 0 -1"), "*[$b $c $d $x $y]");
+}

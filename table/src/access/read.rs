@@ -352,7 +352,8 @@ impl Table {
     #[inline(always)]
     pub(crate) fn note_access(&self, first_at: u64, first: u64, lru: u32) {
         let clock = self.next_clock(entry::clock_of(first), lru);
-        if clock != entry::clock_of(first) {
+        // A clock changes once in a second only, so the policy is asked for then.
+        if clock != entry::clock_of(first) && !self.notes_writes_only() {
             let _ =
                 self.segment().exchange(first_at, first, entry::first_word(entry::version_of(first), clock));
         }

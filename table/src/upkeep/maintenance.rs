@@ -603,7 +603,7 @@ impl Txn<'_> {
         Ok(match limits.policy {
             policy if policy.is_volatile() && !volatile => None,
             Policy::NoEviction => None,
-            Policy::AllkeysLru | Policy::VolatileLru => {
+            Policy::AllkeysLru | Policy::VolatileLru | Policy::AllkeysLrm | Policy::VolatileLrm => {
                 Some(u64::MAX - clock::idle_seconds(image.clock(), now))
             }
             Policy::AllkeysLfu | Policy::VolatileLfu => {

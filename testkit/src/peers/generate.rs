@@ -103,6 +103,7 @@ fn tame_timeout(line: &mut Line) {
     let at = match line[0].as_slice() {
         b"BZMPOP" | b"BLMPOP" => 1,
         b"BZPOPMIN" | b"BZPOPMAX" | b"BLPOP" | b"BRPOP" | b"BLMOVE" | b"BRPOPLPUSH" => line.len() - 1,
+        b"BLMOVEM" => 5,
         _ => return,
     };
     let waits_long = |text: &Vec<u8>| {

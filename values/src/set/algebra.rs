@@ -14,13 +14,6 @@ use crate::sequence::Iter;
 /// steps.
 const SEARCH: u64 = 16;
 
-/// Members, and whether they come in the order of [`super::MEMBERS`]; else they come as the sets show them.
-#[derive(Default, Debug)]
-pub struct Members<'a> {
-    pub elements: Vec<Element<'a>>,
-    pub sorted: bool,
-}
-
 /// A member with its word.
 struct Item<'a> {
     word: u64,
@@ -106,7 +99,7 @@ fn in_order(members: &Sequence<'_>) -> Result<Option<u64>, Fault> {
 }
 
 /// Shows the members that all of the sets have, until `visit` returns false. Returns whether they
-/// come in order (see [`Members`]).
+/// come in the order of [`super::MEMBERS`]; else they come as the sets show them.
 ///
 /// # Errors
 /// [`Fault::Damaged`].
@@ -139,7 +132,7 @@ pub fn intersection<'a>(
     Ok(order.is_some())
 }
 
-/// The members of the first set that none of the others has.
+/// Shows the members of the first set that none of the others has, as [`intersection`] does.
 ///
 /// # Errors
 /// [`Fault::Damaged`].
@@ -147,11 +140,11 @@ pub fn difference<'a>(
     nodes: &'a dyn Nodes,
     first: &Sequence<'a>,
     others: &[Sequence<'a>],
-) -> Result<Members<'a>, Fault> {
+    visit: &mut dyn FnMut(Element<'a>) -> bool,
+) -> Result<bool, Fault> {
     let order = in_order(first)?;
     let mut others =
         others.iter().map(|members| Sought::new(nodes, members, order)).collect::<Result<Vec<_>, _>>()?;
-    let mut left = Members { elements: Vec::new(), sorted: order.is_some() };
     let mut walk = Walk::new(nodes, first);
     'candidates: while let Some(item) = walk.next()? {
         for other in &mut others {
@@ -159,9 +152,11 @@ pub fn difference<'a>(
                 continue 'candidates;
             }
         }
-        left.elements.push(item.element);
+        if !visit(item.element) {
+            break;
+        }
     }
-    Ok(left)
+    Ok(order.is_some())
 }
 
 /// The next member of one of the sets of a union; the least comes first out of a heap.
@@ -196,13 +191,19 @@ impl Ord for Next<'_> {
     }
 }
 
-/// The members that any of the sets has, each once.
+/// Shows the members that any of the sets has, each once, as [`intersection`] does.
 ///
 /// # Errors
 /// [`Fault::Damaged`].
-pub fn union<'a>(nodes: &'a dyn Nodes, sets: &[Sequence<'a>]) -> Result<Members<'a>, Fault> {
+pub fn union<'a>(
+    nodes: &'a dyn Nodes,
+    sets: &[Sequence<'a>],
+    visit: &mut dyn FnMut(Element<'a>) -> bool,
+) -> Result<bool, Fault> {
     if sets.iter().all(|members| matches!(members, Sequence::Packed(_))) {
-        return union_of_few(nodes, sets);
+        let few = union_of_few(nodes, sets)?;
+        few.into_iter().all(visit);
+        return Ok(false);
     }
     // The packed ones are put into order first.
     let mut sorted: Vec<std::vec::IntoIter<Item<'a>>> = Vec::new();
@@ -229,20 +230,21 @@ pub fn union<'a>(nodes: &'a dyn Nodes, sets: &[Sequence<'a>]) -> Result<Members<
     for set in 0..sets.len() {
         heap.extend(next(set)?.map(|item| Next { item, set }));
     }
-    let mut all = Members { elements: Vec::new(), sorted: true };
     let mut last: Option<Item<'a>> = None;
     while let Some(Next { item, set }) = heap.pop() {
         heap.extend(next(set)?.map(|item| Next { item, set }));
         if last.as_ref().is_none_or(|last| last.word != item.word || last.bytes != item.bytes) {
-            all.elements.push(item.element);
+            if !visit(item.element) {
+                break;
+            }
             last = Some(item);
         }
     }
-    Ok(all)
+    Ok(true)
 }
 
 /// The union of packed sets, in the order in which their members came.
-fn union_of_few<'a>(nodes: &'a dyn Nodes, sets: &[Sequence<'a>]) -> Result<Members<'a>, Fault> {
+fn union_of_few<'a>(nodes: &'a dyn Nodes, sets: &[Sequence<'a>]) -> Result<Vec<Element<'a>>, Fault> {
     let mut items = Vec::new();
     for members in sets {
         let mut walk = Walk::new(nodes, members);
@@ -253,5 +255,5 @@ fn union_of_few<'a>(nodes: &'a dyn Nodes, sets: &[Sequence<'a>]) -> Result<Membe
     items.sort_by(|(one, _), (two, _)| (one.word, &*one.bytes).cmp(&(two.word, &*two.bytes)));
     items.dedup_by(|(two, _), (one, _)| one.word == two.word && one.bytes == two.bytes);
     items.sort_unstable_by_key(|(_, number)| *number);
-    Ok(Members { elements: items.into_iter().map(|(item, _)| item.element).collect(), sorted: false })
+    Ok(items.into_iter().map(|(item, _)| item.element).collect())
 }
