@@ -1,6 +1,7 @@
 //! Floor 0: the words that every floor shares. No shared memory, no sockets, no commands.
 #![forbid(unsafe_code)]
 
+pub mod aside;
 pub mod bytes;
 mod decimal;
 pub mod glob;

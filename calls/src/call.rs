@@ -211,7 +211,7 @@ impl Call<'_> {
             return Ok(());
         }
         if let Some(waiting) = self.caller.waiting.as_mut().filter(|waiting| waiting.has_place()) {
-            waiting.yields = wait.yields;
+            (waiting.yields, waiting.look_ms) = (wait.yields, wait.look_ms);
         } else {
             // By the clock itself, since a turn may be old, and rounded up: no call times out
             // early.
@@ -229,6 +229,7 @@ impl Call<'_> {
                 db: self.caller.db,
                 keys,
                 until_ms,
+                look_ms: wait.look_ms,
                 otherwise: wait.otherwise,
                 memo: wait.memo,
                 yields: wait.yields,

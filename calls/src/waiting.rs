@@ -48,6 +48,8 @@ pub struct Wait<'k> {
     pub memo: Vec<u8>,
     /// It has left something to clients that came before it: see [`crate::Call::first_for_us`].
     pub yields: bool,
+    /// The moment, in milliseconds since the Unix epoch, at which it is run again although no key has changed.
+    pub look_ms: Option<u64>,
 }
 
 /// A call that waits, until it is run again.
@@ -60,6 +62,8 @@ pub struct Waiting {
     pub keys: Vec<Vec<u8>>,
     /// Milliseconds since the Unix epoch; `u64::MAX` for ever.
     pub until_ms: u64,
+    /// As in [`Wait`].
+    pub look_ms: Option<u64>,
     pub otherwise: Otherwise,
     pub memo: Vec<u8>,
     /// Its last run has left something to others; it does so no more, since its time is over.
@@ -78,6 +82,20 @@ impl Waiting {
     /// The copies that the call waits for, where it waits for these and for no key.
     pub fn awaits_copies(&self) -> Option<Copies> {
         if self.keys.is_empty() { Copies::read(&self.memo) } else { None }
+    }
+
+    /// The moment at which it is run again or its time is over.
+    pub fn due_ms(&self) -> u64 {
+        self.look_ms.map_or(self.until_ms, |look_ms| look_ms.min(self.until_ms))
+    }
+
+    /// Returns true, once, if the moment has come at which it is run again although no key has changed.
+    pub fn take_look(&mut self, now_ms: u64) -> bool {
+        let is_due = self.until_ms > now_ms && self.look_ms.is_some_and(|look_ms| look_ms <= now_ms);
+        if is_due {
+            self.look_ms = None;
+        }
+        is_due
     }
 
     /// Whether its last run has left something to clients that came before it.

@@ -3033,7 +3033,7 @@ static inline polder_status polder_xread(polder_caller caller, size_t more_count
     return polder_run_more(caller, 1, args, more_count, more, reply);
 }
 
-/* XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key ...] id [id ...]
+/* XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]
  * Returns new or historical messages from a stream for a consumer in a group. Blocks until a message is available otherwise. */
 static inline polder_status polder_xreadgroup(polder_caller caller, size_t more_count, const polder_text *more, const polder_reply **reply)
 {

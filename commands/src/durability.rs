@@ -90,5 +90,13 @@ fn is_over(call: &Call<'_>) -> bool {
 }
 
 fn wait_for(call: &mut Call<'_>, copies: Copies, timeout_ms: u64, otherwise: Otherwise) -> Outcome {
-    call.wait(Wait { kind: Kind::List, keys: &[], timeout_ms, otherwise, memo: copies.memo(), yields: true })
+    call.wait(Wait {
+        kind: Kind::List,
+        keys: &[],
+        timeout_ms,
+        otherwise,
+        memo: copies.memo(),
+        yields: true,
+        look_ms: None,
+    })
 }

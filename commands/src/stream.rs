@@ -17,6 +17,7 @@ use polder_calls::facts::Tells::{Own, Verbatim};
 mod add;
 pub(crate) mod group;
 mod id;
+mod idle;
 pub(crate) mod info;
 mod pending;
 mod range;
@@ -146,7 +147,7 @@ pub const COMMANDS: &[Command] = &[
         .about("Returns messages from multiple streams with IDs greater than the ones requested. Blocks until a message is available otherwise."),
     write(
         "XREADGROUP",
-        "GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key ...] id [id ...]",
+        "GROUP group consumer [COUNT count] [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]",
         receive::xreadgroup,
     ).tells(Own("`XCLAIM key group consumer 0 id ... TIME ms RETRYCOUNT count FORCE JUSTID LASTID id`, `XGROUP SETID key group id`, `XGROUP CREATECONSUMER key group consumer`"))
     .with(BLOCKING | ENDS_WITH_KEY)
@@ -155,7 +156,8 @@ pub const COMMANDS: &[Command] = &[
     .many(receive::xreadgroup_many)
     .touches(READS)
     .since("5.0.0")
-    .costs("For each stream O(M log N) with M being the number of elements returned.")
+    .costs("For each stream O(M log N) with M being the number of elements returned; with CLAIM O(P) more, P being the number of pending entries of the group.")
+    .changed(&[("8.4.0", "Takes `CLAIM`.")])
     .about(
         "Returns new or historical messages from a stream for a consumer in a group. Blocks until a message is available otherwise.",
     ),
@@ -230,6 +232,11 @@ fn reply_id(reply: &mut dyn Reply, id: Id) {
 fn reply_entry(reply: &mut dyn Reply, entry: &Entry<'_>) {
     reply.array(2);
     reply_id(reply, entry.id);
+    reply_pairs(reply, entry);
+}
+
+/// Replies with the fields and values of an entry.
+fn reply_pairs(reply: &mut dyn Reply, entry: &Entry<'_>) {
     reply.array(entry.len() * 2);
     for (field, value) in entry.pairs() {
         reply.bulk(field);

@@ -343,16 +343,17 @@ impl Caller {
     /// As [`Caller::run`]; [`Error::Refused`] where no call waits.
     pub fn resume(&mut self) -> Result<Option<Answer>, Error> {
         self.admit()?;
-        let Some(until_ms) = self.session.caller.waiting.as_ref().map(|waiting| waiting.until_ms) else {
+        let Some(waiting) = &mut self.session.caller.waiting else {
             return Err(Error::Refused("ERR no call of this caller waits".into()));
         };
+        let (until_ms, looks) = (waiting.until_ms, waiting.take_look(now_ms()));
         let memory = self.memory.clone();
         let (table, host) = (memory.table(), &Presence::of(&memory));
         thread_state::look(&memory);
         let woken =
             thread_state::with(table, |home| home.take_woken(self.session.identity.id)).unwrap_or_default();
         let mut progress = Progress::Waiting;
-        if woken {
+        if woken || looks {
             self.session.caller.parks = true;
             progress = crate::waiting::try_again(
                 &memory,
@@ -402,9 +403,9 @@ impl Caller {
         let look_ms = match (postponed, waiting.yields()) {
             (true, _) => PAUSE_NAP.as_millis() as u64,
             (false, true) => YIELD_MS,
-            (false, false) => return Some(waiting.until_ms),
+            (false, false) => return Some(waiting.due_ms()),
         };
-        Some(waiting.until_ms.min(now_ms() + look_ms))
+        Some(waiting.due_ms().min(now_ms() + look_ms))
     }
 
     /// Ends a call that waits as its timeout would.

@@ -141,6 +141,14 @@ pub(crate) fn obey(
     session.closing |= order == Order::Kill;
 }
 
+/// Returns whether a session's call is to look again now, and the time until it is due.
+fn due(session: &mut Session) -> (bool, Duration) {
+    let (now_ms, waiting) = (now_ms(), session.caller.waiting.as_mut());
+    waiting.map_or((false, Duration::ZERO), |waiting| {
+        (waiting.take_look(now_ms), Duration::from_millis(waiting.due_ms().saturating_sub(now_ms)))
+    })
+}
+
 fn wait_long(
     memory: &Memory,
     session: &mut Session,
@@ -149,7 +157,6 @@ fn wait_long(
     reply: &mut dyn Reply,
 ) -> Progress {
     let table = memory.table();
-    let until_ms = session.caller.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
     let copies = session.caller.waiting.as_ref().and_then(|waiting| waiting.awaits_copies());
     if let Some(copies) = copies {
         copies.want(table.segment());
@@ -165,7 +172,12 @@ fn wait_long(
             obey(table, waiter.session, host, order, waiter.reply);
             return Progress::Answered;
         }
-        let left = Duration::from_millis(until_ms.saturating_sub(now_ms()));
+        let (looks, left) = due(waiter.session);
+        if looks {
+            let client = waiter.session.identity.id;
+            waiter.retry(client);
+            continue;
+        }
         if left.is_zero() {
             waiter.progress = end_in_time(table, waiter.session, host, card, waiter.reply);
             continue;

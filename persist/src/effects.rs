@@ -8,6 +8,7 @@
 //! | PING, PUBLISH, SPUBLISH, REPLCONF, ECHO of a text that is not ours | changes nothing |
 //! | ECHO of a text of ours ([`Aside`]) | is a command of this program |
 //! | any other | is a command, as it stands |
+use polder_base::aside::unframe;
 use polder_table::{ASIDE_NAME, Aside, Db, ItemExtras};
 
 /// What a command of the log means.
@@ -68,6 +69,9 @@ fn command_of(aside: &Aside<'_>) -> Vec<Vec<u8>> {
         Aside::Item { key, flags, extras } => (key, flags, extras),
         Aside::Flush { moment_ms } => {
             return vec![word("ITEM.FLUSH"), word("PXAT"), moment_ms.to_string().into_bytes()];
+        }
+        Aside::Call { words } => {
+            return unframe(words).unwrap_or_default().into_iter().map(<[u8]>::to_vec).collect();
         }
     };
     let ItemExtras { stale, won, cas, content_type, .. } = extras;
@@ -143,6 +147,9 @@ mod tests {
         assert_eq!(read(&[b"echo", &text]), Ok(Effect::Instead(expected.map(<[u8]>::to_vec).to_vec())));
         let text = Aside::Flush { moment_ms: 12 }.text();
         let expected: [&[u8]; 3] = [b"ITEM.FLUSH", b"PXAT", b"12"];
+        assert_eq!(read(&[b"ECHO", &text]), Ok(Effect::Instead(expected.map(<[u8]>::to_vec).to_vec())));
+        let text = Aside::Call { words: b"7 XCFGSET 1 k" }.text();
+        let expected: [&[u8]; 2] = [b"XCFGSET", b"k"];
         assert_eq!(read(&[b"ECHO", &text]), Ok(Effect::Instead(expected.map(<[u8]>::to_vec).to_vec())));
         assert!(read(&[b"ECHO", b"polder:later 1"]).is_err_and(|error| error.contains("polder:later 1")));
     }

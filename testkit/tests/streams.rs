@@ -96,6 +96,23 @@ fn a_waiting_client_learns_that_the_group_or_the_stream_is_gone() {
 }
 
 #[test]
+fn a_waiting_client_claims_what_has_been_pending_for_long_enough_meanwhile() {
+    let scratch = Scratch::new();
+    for line in ["XADD s 1-1 a 1", "XGROUP CREATE s g 0", "XREADGROUP GROUP g c STREAMS s >"] {
+        typed(&scratch, 1, line);
+    }
+    let idle_for = |ms| format!("XREADGROUP GROUP g d CLAIM {ms} BLOCK {LONG} STREAMS s >");
+    for (ms, then) in [(300, &[][..]), (3_600_000, &["XCLAIM s g c 0 1-1 TIME 1000 JUSTID"])] {
+        let told = waited(&scratch, &[&idle_for(ms)], then);
+        assert!(told[0].contains("\"1-1\""), "{ms}: {told:?}");
+        assert!(typed(&scratch, 1, "XPENDING s g - + 1").shown().contains("\"d\""));
+    }
+    // The time of the call is over before that of the entry.
+    let told = waited(&scratch, &["XREADGROUP GROUP g d CLAIM 3600000 BLOCK 200 STREAMS s >"], &[]);
+    assert_eq!(told, ["(nil)"]);
+}
+
+#[test]
 fn a_timeout_answers_nothing() {
     let scratch = Scratch::new();
     assert_eq!(waited(&scratch, &["XREAD BLOCK 200 STREAMS s t $ 0"], &["XADD u 1-1 a 1"]), ["(nil)"]);

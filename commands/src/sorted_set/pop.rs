@@ -239,5 +239,6 @@ fn wait(call: &mut Call<'_>, keys: &[&[u8]], timeout_ms: u64, yields: bool) -> O
         otherwise: Otherwise::NullArray,
         memo: Vec::new(),
         yields,
+        look_ms: None,
     })
 }

@@ -17,6 +17,9 @@ const LOOKS: u64 = 10;
 const CLAIMS: u64 = 100;
 const CLAIMS_MAX: i64 = i64::MAX / 16;
 
+/// The class of events that no subscriber can ask for.
+const NO_CLASS: char = '\0';
+
 pub(super) fn xack(call: &mut Call<'_>) -> Outcome {
     let Some((found, mut draft, group)) = find_group(call, call.args[1], call.args[2])? else {
         call.reply.integer(0);
@@ -373,6 +376,10 @@ pub(super) fn xclaim(call: &mut Call<'_>) -> Outcome {
     if !claimed.is_empty() {
         claim.consumer.active_ms = Some(now_ms);
         is_change = true;
+    }
+    if options.delivered_ms.is_some() && is_change {
+        // No subscriber hears of it, but an XREADGROUP that waits may claim now what has been pending for long.
+        call.notify(NO_CLASS, "", call.args[1]);
     }
     draft.put_consumer(call.txn, &claim.consumer)?;
     match is_change {

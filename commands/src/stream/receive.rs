@@ -2,15 +2,14 @@
 //!
 //! A call names streams with the ids that were seen last. First all of it is read and checked; then each stream is looked at for what
 //! there is to serve; then it is served. Where nothing is and BLOCK was given, the call waits.
-use std::collections::HashMap;
-
-use polder_base::Protocol;
+use polder_base::{Protocol, number};
 use polder_table::{Found, Stop};
 use polder_values::Kind;
 use polder_values::stream::{Consumer, Draft, Group, Id, Pending, Range, Stream};
 use smallvec::SmallVec;
 
 use super::group::{Measure, tell_group};
+use super::idle::{self, Idle, Left, Reading};
 use super::pending::{reader, tell_pending};
 use super::{find, find_group, id, publish, publish_seen, reply_entry, reply_id, reply_range, shown};
 use polder_calls::call::{Call, Outcome, SYNTAX, integer, is, is_whole};
@@ -18,10 +17,13 @@ use polder_calls::command::BatchKey;
 use polder_calls::waiting::{Otherwise, Wait, milliseconds};
 
 /// What a call asks for.
+#[derive(Default)]
 struct Request<'c> {
     timeout_ms: Option<u64>,
     /// Of each stream.
     limit: u64,
+    /// CLAIM: milliseconds for which an entry must have been pending to be claimed.
+    claim_ms: Option<u64>,
     no_ack: bool,
     /// The names of group and consumer.
     group: Option<(&'c [u8], &'c [u8])>,
@@ -30,8 +32,7 @@ struct Request<'c> {
 }
 
 fn request<'c>(call: &Call<'_>, args: &'c [&'c [u8]], grouped: bool) -> Result<Request<'c>, Stop> {
-    let mut request =
-        Request { timeout_ms: None, limit: u64::MAX, no_ack: false, group: None, keys: &[], ids: &[] };
+    let mut request = Request { limit: u64::MAX, ..Request::default() };
     let mut rest = &args[1..];
     loop {
         rest = match rest {
@@ -52,22 +53,17 @@ fn request<'c>(call: &Call<'_>, args: &'c [&'c [u8]], grouped: bool) -> Result<R
                 break;
             }
             [word, group, consumer, rest @ ..] if is(word, "GROUP") => {
-                if !grouped {
-                    return Err(
-                        "ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead."
-                            .into(),
-                    );
-                }
+                only_grouped(grouped, "GROUP")?;
                 request.group = Some((group, consumer));
                 rest
             }
+            [word, ms, rest @ ..] if is(word, "CLAIM") => {
+                only_grouped(grouped, "CLAIM")?;
+                request.claim_ms = Some(claim_ms(ms)?);
+                rest
+            }
             [word, rest @ ..] if is(word, "NOACK") => {
-                if !grouped {
-                    return Err(
-                        "ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead."
-                            .into(),
-                    );
-                }
+                only_grouped(grouped, "NOACK")?;
                 request.no_ack = true;
                 rest
             }
@@ -78,6 +74,21 @@ fn request<'c>(call: &Call<'_>, args: &'c [&'c [u8]], grouped: bool) -> Result<R
         return Err("ERR Missing GROUP option for XREADGROUP".into());
     }
     Ok(request)
+}
+
+fn only_grouped(grouped: bool, option: &str) -> Outcome {
+    match grouped {
+        true => Ok(()),
+        false => {
+            Err(format!("ERR The {option} option is only supported by XREADGROUP. You called XREAD instead.")
+                .into())
+        }
+    }
+}
+
+fn claim_ms(text: &[u8]) -> Result<u64, Stop> {
+    let ms = number::integer(text).ok_or("ERR min-idle-time is not an integer or out of range")?;
+    u64::try_from(ms).map_err(|_| "ERR min-idle-time must be a positive integer".into())
 }
 
 fn unbalanced(call: &Call<'_>, grouped: bool) -> Stop {
@@ -113,7 +124,7 @@ pub(super) fn xread(call: &mut Call<'_>) -> Outcome {
         }
     }
     if served.is_empty() {
-        return finish(call, &request, memo_of(&ids));
+        return finish(call, &request, memo_of(&ids), None);
     }
     reply_streams(call, served.len());
     for (key, stream, range) in served {
@@ -135,8 +146,9 @@ fn ids_of(memo: &[u8]) -> Vec<Id> {
         .collect()
 }
 
-/// Nothing could be served: the call waits, or says so.
-fn finish(call: &mut Call<'_>, request: &Request<'_>, memo: Vec<u8>) -> Outcome {
+/// Nothing could be served: the call waits, or says so. `look_ms`: the moment from which on there may be something although no key has
+/// changed.
+fn finish(call: &mut Call<'_>, request: &Request<'_>, memo: Vec<u8>, look_ms: Option<u64>) -> Outcome {
     match request.timeout_ms {
         Some(timeout_ms) => call.wait(Wait {
             kind: Kind::Stream,
@@ -145,6 +157,7 @@ fn finish(call: &mut Call<'_>, request: &Request<'_>, memo: Vec<u8>) -> Outcome 
             otherwise: Otherwise::NullArray,
             memo,
             yields: false,
+            look_ms,
         }),
         None => {
             call.reply.null_array();
@@ -174,7 +187,7 @@ enum Serving {
     Nothing,
     /// What is pending for it, from an id on.
     History(Id),
-    /// What the group has not seen yet.
+    /// What is claimed, and what the group has not seen yet.
     New,
 }
 
@@ -188,7 +201,7 @@ pub(super) fn keys(args: &[&[u8]], visit: &mut dyn FnMut(usize, usize)) {
                 return (first..first + (args.len() - first) / 2).for_each(|at| visit(at, 0));
             }
             () if is(word, "GROUP") => 3,
-            () if is(word, "COUNT") || is(word, "BLOCK") => 2,
+            () if ["COUNT", "BLOCK", "CLAIM"].iter().any(|option| is(word, option)) => 2,
             () => 1,
         };
     }
@@ -209,7 +222,8 @@ pub(super) fn shares<'a>(args: &[&'a [u8]]) -> Option<BatchKey<'a>> {
 pub(super) fn xreadgroup(call: &mut Call<'_>) -> Outcome {
     let request = request(call, call.args, true)?;
     let Some((group, consumer)) = request.group else { unreachable!("a call without a group was refused") };
-    let mut targets = SmallVec::<[Option<Target<'_>>; 1]>::new();
+    let mut targets = SmallVec::<[Target<'_>; 1]>::new();
+    let mut claims = request.claim_ms.is_some();
     for (key, text) in request.keys.iter().zip(request.ids) {
         let mut target = Target::find(call, key, group)?;
         target.seen = match *text {
@@ -217,38 +231,67 @@ pub(super) fn xreadgroup(call: &mut Call<'_>) -> Outcome {
             b"$" | b"+" => return Err(meaningless(text)),
             text => id::exact(text)?,
         };
-        targets.push(Some(target));
+        // As in Redis, nothing is claimed from the first stream on whose history is read.
+        claims &= target.seen == Id::MAX;
+        target.claims = claims;
+        targets.push(target);
     }
-    let servings = servings(call, &request, &targets)?;
+    let servings = servings(call, &request, &mut targets)?;
     let served = servings.iter().filter(|serving| **serving != Serving::Nothing).count();
+    let look_ms = targets.iter().filter_map(|target| target.idle.next_ms).min();
     if served > 0 {
         reply_streams(call, served);
     }
-    // A stream that is named again is looked at again, when what came before has been done to it.
-    for at in 1..targets.len() {
-        targets[at] = targets[at].take().filter(|_| !request.keys[..at].contains(&request.keys[at]));
-    }
     // A waiting client is known as a consumer meanwhile: the transaction that records the waiting
     // call commits this, too.
-    for ((key, target), serving) in request.keys.iter().zip(targets).zip(servings) {
-        let target = target.map_or_else(|| Target::find(call, key, group), Ok)?;
+    for (at, (mut target, serving)) in targets.into_iter().zip(servings).enumerate() {
+        let key = request.keys[at];
+        // A stream that is named again is looked at again, when what came before has been done to it.
+        if request.keys[..at].contains(&key) {
+            target = target.again(call, &request, key, group)?;
+        }
         serve(call, &request, key, target, consumer, serving)?;
     }
-    if served == 0 { finish(call, &request, Vec::new()) } else { Ok(()) }
+    if served == 0 { finish(call, &request, Vec::new(), look_ms) } else { Ok(()) }
 }
 
-/// A stream of a call, the group that reads it, and which id was seen last: none with `>`, which is as if it were the greatest.
+/// A stream of a call, and the group that reads it.
 struct Target<'c> {
     found: Found<'c>,
     draft: Draft<'c>,
     group: Group<'static>,
+    /// The id that was seen last: none with `>`, which is as if it were the greatest.
     seen: Id,
+    /// Entries are claimed as well: these.
+    claims: bool,
+    idle: Idle,
 }
 
 impl<'c> Target<'c> {
     fn find(call: &Call<'c>, key: &[u8], group: &[u8]) -> Result<Target<'c>, Stop> {
         let (found, draft, group) = find_group(call, key, group)?.ok_or_else(|| missing(key, group))?;
-        Ok(Target { found, draft, group, seen: Id::MAX })
+        Ok(Target { found, draft, group, seen: Id::MAX, claims: false, idle: Idle::default() })
+    }
+
+    /// Finds what the call claims, as many entries as `limit`.
+    fn find_idle(&self, call: &Call<'_>, request: &Request<'_>, limit: u64) -> Result<Idle, Stop> {
+        match request.claim_ms.filter(|_| self.claims) {
+            Some(idle_ms) => Idle::find(call, &self.draft.view(call.txn), self.group.number, idle_ms, limit),
+            None => Ok(Idle::default()),
+        }
+    }
+
+    /// The same stream as it is now.
+    fn again(
+        &self,
+        call: &Call<'c>,
+        request: &Request<'_>,
+        key: &[u8],
+        group: &[u8],
+    ) -> Result<Target<'c>, Stop> {
+        let mut target = Target { seen: self.seen, claims: self.claims, ..Target::find(call, key, group)? };
+        target.idle = target.find_idle(call, request, request.limit)?;
+        Ok(target)
     }
 }
 
@@ -270,35 +313,34 @@ fn meaningless(text: &[u8]) -> Stop {
 fn servings(
     call: &Call<'_>,
     request: &Request<'_>,
-    targets: &[Option<Target<'_>>],
+    targets: &mut [Target<'_>],
 ) -> Result<SmallVec<[Serving; 1]>, Stop> {
-    let mut delivered: HashMap<&[u8], Id> = HashMap::new();
+    let mut left = Left::default();
     let mut servings = SmallVec::with_capacity(targets.len());
-    for (key, target) in request.keys.iter().zip(targets.iter().flatten()) {
+    for (key, target) in request.keys.iter().zip(targets) {
         if let Some(start) = target.seen.next() {
             servings.push(Serving::History(start));
             continue;
         }
+        let (last, claimable) = match left.of(key) {
+            Some(left) => left,
+            None => {
+                let named = request.keys.iter().filter(|other| *other == key).count() as u64;
+                target.idle = target.find_idle(call, request, request.limit.saturating_mul(named))?;
+                (target.group.last, target.idle.claimed.len() as u64)
+            }
+        };
+        target.idle.claimed.truncate(usize::try_from(request.limit).unwrap_or(usize::MAX));
         let stream = target.draft.view(call.txn);
-        let last = delivered.get(key).copied().unwrap_or(target.group.last);
-        let has_new = stream.last()?.is_some_and(|top| top > last);
-        if has_new && request.keys.len() > 1 {
-            delivered.insert(key, reached(&stream, last, request.limit)?);
+        let has_some = claimable > 0 || stream.last()?.is_some_and(|top| top > last);
+        if has_some && request.keys.len() > 1 {
+            let claim_ms = request.claim_ms.filter(|_| target.claims);
+            let reading = Reading { limit: request.limit, claim_ms, no_ack: request.no_ack };
+            left.serve(key, &stream, (last, claimable), reading)?;
         }
-        servings.push(if has_new { Serving::New } else { Serving::Nothing });
+        servings.push(if has_some { Serving::New } else { Serving::Nothing });
     }
     Ok(servings)
-}
-
-/// The last id that a delivery of `limit` entries reaches.
-fn reached(stream: &Stream<'_>, last: Id, limit: u64) -> Result<Id, Stop> {
-    let mut reached = last;
-    match last.next() {
-        Some(_) if limit == u64::MAX => reached = stream.last()?.unwrap_or(last),
-        Some(start) => stream.walk(&Range { start, limit, ..Range::ALL }, &mut |entry| reached = entry.id)?,
-        None => {}
-    }
-    Ok(reached)
 }
 
 /// Serves one stream to a consumer, which is created if necessary.
@@ -310,7 +352,7 @@ fn serve(
     name: &[u8],
     serving: Serving,
 ) -> Outcome {
-    let Target { found, mut draft, mut group, .. } = target;
+    let Target { found, mut draft, mut group, claims, idle, .. } = target;
     let now_ms = call.txn.now_ms();
     let (mut consumer, is_new) = reader(call, key, &mut draft, &group, name)?;
     let mut pending = Vec::new();
@@ -324,20 +366,24 @@ fn serve(
             reply_history(call, &stream, &consumer, start, request.limit, &mut pending)?
         }
         Serving::New => {
-            let measure = Measure::of(&stream)?;
-            reply_new(call, &stream, &measure, &mut group, (consumer.number, request.limit), &mut pending)?;
+            let before = group.last;
+            let taker =
+                Taker { consumer: consumer.number, limit: request.limit, idle: claims.then_some(&idle) };
+            reply_new(call, &stream, &Measure::of(&stream)?, &mut group, &taker, &mut pending)?;
             if request.no_ack {
                 pending.clear();
-            } else if !pending.is_empty() {
+            }
+            if !pending.is_empty() || !idle.claimed.is_empty() {
                 consumer.active_ms = Some(now_ms);
             }
-            draft.put_group(call.txn, &group)?;
+            idle.take(call, key, &mut draft, &group, &consumer)?;
+            // How often a consumer has read again what it has is not told, nor when it was last seen.
+            pending.iter().for_each(|pending| tell_pending(call, key, &group, &consumer, pending));
+            if group.last != before {
+                tell_group(call, key, &group);
+                draft.put_group(call.txn, &group)?;
+            }
         }
-    }
-    // How often a consumer has read again what it has is not told, nor when it was last seen.
-    if serving == Serving::New {
-        pending.iter().for_each(|pending| tell_pending(call, key, &group, &consumer, pending));
-        tell_group(call, key, &group);
     }
     draft.put_delivered(call.txn, group.number, &pending)?;
     draft.put_consumer(call.txn, &consumer)?;
@@ -351,7 +397,9 @@ fn serve(
 /// then.
 pub(super) fn xreadgroup_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
     let first = request(call, call.args, true)?;
-    let alike = |wanted: &Request<'_>| wanted.group == first.group && *wanted.ids == [b">"] && !wanted.no_ack;
+    let alike = |wanted: &Request<'_>| {
+        wanted.group == first.group && *wanted.ids == [b">"] && !wanted.no_ack && wanted.claim_ms.is_none()
+    };
     // What is left to the command's own function is left before anything is made (C1).
     let ([key], Some((group, name)), true) = (first.keys, first.group, alike(&first)) else { return Ok(0) };
     let Target { found, mut draft, mut group, .. } = Target::find(call, key, group)?;
@@ -363,7 +411,8 @@ pub(super) fn xreadgroup_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result
         if last.is_some_and(|last| last > group.last) {
             reply_streams(call, 1);
             reply_stream(call, key);
-            reply_new(call, &stream, &measure, &mut group, (consumer.number, wanted.limit), &mut pending)?;
+            let taker = Taker { consumer: consumer.number, limit: wanted.limit, idle: None };
+            reply_new(call, &stream, &measure, &mut group, &taker, &mut pending)?;
         } else {
             call.reply.null_array();
         }
@@ -411,25 +460,49 @@ fn reply_history(
     Ok(())
 }
 
-/// Replies with what a group has not seen yet, of which there is something, and moves the group on. What is delivered is to belong to the
-/// consumer with this number; as many entries as that at most.
+/// What a consumer takes of a stream.
+struct Taker<'i> {
+    /// The consumer's number.
+    consumer: u32,
+    /// The most entries that it takes.
+    limit: u64,
+    /// What it claims, which comes first.
+    idle: Option<&'i Idle>,
+}
+
+/// Replies with what is claimed and with what a group has not seen yet, of which there is something, and moves the group on. What is
+/// new is to belong to the consumer.
 fn reply_new(
     call: &mut Call<'_>,
     stream: &Stream<'_>,
     measure: &Measure,
     group: &mut Group<'_>,
-    (consumer, limit): (u32, u64),
+    taker: &Taker<'_>,
     pending: &mut Vec<Pending>,
 ) -> Outcome {
-    let start = group.last.next().unwrap_or(Id::MAX);
-    let range = Range { start, limit, ..Range::ALL };
-    let (count, before) = (if limit == 1 { 1 } else { stream.count(&range)? as usize }, pending.len());
-    call.reply.array(count);
+    let claimed = taker.idle.map_or(0, |idle| idle.claimed.len());
+    let limit = taker.limit.saturating_sub(claimed as u64);
+    let range = group.last.next().map(|start| Range { start, limit, ..Range::ALL });
+    let (count, before) = match &range {
+        // There is one, as nothing was claimed.
+        Some(_) if taker.limit == 1 && claimed == 0 => (1, pending.len()),
+        Some(range) => (stream.count(range)? as usize, pending.len()),
+        None => (0, pending.len()),
+    };
+    call.reply.array(claimed + count);
+    if let Some(idle) = taker.idle {
+        idle.reply(call, stream)?;
+    }
     let (reply, delivered_ms) = (&mut *call.reply, call.txn.now_ms());
-    stream.walk(&range, &mut |entry| {
-        measure.advance(group, entry.id);
-        reply_entry(reply, entry);
-        pending.push(Pending { id: entry.id, consumer, delivered_ms, deliveries: 1 });
-    })?;
+    if let Some(range) = range {
+        stream.walk(&range, &mut |entry| {
+            measure.advance(group, entry.id);
+            match taker.idle {
+                Some(_) => idle::reply_fresh(reply, entry),
+                None => reply_entry(reply, entry),
+            }
+            pending.push(Pending { id: entry.id, consumer: taker.consumer, delivered_ms, deliveries: 1 });
+        })?;
+    }
     is_whole(count, pending.len() - before)
 }

@@ -511,7 +511,7 @@ impl Connections {
     /// Ends the waits and subscriptions of a client that is gone.
     fn end_listening(&mut self, session: &mut Session) {
         if let Some(waiting) = &session.caller.waiting {
-            self.waiters.forget_deadline(session.identity.id, waiting.until_ms);
+            self.waiters.forget_deadline(session.identity.id, waiting.due_ms());
         }
         let table = self.process.memory.table();
         blocking::leave(table, session);

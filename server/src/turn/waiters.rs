@@ -139,6 +139,14 @@ impl Waiters {
         self.deadlines.remove(&(until_ms, client));
     }
 
+    /// Changes when a client that goes on waiting is due.
+    pub fn move_deadline(&mut self, client: u64, due_ms: u64, next_ms: u64) {
+        if due_ms != next_ms {
+            self.forget_deadline(client, due_ms);
+            self.wait_for_key(client, next_ms);
+        }
+    }
+
     /// Takes out a client whose time to wait for a key is over.
     #[inline]
     pub fn take_expired(&mut self, now_ms: u64) -> Option<u64> {

@@ -97,12 +97,12 @@ impl Connections {
             .flat_map(|(db, keys, or_its_end)| keys.iter().map(move |key| (db, key.clone(), or_its_end)));
         connection.record.begin_wait(awaited.collect());
         let waiting = connection.session.caller.waiting.as_ref();
-        let until_ms = waiting.map_or(0, |waiting| waiting.until_ms);
+        let due_ms = waiting.map_or(0, |waiting| waiting.due_ms());
         if let Some(copies) = waiting.and_then(|waiting| waiting.awaits_copies()) {
             self.disk.add_call(copies, connection.session.identity.id);
             copies.want(self.process.memory.table().segment());
         }
-        self.waiters.wait_for_key(connection.session.identity.id, until_ms);
+        self.waiters.wait_for_key(connection.session.identity.id, due_ms);
         if connection.ready.half_closed {
             connection.session.closing = true;
         }
@@ -132,7 +132,7 @@ impl Connections {
         if acl::renew(&mut connection.session, users) == acl::Standing::Gone {
             return self.close(slot);
         }
-        let until_ms = connection.session.caller.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
+        let due_ms = connection.session.caller.waiting.as_ref().map_or(0, |waiting| waiting.due_ms());
         let Connection { session, output, protocol, record, waiting_note, .. } = &mut **connection;
         output.lend(|| self.pool.take());
         session.clock.turn_ms = self.now_ms;
@@ -143,6 +143,8 @@ impl Connections {
         {
             Progress::Waiting => {
                 record.go_on_waiting();
+                let next_ms = session.caller.waiting.as_ref().map_or(0, |waiting| waiting.due_ms());
+                self.waiters.move_deadline(client, due_ms, next_ms);
                 // A replica that had what it waits for may have gone.
                 if let Some(copies) =
                     session.caller.waiting.as_ref().and_then(|waiting| waiting.awaits_copies())
@@ -154,7 +156,7 @@ impl Connections {
                 record.go_on_waiting();
                 self.waiters.wait_for_lock_again(slot);
             }
-            Progress::Answered => self.end_wait(slot, until_ms),
+            Progress::Answered => self.end_wait(slot, due_ms),
         }
     }
 
@@ -163,15 +165,32 @@ impl Connections {
         self.end_wait_by(client, |table, session, host, reply| give_up(table, session, host, why, reply));
     }
 
-    /// Ends the waits whose time is over.
+    /// Ends the waits whose time is over, and runs the calls again that are to look now.
     #[inline]
     pub fn end_waits(&mut self) {
         while let Some(client) = self.waiters.take_expired(self.now_ms) {
+            if self.take_look(client) {
+                self.retry_waiting(client);
+                continue;
+            }
             // If another thread has unblocked the client, its message ends the wait.
             if self.process.clients.find(client).is_some_and(|record| record.claim_wait()) {
                 self.end_wait_by(client, |table, session, host, reply| time_out(table, session, host, reply));
             }
         }
+    }
+
+    /// Returns true if the call with which a client waits is to look again, and not to end.
+    fn take_look(&mut self, client: u64) -> bool {
+        let now_ms = self.now_ms;
+        let Some(slot) = self.slot_of(client) else { return false };
+        let waiting = self.slots[slot].as_mut().and_then(|slot| slot.session.caller.waiting.as_mut());
+        let Some(waiting) = waiting.filter(|waiting| waiting.has_place()) else { return false };
+        let looks = waiting.take_look(now_ms);
+        if looks {
+            self.waiters.wait_for_key(client, waiting.until_ms);
+        }
+        looks
     }
 
     /// Ends the wait of a client by a function that replies to its call.
@@ -185,23 +204,23 @@ impl Connections {
         let Some(connection) = self.slots[slot].as_mut().filter(|connection| connection.waits()) else {
             return;
         };
-        let until_ms = connection.session.caller.waiting.as_ref().map_or(0, |waiting| waiting.until_ms);
+        let due_ms = connection.session.caller.waiting.as_ref().map_or(0, |waiting| waiting.due_ms());
         let Connection { session, output, protocol, waiting_note, .. } = &mut **connection;
         output.lend(|| self.pool.take());
         session.clock.turn_ms = self.now_ms;
         session.clock.patience_us = self.waiters.patience_us;
         let process = &*self.process;
         protocol.reply(output, *waiting_note, |reply| end(process.memory.table(), session, process, reply));
-        self.end_wait(slot, until_ms);
+        self.end_wait(slot, due_ms);
     }
 
     /// A client waits no longer. Its next requests are executed in the next turn, because this one may have passed them already.
-    fn end_wait(&mut self, slot: usize, until_ms: u64) {
+    fn end_wait(&mut self, slot: usize, due_ms: u64) {
         let Some(connection) = &mut self.slots[slot] else { return };
         connection.record.end_wait();
         connection.disk.may_have_written = true;
         self.disk.forget_call(connection.session.identity.id);
-        self.waiters.end_wait(slot, connection.session.identity.id, until_ms);
+        self.waiters.end_wait(slot, connection.session.identity.id, due_ms);
         self.tell(slot);
     }
 }

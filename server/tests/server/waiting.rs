@@ -196,6 +196,29 @@ fn readers_of_streams_are_all_woken_and_the_dollar_means_the_time_of_the_call() 
 }
 
 #[test]
+fn a_reader_that_claims_is_served_once_an_entry_has_been_pending_for_long_enough() {
+    let door = Door::open("");
+    let (mut reader, mut actor) = (door.client(), door.client());
+    assert_eq!(actor.ask("XADD s 1-1 f 1"), "$1-1");
+    assert_eq!(actor.ask("XGROUP CREATE s g 0"), "+OK");
+    assert!(actor.ask("XREADGROUP GROUP g other STREAMS s >").contains("1-1"));
+    send(&mut reader, "XREADGROUP GROUP g me CLAIM 200 BLOCK 0 STREAMS s >");
+    let reply = reader.reply();
+    assert!(reply.starts_with("*[*[$s *[*[$1-1 *[$f $1]"), "{reply}");
+    // A new entry comes first, and the moment at which the old one is claimed moves with its deliveries.
+    send(&mut reader, "XREADGROUP GROUP g me CLAIM 3600000 BLOCK 0 STREAMS s >");
+    until_waiting(&mut actor, 1);
+    assert_eq!(actor.ask("XADD s 1-2 f 2"), "$1-2");
+    assert_eq!(reader.reply(), "*[*[$s *[*[$1-2 *[$f $2] :0 :0]]]]");
+    send(&mut reader, "XREADGROUP GROUP g me CLAIM 3600000 BLOCK 0 STREAMS s >");
+    until_waiting(&mut actor, 1);
+    assert_eq!(actor.ask("XCLAIM s g other 0 1-2 TIME 1 JUSTID"), "*[$1-2]");
+    assert!(reader.reply().contains("$1-2"));
+    send(&mut reader, "XREADGROUP GROUP g me CLAIM 3600000 BLOCK 20 STREAMS s >");
+    assert_eq!(reader.reply(), "_");
+}
+
+#[test]
 fn a_pause_keeps_waiters_waiting() {
     let door = Door::open("");
     let (mut waiter, mut actor) = (door.client(), door.client());

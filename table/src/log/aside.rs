@@ -3,12 +3,14 @@
 //! ```text
 //!   polder:item FLAGS CAS MARK BYTES TYPE KEY     what an item has beside value and expiry: all of it, in the place of what it had
 //!   polder:flush MS                               the selected database is emptied at this moment, in milliseconds since the epoch
+//!   polder:call LENGTH WORD ...                   a command that stock servers do not know (polder_base::aside)
 //! ```
 //!
 //! CAS is `-` unless a client has chosen one. MARK is `-`, `stale`, `won` or `stale+won`. TYPE has BYTES bytes, and KEY is the rest: so both may hold any
 //! bytes. A text that begins with `polder:` and is none of these was written by a later version: a reader fails, since it would lose what that says.
 use std::io::Write;
 
+use polder_base::aside::{CALL, unframe};
 use polder_base::number::unsigned;
 
 use crate::layout::extras::{CONTENT_TYPE_BYTES_MAX, ItemExtras};
@@ -25,6 +27,8 @@ pub enum Aside<'a> {
     Item { key: &'a [u8], flags: u32, extras: ItemExtras<'a> },
     /// When the selected database is emptied.
     Flush { moment_ms: u64 },
+    /// A command: its words, put together.
+    Call { words: &'a [u8] },
 }
 
 /// A text that begins as one of ours and says nothing that this version knows.
@@ -52,6 +56,7 @@ impl<'a> Aside<'a> {
                     .and_then(|()| text.write_all(key))
             }
             Aside::Flush { moment_ms } => write!(text, "flush {moment_ms}"),
+            Aside::Call { words } => return [CALL, words].concat(),
         };
         written.expect("memory takes all bytes");
         text
@@ -94,6 +99,7 @@ impl<'a> Aside<'a> {
                 })
             }
             b"flush" => Some(Aside::Flush { moment_ms: unsigned(rest)? }),
+            b"call" => unframe(rest).map(|_| Aside::Call { words: rest }),
             _ => None,
         }
     }
@@ -148,6 +154,10 @@ mod tests {
         let plain = Aside::Item { key: b"k", flags: 0, extras: ItemExtras::default() };
         assert_eq!(plain.text(), b"polder:item 0 - - 0  k");
         assert_eq!(Aside::Flush { moment_ms: 12 }.text(), b"polder:flush 12");
+        let call = Aside::Call { words: b"4 XADD 1 k" };
+        assert_eq!(call.text(), b"polder:call 4 XADD 1 k");
+        assert_eq!(Aside::read(&call.text()), Ok(Some(call)));
+        assert_eq!(Aside::read(b"polder:call 4 XADD 2 k"), Err(Unknown));
         assert_eq!(Aside::read(b"polder:flush 12"), Ok(Some(Aside::Flush { moment_ms: 12 })));
     }
 

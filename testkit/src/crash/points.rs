@@ -181,6 +181,11 @@ pub const ROUTES: &[Route] = &[
         "XDELEX k1 DELREF IDS 2 1-1 2-1",
     ),
     route(
+        "stream-read-claim",
+        &[GROUP, "XADD k1 1-1 f v", "XADD k1 2-1 f w", READ, "XADD k1 3-1 f x"],
+        "XREADGROUP GROUP group other CLAIM 0 STREAMS k1 >",
+    ),
+    route(
         "stream-acknowledge-delete",
         &[GROUP, "XADD k1 1-1 f v", "XADD k1 2-1 f w", READ],
         "XACKDEL k1 group ACKED IDS 1 1-1",
