@@ -82,6 +82,7 @@ pub(super) fn blmovem(call: &mut Call<'_>) -> Outcome {
             otherwise: Otherwise::NullArray,
             memo: Vec::new(),
             yields,
+            look_ms: None,
         }),
     }
 }
