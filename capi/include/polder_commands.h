@@ -2784,7 +2784,7 @@ static inline polder_status polder_xackdel(polder_caller caller, polder_text key
     return polder_run_more(caller, 3, args, more_count, more, reply);
 }
 
-/* XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [<MAXLEN|MINID> [=|~] threshold [LIMIT count]] <*|id> field value [field value ...]
+/* XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [<IDMPAUTO pid|IDMP pid iid>] [<MAXLEN|MINID> [=|~] threshold [LIMIT count]] <*|id> field value [field value ...]
  * Appends a new message to a stream. Creates the key if it doesn't exist. */
 static inline polder_status polder_xadd(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
@@ -2806,6 +2806,16 @@ static inline polder_status polder_xautoclaim(polder_caller caller, polder_text 
     args[4] = min_idle_time;
     args[5] = start;
     return polder_run_more(caller, 6, args, more_count, more, reply);
+}
+
+/* XCFGSET key [IDMP-DURATION duration] [IDMP-MAXSIZE maxsize]
+ * Sets for how long, and how many, ids of entries a stream keeps of each producer (`XADD` with `IDMP`). Forgets those it has if that is a change. */
+static inline polder_status polder_xcfgset(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("XCFGSET");
+    args[1] = key;
+    return polder_run_more(caller, 2, args, more_count, more, reply);
 }
 
 /* XCLAIM key group consumer min-idle-time id [id ...] [IDLE milliseconds] [TIME unix-time-milliseconds] [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID lastid]
@@ -2903,6 +2913,19 @@ static inline polder_status polder_xgroup_setid(polder_caller caller, polder_tex
     return polder_run_more(caller, 4, args, more_count, more, reply);
 }
 
+/* XIDMPRECORD key pid iid stream-id
+ * An internal command for the id by which a producer knows a message. */
+static inline polder_status polder_xidmprecord(polder_caller caller, polder_text key, polder_text pid, polder_text iid, polder_text stream_id, const polder_reply **reply)
+{
+    polder_text args[5];
+    args[0] = polder_string("XIDMPRECORD");
+    args[1] = key;
+    args[2] = pid;
+    args[3] = iid;
+    args[4] = stream_id;
+    return polder_run(caller, 5, args, reply);
+}
+
 /* XINFO CONSUMERS key group
  * Returns a list of the consumers in a consumer group. */
 static inline polder_status polder_xinfo_consumers(polder_caller caller, polder_text key, polder_text group, const polder_reply **reply)
@@ -2945,6 +2968,17 @@ static inline polder_status polder_xlen(polder_caller caller, polder_text key, c
     args[0] = polder_string("XLEN");
     args[1] = key;
     return polder_run(caller, 2, args, reply);
+}
+
+/* XNACK key group <SILENT|FAIL|FATAL> IDS numids id [id ...] [RETRYCOUNT count] [FORCE]
+ * Gives pending messages back, so that any consumer of the group may claim them at once. */
+static inline polder_status polder_xnack(polder_caller caller, polder_text key, polder_text group, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[3];
+    args[0] = polder_string("XNACK");
+    args[1] = key;
+    args[2] = group;
+    return polder_run_more(caller, 3, args, more_count, more, reply);
 }
 
 /* XPENDING key group [[IDLE min-idle-time] start end count [consumer]]

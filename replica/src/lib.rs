@@ -29,6 +29,7 @@ use polder_runtime::row::{Row, SessionCall, TxnCall, neutral, session};
 use polder_runtime::session::{NewRole, Replica, SyncRequest};
 use polder_shm::LinkState;
 use polder_table::{Mode, Table};
+use polder_wire::rdb::VERSION_MAX;
 
 /// Options that change nothing here: which form of RDB file it prefers, what it has acknowledged.
 const KNOWN_OPTIONS: [&str; 8] = [
@@ -157,6 +158,9 @@ fn configure(call: &mut SessionCall<'_>) -> Outcome {
     Ok(())
 }
 
+/// What a memory says, as a capability, that reads RDB files of the version 14. Stock servers pass over what they do not know.
+pub(crate) const NEWEST_RDB: &[u8] = b"polder-rdb-14";
+
 fn hear(replica: &mut Replica, option: &[u8], value: &[u8]) -> Result<(), polder_table::Stop> {
     match () {
         () if is(option, "listening-port") => {
@@ -174,6 +178,7 @@ fn hear(replica: &mut Replica, option: &[u8], value: &[u8]) -> Result<(), polder
         () if is(option, "capa") && is(value, "psync2") => replica.knows_identities = true,
         // Redis 8 says so.
         () if is(option, "capa") && is(value, "rdb-channel-repl") => replica.rdb_version = Some(12),
+        () if is(option, "capa") && value == NEWEST_RDB => replica.rdb_version = Some(VERSION_MAX),
         () if is(option, "capa") => {}
         // Valkey says so from 8.1 on.
         () if is(option, "version") => {

@@ -452,7 +452,7 @@ fn reply_history(
             let old = stream.pending_of(consumer.group, id)?;
             pending.push(Pending {
                 delivered_ms: call.txn.now_ms(),
-                deliveries: old.deliveries.wrapping_add(1),
+                deliveries: old.next_deliveries(),
                 ..old
             });
         }
