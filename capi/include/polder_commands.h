@@ -3004,7 +3004,7 @@ static inline polder_status polder_xrange(polder_caller caller, polder_text key,
     return polder_run_more(caller, 4, args, more_count, more, reply);
 }
 
-/* XREAD [COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]
+/* XREAD [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]
  * Returns messages from multiple streams with IDs greater than the ones requested. Blocks until a message is available otherwise. */
 static inline polder_status polder_xread(polder_caller caller, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
@@ -3013,7 +3013,7 @@ static inline polder_status polder_xread(polder_caller caller, size_t more_count
     return polder_run_more(caller, 1, args, more_count, more, reply);
 }
 
-/* XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]
+/* XREADGROUP GROUP group consumer [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]
  * Returns new or historical messages from a stream for a consumer in a group. Blocks until a message is available otherwise. */
 static inline polder_status polder_xreadgroup(polder_caller caller, size_t more_count, const polder_text *more, const polder_reply **reply)
 {

@@ -15,6 +15,7 @@ use polder_calls::command::{BLOCKING, COUNTS, Command, ENDS_WITH_KEY, FAST, GROW
 use polder_calls::facts::Tells::{Own, Verbatim};
 
 mod add;
+mod budget;
 pub(crate) mod group;
 mod id;
 mod idle;
@@ -162,15 +163,16 @@ pub const COMMANDS: &[Command] = &[
         .since("5.0.0")
         .costs("O(log N + M) with M being the number of elements returned.")
         .changed(&[("6.2.0", "An end of the range may be exclusive.")]).about("Returns the messages from a stream within a range of IDs."),
-    read("XREAD", "[COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]", receive::xread)
+    read("XREAD", "[COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]", receive::xread)
         .with(BLOCKING)
         .touches(READS)
         .since("5.0.0")
         .costs("For each stream O(log N + M) with M being the number of elements returned.")
+        .changed(&[("8.10.0", "Takes `MAXCOUNT` and `MAXSIZE`.")])
         .about("Returns messages from multiple streams with IDs greater than the ones requested. Blocks until a message is available otherwise."),
     write(
         "XREADGROUP",
-        "GROUP group consumer [COUNT count] [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]",
+        "GROUP group consumer [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]",
         receive::xreadgroup,
     ).tells(Own("`XCLAIM key group consumer 0 id ... TIME ms RETRYCOUNT count FORCE JUSTID LASTID id`, `XGROUP SETID key group id`, `XGROUP CREATECONSUMER key group consumer`"))
     .with(BLOCKING | ENDS_WITH_KEY)
@@ -180,7 +182,7 @@ pub const COMMANDS: &[Command] = &[
     .touches(READS)
     .since("5.0.0")
     .costs("For each stream O(M log N) with M being the number of elements returned; with CLAIM O(P) more, P being the number of pending entries of the group.")
-    .changed(&[("8.4.0", "Takes `CLAIM`.")])
+    .changed(&[("8.4.0", "Takes `CLAIM`."), ("8.10.0", "Takes `MAXCOUNT` and `MAXSIZE`.")])
     .about(
         "Returns new or historical messages from a stream for a consumer in a group. Blocks until a message is available otherwise.",
     ),

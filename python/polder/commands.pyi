@@ -627,9 +627,9 @@ class Commands:
     def xrange(self, key: Word, start: Word, end: Word, /, *more: Word) -> Any:
         """XRANGE key start end [COUNT count]: Returns the messages from a stream within a range of IDs."""
     def xread(self, *more: Word) -> Any:
-        """XREAD [COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]: Returns messages from multiple streams with IDs greater than the ones requested. Blocks until a message is available otherwise."""
+        """XREAD [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]: Returns messages from multiple streams with IDs greater than the ones requested. Blocks until a message is available otherwise."""
     def xreadgroup(self, *more: Word) -> Any:
-        """XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]: Returns new or historical messages from a stream for a consumer in a group. Blocks until a message is available otherwise."""
+        """XREADGROUP GROUP group consumer [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]: Returns new or historical messages from a stream for a consumer in a group. Blocks until a message is available otherwise."""
     def xrevrange(self, key: Word, end: Word, start: Word, /, *more: Word) -> Any:
         """XREVRANGE key end start [COUNT count]: Returns the messages from a stream within a range of IDs in reverse order."""
     def xsetid(self, key: Word, last_id: Word, /, *more: Word) -> Any:

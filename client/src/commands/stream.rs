@@ -70,10 +70,10 @@ super::methods! {
     /// `XRANGE key start end [COUNT count]`: Returns the messages from a stream within a range of IDs.
     xrange("XRANGE", key: impl Args, start: impl Args, end: impl Args, more: impl Args);
 
-    /// `XREAD [COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]`: Returns messages from multiple streams with IDs greater than the ones requested. Blocks until a message is available otherwise.
+    /// `XREAD [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]`: Returns messages from multiple streams with IDs greater than the ones requested. Blocks until a message is available otherwise.
     xread("XREAD", more: impl Args);
 
-    /// `XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]`: Returns new or historical messages from a stream for a consumer in a group. Blocks until a message is available otherwise.
+    /// `XREADGROUP GROUP group consumer [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]`: Returns new or historical messages from a stream for a consumer in a group. Blocks until a message is available otherwise.
     xreadgroup("XREADGROUP", more: impl Args);
 
     /// `XREVRANGE key end start [COUNT count]`: Returns the messages from a stream within a range of IDs in reverse order.
