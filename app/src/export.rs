@@ -38,7 +38,7 @@ pub struct Arguments {
     file: PathBuf,
     #[command(flatten)]
     peer: Peer,
-    /// The file's version: lowest, 10 (Redis 7.0), 11 (Redis 7.2, Valkey 8), 12 (Redis 7.4), 80 (Valkey 9). A server's values are taken as
+    /// The file's version: lowest, 10 (Redis 7.0), 11 (Redis 7.2, Valkey 8), 12 (Redis 7.4), 13 (Redis 8.6), 14 (Redis 8.8), 80 (Valkey 9). A server's values are taken as
     /// they come.
     #[arg(long, value_name = "VERSION", default_value = "lowest")]
     rdb_version: String,

@@ -2838,7 +2838,7 @@ static inline polder_status polder_xackdel(polder_caller caller, polder_text key
     return polder_run_more(caller, 3, args, more_count, more, reply);
 }
 
-/* XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [<MAXLEN|MINID> [=|~] threshold [LIMIT count]] <*|id> field value [field value ...]
+/* XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [<IDMPAUTO pid|IDMP pid iid>] [<MAXLEN|MINID> [=|~] threshold [LIMIT count]] <*|id> field value [field value ...]
  * Appends a new message to a stream. Creates the key if it doesn't exist. */
 static inline polder_status polder_xadd(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
@@ -2860,6 +2860,16 @@ static inline polder_status polder_xautoclaim(polder_caller caller, polder_text 
     args[4] = min_idle_time;
     args[5] = start;
     return polder_run_more(caller, 6, args, more_count, more, reply);
+}
+
+/* XCFGSET key [IDMP-DURATION duration] [IDMP-MAXSIZE maxsize]
+ * Sets for how long, and how many, ids of entries a stream keeps of each producer (`XADD` with `IDMP`). Forgets those it has if that is a change. */
+static inline polder_status polder_xcfgset(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("XCFGSET");
+    args[1] = key;
+    return polder_run_more(caller, 2, args, more_count, more, reply);
 }
 
 /* XCLAIM key group consumer min-idle-time id [id ...] [IDLE milliseconds] [TIME unix-time-milliseconds] [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID lastid]
@@ -2957,6 +2967,19 @@ static inline polder_status polder_xgroup_setid(polder_caller caller, polder_tex
     return polder_run_more(caller, 4, args, more_count, more, reply);
 }
 
+/* XIDMPRECORD key pid iid stream-id
+ * An internal command for the id by which a producer knows a message. */
+static inline polder_status polder_xidmprecord(polder_caller caller, polder_text key, polder_text pid, polder_text iid, polder_text stream_id, const polder_reply **reply)
+{
+    polder_text args[5];
+    args[0] = polder_string("XIDMPRECORD");
+    args[1] = key;
+    args[2] = pid;
+    args[3] = iid;
+    args[4] = stream_id;
+    return polder_run(caller, 5, args, reply);
+}
+
 /* XINFO CONSUMERS key group
  * Returns a list of the consumers in a consumer group. */
 static inline polder_status polder_xinfo_consumers(polder_caller caller, polder_text key, polder_text group, const polder_reply **reply)
@@ -3001,6 +3024,17 @@ static inline polder_status polder_xlen(polder_caller caller, polder_text key, c
     return polder_run(caller, 2, args, reply);
 }
 
+/* XNACK key group <SILENT|FAIL|FATAL> IDS numids id [id ...] [RETRYCOUNT count] [FORCE]
+ * Gives pending messages back, so that any consumer of the group may claim them at once. */
+static inline polder_status polder_xnack(polder_caller caller, polder_text key, polder_text group, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[3];
+    args[0] = polder_string("XNACK");
+    args[1] = key;
+    args[2] = group;
+    return polder_run_more(caller, 3, args, more_count, more, reply);
+}
+
 /* XPENDING key group [[IDLE min-idle-time] start end count [consumer]]
  * Returns the information and entries from a stream consumer group's pending entries list. */
 static inline polder_status polder_xpending(polder_caller caller, polder_text key, polder_text group, size_t more_count, const polder_text *more, const polder_reply **reply)
@@ -3024,7 +3058,7 @@ static inline polder_status polder_xrange(polder_caller caller, polder_text key,
     return polder_run_more(caller, 4, args, more_count, more, reply);
 }
 
-/* XREAD [COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]
+/* XREAD [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]
  * Returns messages from multiple streams with IDs greater than the ones requested. Blocks until a message is available otherwise. */
 static inline polder_status polder_xread(polder_caller caller, size_t more_count, const polder_text *more, const polder_reply **reply)
 {
@@ -3033,7 +3067,7 @@ static inline polder_status polder_xread(polder_caller caller, size_t more_count
     return polder_run_more(caller, 1, args, more_count, more, reply);
 }
 
-/* XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]
+/* XREADGROUP GROUP group consumer [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]
  * Returns new or historical messages from a stream for a consumer in a group. Blocks until a message is available otherwise. */
 static inline polder_status polder_xreadgroup(polder_caller caller, size_t more_count, const polder_text *more, const polder_reply **reply)
 {

@@ -86,8 +86,15 @@ pub const COMMANDS: &[Command] = &[
 /// The version in which values are written.
 pub fn form(settings: &Settings) -> Form {
     // In the order of the setting's words.
-    const FORMS: [Form; 5] =
-        [Form::Lowest, Form::Fixed(10), Form::Fixed(11), Form::Fixed(12), Form::Fixed(80)];
+    const FORMS: [Form; 7] = [
+        Form::Lowest,
+        Form::Fixed(10),
+        Form::Fixed(11),
+        Form::Fixed(12),
+        Form::Fixed(13),
+        Form::Fixed(14),
+        Form::Fixed(80),
+    ];
     FORMS[settings.number(const { id("rdb-version") }) as usize % FORMS.len()]
 }
 

@@ -2,9 +2,9 @@
 use polder_values::hash::Hash;
 use polder_values::sequence::Sequence;
 use polder_values::sorted_set::SortedSet;
-use polder_values::stream::{Range, Stream};
+use polder_values::stream::{Group, NO_CONSUMER, Range, Stream};
 use polder_values::{Nodes, Value, list, stream, string};
-use polder_wire::rdb::{self, ListPlan, StreamFacts, StreamPlan};
+use polder_wire::rdb::{self, ListPlan, Production, StreamFacts, StreamNeeds, StreamPlan};
 use polder_wire::rebuild::ValueWriter;
 
 use polder_calls::call::Outcome;
@@ -145,7 +145,9 @@ pub(crate) fn encode_stream(
     stream.walk(&Range::ALL, &mut |entry| {
         plan.add(entry.pairs().map(|(field, value)| field.len() + value.len()).sum());
     })?;
-    writer.begin_stream(plan.nodes());
+    let production = stream.production();
+    let needs = StreamNeeds { production: production.is_some(), released: stream.has_released() };
+    writer.begin_stream(plan.nodes(), needs);
     let mut drained = Ok(());
     stream.walk(&Range::ALL, &mut |entry| {
         if drained.is_ok() {
@@ -164,24 +166,83 @@ pub(crate) fn encode_stream(
     };
     writer.facts(&facts, stream.groups_len());
     for group in stream.groups() {
-        let group = group?;
-        writer.group(&group.name, id(group.last), group.read, stream.pending_len(group.number)?);
-        for pending in stream.pending(group.number, stream::Id::MIN)? {
-            let pending = pending?;
-            writer.pending(id(pending.id), pending.delivered_ms, pending.deliveries);
+        encode_group(writer, &stream, &group?, drain)?;
+    }
+    encode_producers(writer, &stream, drain)
+}
+
+fn encode_group(
+    writer: &mut dyn ValueWriter,
+    stream: &Stream<'_>,
+    group: &Group<'_>,
+    drain: Drain<'_>,
+) -> Outcome {
+    let mut released = Vec::new();
+    writer.group(&group.name, id(group.last), group.read, stream.pending_len(group.number)?);
+    for pending in stream.pending(group.number, stream::Id::MIN)? {
+        let pending = pending?;
+        if pending.consumer == NO_CONSUMER {
+            released.push((pending.delivered_ms, pending.id));
+        }
+        writer.pending(id(pending.id), pending.last_ms(), pending.deliveries);
+        drain(writer)?;
+    }
+    // In the order in which they were given back.
+    released.sort_unstable();
+    let count = released.len() as u64;
+    let (mut lacks_owner, consumers) =
+        (!writer.holds_released() && count > 0, stream.consumers_len(group.number)?);
+    let adds_owner = lacks_owner && stream.consumer(group.number, b"")?.is_none();
+    writer.consumers(consumers + u64::from(adds_owner));
+    if adds_owner {
+        writer.consumer(b"", 0, None, count);
+        released.iter().for_each(|(_, own)| writer.owned(id(*own)));
+        lacks_owner = false;
+    }
+    for consumer in stream.consumers(group.number)? {
+        let consumer = consumer?;
+        let more = lacks_owner && consumer.name.is_empty();
+        let owned = stream.owned_len(consumer.number)? + if more { count } else { 0 };
+        writer.consumer(&consumer.name, consumer.seen_ms, consumer.active_ms, owned);
+        for own in stream.owned(consumer.number, stream::Id::MIN)? {
+            writer.owned(id(own?));
             drain(writer)?;
         }
-        writer.consumers(stream.consumers_len(group.number)?);
-        for consumer in stream.consumers(group.number)? {
-            let consumer = consumer?;
-            let owned = stream.owned_len(consumer.number)?;
-            writer.consumer(&consumer.name, consumer.seen_ms, consumer.active_ms, owned);
-            for own in stream.owned(consumer.number, stream::Id::MIN)? {
-                writer.owned(id(own?));
-                drain(writer)?;
-            }
+        if more {
+            released.iter().for_each(|(_, own)| writer.owned(id(*own)));
         }
     }
+    if writer.holds_released() {
+        writer.released(count);
+        released.iter().for_each(|(_, own)| writer.owned(id(*own)));
+    }
+    drain(writer)
+}
+
+/// Entries whose producers' ids are over are told as well: only the clock says that they are.
+fn encode_producers(writer: &mut dyn ValueWriter, stream: &Stream<'_>, drain: Drain<'_>) -> Outcome {
+    let told = match stream.production() {
+        Some(production) => Production {
+            duration_s: production.duration_s.into(),
+            ids_max: production.ids_max.into(),
+            added: production.added,
+            duplicates: production.duplicates,
+        },
+        // The form that holds entries that were given back says something of producers as well.
+        None if stream.has_released() => Production::USUAL,
+        None => return Ok(()),
+    };
+    writer.production(&told, stream.producers_len());
+    for producer in stream.producers() {
+        let producer = producer?;
+        writer.producer(&producer.name, stream.produced_len(producer.number, stream::Id::MIN)?);
+        for produced in stream.produced(producer.number, stream::Id::MIN)? {
+            let produced = produced?;
+            writer.produced(&produced.iid, id(produced.id));
+            drain(writer)?;
+        }
+    }
+    writer.end_production(&told);
     Ok(())
 }
 

@@ -15,14 +15,17 @@ use polder_calls::command::{BLOCKING, COUNTS, Command, ENDS_WITH_KEY, FAST, GROW
 use polder_calls::facts::Tells::{Own, Verbatim};
 
 mod add;
+mod budget;
 pub(crate) mod group;
 mod id;
 mod idle;
 pub(crate) mod info;
 mod pending;
+mod producers;
 mod range;
 mod receive;
 mod refs;
+mod release;
 
 const NONDETERMINISTIC: &[&str] = &["nondeterministic_output"];
 const READS: &[&str] = &["RO access"];
@@ -48,16 +51,16 @@ pub const COMMANDS: &[Command] = &[
         .about("Acknowledges messages for a consumer group and deletes them: always, with the references that other groups keep, or only if no group keeps one."),
     write(
         "XADD",
-        "key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [<MAXLEN|MINID> [=|~] threshold [LIMIT count]] <*|id> field value [field value ...]",
+        "key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [<IDMPAUTO pid|IDMP pid iid>] [<MAXLEN|MINID> [=|~] threshold [LIMIT count]] <*|id> field value [field value ...]",
         add::xadd,
-    ).tells(Own("`XADD key id field value ...`, with `=` and what was trimmed; `XACK key group id ...`, `XDEL key id ...`"))
+    ).tells(Own("`XADD key id field value ...`, with `=` and what was trimmed; `XACK key group id ...`, `XDEL key id ...`; XIDMPRECORD and XCFGSET in a text of ECHO"))
     .with(GROWS | FAST)
     .many(add::xadd_many)
     .touches(UPDATES)
     .tips(NONDETERMINISTIC)
     .since("5.0.0")
     .costs("O(log N) when adding a new entry, O(M) when trimming where M being the number of entries evicted.")
-    .changed(&[("6.2.0", "Takes `NOMKSTREAM`, `MINID` and `LIMIT`."), ("7.0.0", "An id may be `<ms>-*`."), ("8.2.0", "Takes `KEEPREF`, `DELREF` and `ACKED`.")]).about("Appends a new message to a stream. Creates the key if it doesn't exist."),
+    .changed(&[("6.2.0", "Takes `NOMKSTREAM`, `MINID` and `LIMIT`."), ("7.0.0", "An id may be `<ms>-*`."), ("8.2.0", "Takes `KEEPREF`, `DELREF` and `ACKED`."), ("8.6.0", "Takes `IDMP` and `IDMPAUTO`.")]).about("Appends a new message to a stream. Creates the key if it doesn't exist."),
     write("XAUTOCLAIM", "key group consumer min-idle-time start [COUNT count] [JUSTID]", pending::xautoclaim).tells(Own("`XCLAIM key group consumer 0 id ... TIME ms RETRYCOUNT count FORCE JUSTID LASTID id`, `XGROUP SETID key group id`, `XGROUP CREATECONSUMER key group consumer`"))
         .with(FAST | COUNTS)
         .touches(DELETES)
@@ -65,6 +68,13 @@ pub const COMMANDS: &[Command] = &[
         .since("6.2.0")
         .costs("O(log N) if COUNT is small.")
         .changed(&[("7.0.0", "Shows which entries were deleted and have left the list of those pending.")]).about("Changes, or acquires, ownership of messages in a consumer group, as if the messages were delivered to as consumer group member."),
+    write("XCFGSET", "key [IDMP-DURATION duration] [IDMP-MAXSIZE maxsize]", producers::xcfgset)
+        .tells(Own("XCFGSET in a text of ECHO"))
+        .with(FAST | GROWS)
+        .touches(UPDATES)
+        .since("8.6.0")
+        .costs("O(1); O(N) with N being the number of ids of producers that are forgotten.")
+        .about("Sets for how long, and how many, ids of entries a stream keeps of each producer (`XADD` with `IDMP`). Forgets those it has if that is a change."),
     write(
         "XCLAIM",
         "key group consumer min-idle-time id [id ...] [IDLE milliseconds] [TIME unix-time-milliseconds] [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID lastid]",
@@ -114,6 +124,13 @@ pub const COMMANDS: &[Command] = &[
         .touches(UPDATES)
         .since("5.0.0")
         .changed(&[("7.0.0", "Takes `ENTRIESREAD`.")]).about("Sets the last-delivered ID of a consumer group."),
+    write("XIDMPRECORD", "key pid iid stream-id", producers::xidmprecord)
+        .tells(Own("XIDMPRECORD in a text of ECHO"))
+        .with(FAST | GROWS)
+        .touches(UPDATES)
+        .since("8.6.2")
+        .costs("O(log N) with N being the number of ids of producers that the stream keeps.")
+        .about("An internal command for the id by which a producer knows a message."),
     container("XINFO").since("5.0.0").costs("Depends on subcommand.").about("A container for stream introspection commands."),
     read("XINFO|CONSUMERS", "key group", info::consumers)
         .touches(READS)
@@ -126,8 +143,15 @@ pub const COMMANDS: &[Command] = &[
         .since("5.0.0")
         .costs("O(N log M) with N being the number of groups, M that of pending entries.")
         .changed(&[("7.0.0", "Shows `entries-read` and `lag`.")]).about("Returns a list of the consumer groups of a stream."),
-    read("XINFO|STREAM", "key [FULL [COUNT count]]", info::stream).touches(READS).since("5.0.0").changed(&[("6.0.0", "Knows `FULL`."), ("7.0.0", "Shows `max-deleted-entry-id`, `entries-added`, `recorded-first-entry-id`, `entries-read` and `lag`."), ("7.2.0", "Shows `active-time`; `seen-time` means any call.")]).about("Returns information about a stream."),
+    read("XINFO|STREAM", "key [FULL [COUNT count]]", info::stream).touches(READS).since("5.0.0").changed(&[("6.0.0", "Knows `FULL`."), ("7.0.0", "Shows `max-deleted-entry-id`, `entries-added`, `recorded-first-entry-id`, `entries-read` and `lag`."), ("7.2.0", "Shows `active-time`; `seen-time` means any call."), ("8.6.0", "Shows what the stream knows of producers.")]).about("Returns information about a stream."),
     read("XLEN", "key", range::xlen).with(FAST).touches(&["RO"]).since("5.0.0").about("Return the number of messages in a stream."),
+    write("XNACK", "key group <SILENT|FAIL|FATAL> IDS numids id [id ...] [RETRYCOUNT count] [FORCE]", release::xnack)
+        .tells(Own("`XCLAIM key group consumer 0 id TIME 0 RETRYCOUNT count FORCE JUSTID LASTID id`; XNACK in a text of ECHO"))
+        .with(FAST | GROWS)
+        .touches(UPDATES)
+        .since("8.8.0")
+        .costs("O(log N) for each id, with N being the number of pending entries of all groups.")
+        .about("Gives pending messages back, so that any consumer of the group may claim them at once."),
     read("XPENDING", "key group [[IDLE min-idle-time] start end count [consumer]]", pending::xpending)
         .touches(READS)
         .tips(NONDETERMINISTIC)
@@ -139,15 +163,16 @@ pub const COMMANDS: &[Command] = &[
         .since("5.0.0")
         .costs("O(log N + M) with M being the number of elements returned.")
         .changed(&[("6.2.0", "An end of the range may be exclusive.")]).about("Returns the messages from a stream within a range of IDs."),
-    read("XREAD", "[COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]", receive::xread)
+    read("XREAD", "[COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]", receive::xread)
         .with(BLOCKING)
         .touches(READS)
         .since("5.0.0")
         .costs("For each stream O(log N + M) with M being the number of elements returned.")
+        .changed(&[("8.10.0", "Takes `MAXCOUNT` and `MAXSIZE`.")])
         .about("Returns messages from multiple streams with IDs greater than the ones requested. Blocks until a message is available otherwise."),
     write(
         "XREADGROUP",
-        "GROUP group consumer [COUNT count] [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]",
+        "GROUP group consumer [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]",
         receive::xreadgroup,
     ).tells(Own("`XCLAIM key group consumer 0 id ... TIME ms RETRYCOUNT count FORCE JUSTID LASTID id`, `XGROUP SETID key group id`, `XGROUP CREATECONSUMER key group consumer`"))
     .with(BLOCKING | ENDS_WITH_KEY)
@@ -157,7 +182,7 @@ pub const COMMANDS: &[Command] = &[
     .touches(READS)
     .since("5.0.0")
     .costs("For each stream O(M log N) with M being the number of elements returned; with CLAIM O(P) more, P being the number of pending entries of the group.")
-    .changed(&[("8.4.0", "Takes `CLAIM`.")])
+    .changed(&[("8.4.0", "Takes `CLAIM`."), ("8.10.0", "Takes `MAXCOUNT` and `MAXSIZE`.")])
     .about(
         "Returns new or historical messages from a stream for a consumer in a group. Blocks until a message is available otherwise.",
     ),
@@ -209,6 +234,9 @@ fn find_group<'c>(call: &Call<'c>, key: &[u8], name: &[u8]) -> Result<Option<Gro
 
 /// Gives a key a changed stream; its expiry stays.
 fn publish(call: &Call<'_>, key: &[u8], found: Option<Found<'_>>, draft: &mut Draft<'_>) -> Outcome {
+    if draft.is_of_redis_8_6() {
+        call.txn.announce_stream_producers();
+    }
     let value = draft.value(call.txn)?;
     let old = found.map_or(New::of(Kind::Stream, value), New::from);
     call.edit(key, &New { value, ..old })

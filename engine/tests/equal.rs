@@ -62,7 +62,10 @@ const WITHOUT: &[(&str, &str)] = &[
     ("DIGEST", "newer than Redis 7.4: PLAN.md"),
     ("MSETEX", "newer than Redis 7.4: PLAN.md"),
     ("XACKDEL", "newer than Redis 7.4: PLAN.md"),
+    ("XCFGSET", "newer than Redis 7.4: PLAN.md"),
     ("XDELEX", "newer than Redis 7.4: PLAN.md"),
+    ("XIDMPRECORD", "newer than Redis 7.4: PLAN.md"),
+    ("XNACK", "newer than Redis 7.4: PLAN.md"),
 ];
 
 /// What a typed reply is as text: its leaves, as those of the reply by words.

@@ -599,9 +599,11 @@ class Commands:
     def xackdel(self, key: Word, group: Word, /, *more: Word) -> Any:
         """XACKDEL key group [KEEPREF|DELREF|ACKED] IDS numids id [id ...]: Acknowledges messages for a consumer group and deletes them: always, with the references that other groups keep, or only if no group keeps one."""
     def xadd(self, key: Word, /, *more: Word) -> Any:
-        """XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [<MAXLEN|MINID> [=|~] threshold [LIMIT count]] <*|id> field value [field value ...]: Appends a new message to a stream. Creates the key if it doesn't exist."""
+        """XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [<IDMPAUTO pid|IDMP pid iid>] [<MAXLEN|MINID> [=|~] threshold [LIMIT count]] <*|id> field value [field value ...]: Appends a new message to a stream. Creates the key if it doesn't exist."""
     def xautoclaim(self, key: Word, group: Word, consumer: Word, min_idle_time: Word, start: Word, /, *more: Word) -> Any:
         """XAUTOCLAIM key group consumer min-idle-time start [COUNT count] [JUSTID]: Changes, or acquires, ownership of messages in a consumer group, as if the messages were delivered to as consumer group member."""
+    def xcfgset(self, key: Word, /, *more: Word) -> Any:
+        """XCFGSET key [IDMP-DURATION duration] [IDMP-MAXSIZE maxsize]: Sets for how long, and how many, ids of entries a stream keeps of each producer (`XADD` with `IDMP`). Forgets those it has if that is a change."""
     def xclaim(self, key: Word, group: Word, consumer: Word, min_idle_time: Word, /, *more: Word) -> Any:
         """XCLAIM key group consumer min-idle-time id [id ...] [IDLE milliseconds] [TIME unix-time-milliseconds] [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID lastid]: Changes, or acquires, ownership of a message in a consumer group, as if the message was delivered a consumer group member."""
     def xdel(self, key: Word, /, *more: Word) -> Any:
@@ -618,6 +620,8 @@ class Commands:
         """XGROUP DESTROY key group: Destroys a consumer group."""
     def xgroup_setid(self, key: Word, group: Word, /, *more: Word) -> Any:
         """XGROUP SETID key group <id|$> [ENTRIESREAD entries-read]: Sets the last-delivered ID of a consumer group."""
+    def xidmprecord(self, key: Word, pid: Word, iid: Word, stream_id: Word, /) -> Any:
+        """XIDMPRECORD key pid iid stream-id: An internal command for the id by which a producer knows a message."""
     def xinfo_consumers(self, key: Word, group: Word, /) -> Any:
         """XINFO CONSUMERS key group: Returns a list of the consumers in a consumer group."""
     def xinfo_groups(self, key: Word, /) -> Any:
@@ -626,14 +630,16 @@ class Commands:
         """XINFO STREAM key [FULL [COUNT count]]: Returns information about a stream."""
     def xlen(self, key: Word, /) -> Any:
         """XLEN key: Return the number of messages in a stream."""
+    def xnack(self, key: Word, group: Word, /, *more: Word) -> Any:
+        """XNACK key group <SILENT|FAIL|FATAL> IDS numids id [id ...] [RETRYCOUNT count] [FORCE]: Gives pending messages back, so that any consumer of the group may claim them at once."""
     def xpending(self, key: Word, group: Word, /, *more: Word) -> Any:
         """XPENDING key group [[IDLE min-idle-time] start end count [consumer]]: Returns the information and entries from a stream consumer group's pending entries list."""
     def xrange(self, key: Word, start: Word, end: Word, /, *more: Word) -> Any:
         """XRANGE key start end [COUNT count]: Returns the messages from a stream within a range of IDs."""
     def xread(self, *more: Word) -> Any:
-        """XREAD [COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]: Returns messages from multiple streams with IDs greater than the ones requested. Blocks until a message is available otherwise."""
+        """XREAD [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]: Returns messages from multiple streams with IDs greater than the ones requested. Blocks until a message is available otherwise."""
     def xreadgroup(self, *more: Word) -> Any:
-        """XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]: Returns new or historical messages from a stream for a consumer in a group. Blocks until a message is available otherwise."""
+        """XREADGROUP GROUP group consumer [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]: Returns new or historical messages from a stream for a consumer in a group. Blocks until a message is available otherwise."""
     def xrevrange(self, key: Word, end: Word, start: Word, /, *more: Word) -> Any:
         """XREVRANGE key end start [COUNT count]: Returns the messages from a stream within a range of IDs in reverse order."""
     def xsetid(self, key: Word, last_id: Word, /, *more: Word) -> Any:

@@ -31,6 +31,7 @@ use polder_runtime::row::{Row, SessionCall, TxnCall, neutral, session};
 use polder_runtime::session::{NewRole, Replica, SyncRequest};
 use polder_shm::LinkState;
 use polder_table::{Mode, Stop, Table};
+use polder_wire::rdb::VERSION_MAX;
 
 use crate::failover::Failover;
 
@@ -164,6 +165,9 @@ fn configure(call: &mut SessionCall<'_>) -> Outcome {
     Ok(())
 }
 
+/// What a memory says, as a capability, that reads RDB files of the version 14. Stock servers pass over what they do not know.
+pub(crate) const NEWEST_RDB: &[u8] = b"polder-rdb-14";
+
 fn hear(replica: &mut Replica, option: &[u8], value: &[u8]) -> Outcome {
     match () {
         () if is(option, "listening-port") => {
@@ -181,6 +185,7 @@ fn hear(replica: &mut Replica, option: &[u8], value: &[u8]) -> Outcome {
         () if is(option, "capa") && is(value, "psync2") => replica.knows_identities = true,
         // Redis 8 says so.
         () if is(option, "capa") && is(value, "rdb-channel-repl") => replica.rdb_version = Some(12),
+        () if is(option, "capa") && value == NEWEST_RDB => replica.rdb_version = Some(VERSION_MAX),
         () if is(option, "capa") => {}
         // Valkey says so from 8.1 on.
         () if is(option, "version") => {

@@ -242,6 +242,8 @@ impl Following<'_, '_> {
         }
         self.ask(&[b"REPLCONF", b"capa", b"eof", b"capa", b"psync2"])?;
         self.ask(&[b"REPLCONF", b"version", VALKEY_VERSION])?;
+        // Another memory sends Redis's newest form then, which holds what the others do not.
+        self.ask(&[b"REPLCONF", b"capa", crate::NEWEST_RDB])?;
         Ok(())
     }
 

@@ -36,8 +36,10 @@ pub mod features {
     pub const REPLICATION: u64 = 1 << 35;
     /// The memory follows another one, or has done so ([`link`](super::link)): its log may hold the primary's own bytes, and databases may be staged.
     pub const FOLLOWS: u64 = 1 << 36;
+    /// Streams may know producers by their ids of entries, and have entries pending that no consumer owns.
+    pub const STREAM_PRODUCERS: u64 = 1 << 37;
     /// The required ones that this program knows.
-    pub const KNOWN: u64 = ITEM_EXTRAS | CHANGE_LOG | REPLICATION | FOLLOWS;
+    pub const KNOWN: u64 = ITEM_EXTRAS | CHANGE_LOG | REPLICATION | FOLLOWS | STREAM_PRODUCERS;
 
     /// The required ones of a layout word that this program does not know.
     pub const fn unknown(word: u64) -> u64 {

@@ -11,7 +11,9 @@ use polder_testkit::answer::Answer;
 use polder_testkit::process::{Server, on_path, polder, valkey};
 use polder_testkit::random::Random;
 use polder_testkit::resp::Connection;
-use polder_wire::rdb::{Form, Id, Item, Kind, ListPlan, Reader, StreamFacts, StreamPlan, Thresholds, Writer};
+use polder_wire::rdb::{
+    Form, Id, Item, Kind, ListPlan, Reader, StreamFacts, StreamNeeds, StreamPlan, Thresholds, Writer,
+};
 
 type Bytes = Vec<u8>;
 
@@ -111,7 +113,7 @@ impl Held {
         for (_, pairs) in &self.entries {
             plan.add(pairs.iter().map(|(field, value)| field.len() + value.len()).sum());
         }
-        writer.begin_stream(plan.nodes());
+        writer.begin_stream(plan.nodes(), StreamNeeds::default());
         for (id, pairs) in &self.entries {
             let pairs: Vec<(&[u8], &[u8])> =
                 pairs.iter().map(|(field, value)| (&field[..], &value[..])).collect();
@@ -305,8 +307,11 @@ fn state(server: &mut Connection) -> Vec<String> {
             .lines()
             .map(|line| line.trim_start_matches(|sign: char| " )".contains(sign) || sign.is_ascii_digit()))
             .collect();
-        let is_left_out =
-            |at: usize| ["radix-tree", "active-time"].iter().any(|name| lines[at].contains(name));
+        let is_left_out = |at: usize| {
+            ["radix-tree", "active-time", "idmp-", "pids-", "iids-"]
+                .iter()
+                .any(|name| lines[at].contains(name))
+        };
         let is_kept = |at: &usize| !is_left_out(*at) && (*at == 0 || !is_left_out(*at - 1));
         let kept = (0..lines.len()).filter(is_kept);
         found.push(kept.map(|at| lines[at]).collect::<Vec<_>>().join("\n"));

@@ -53,6 +53,33 @@ fn a_payload_with_the_id_0_0_is_refused() {
 }
 
 #[test]
+fn a_payload_of_redis_8_6_with_producers_is_taken_and_made_again() {
+    let scratch = Scratch::new();
+    // Three entries of two producers, one of which was sent twice (DUMP of Redis 8.6.3).
+    let hex = "1a0110000001a222e88e340000000000000000c3273011300000001400030100010101816602000102200a400c00046009400080090002200a\
+        020401ff0381000001a222e88e340281000001a222e88e340000000300406440640202703001016981000001a222e88e340202703102026931\
+        81000001a222e88e340005693232323281000001a222e88e340103010d00212f815c3a889796";
+    let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let byte =
+        |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).expect("text"), 16).expect("a byte");
+    let mut payload: Vec<u8> = digits.chunks(2).map(byte).collect();
+    let mut caller = Caller::new(1, Protocol::Resp2);
+    for key in [&b"s"[..], b"t"] {
+        let answer = caller.call(&scratch.embedder, &[b"RESTORE", key, b"0", &payload]).expect("one reply");
+        assert_eq!(answer.shown(), "OK");
+        let shown = typed(&scratch, 1, &format!("XINFO STREAM {}", key.escape_ascii())).shown();
+        assert!(
+            shown.contains("23) \"iids-added\"\n24) (integer) 3\n25) \"iids-duplicates\"\n26) (integer) 1"),
+            "{shown}"
+        );
+        let dumped = caller.call(&scratch.embedder, &[b"DUMP", key]).expect("one reply");
+        let Answer::Bulk(dumped) = dumped else { panic!("DUMP replies a string") };
+        assert_eq!((dumped[0], dumped[dumped.len() - 10]), (26, 13), "type and version");
+        payload = dumped;
+    }
+}
+
+#[test]
 fn one_of_a_group_is_served_and_the_others_wait_on() {
     let scratch = Scratch::new();
     typed(&scratch, 1, "XGROUP CREATE s g $ MKSTREAM");

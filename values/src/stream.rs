@@ -9,15 +9,20 @@
 //!   (a node)         0    16  the last id that was given, if it is greater than that of the last entry
 //!                   16    16  the greatest id that XDEL has deleted
 //!                   32     8  entries that were added and are there no more
-//!                   40     1  1: there have been groups, and the next two fields are there
-//!                   41     8  the numbers of the next group and the next consumer
-//!                   49    40  count (56) | height (8) of each tree; the node's references are their roots (stream/groups.rs)
-//!             41 or 89     -  schemas: the fields that entries share (stream/block.rs)
+//!                   40     1  bit 0: there have been groups, and the next two fields are there; bit 1: so have producers
+//!                            8  the numbers of the next group and the next consumer
+//!                           40  count (56) | height (8) of each tree; the node's references are their roots (stream/groups.rs)
+//!                           32  seconds (4), ids at most (4), the number of the next producer (4), 0 (4); entries that were
+//!                               added by ids of producers, and those that were there already (stream/producers.rs)
+//!                           24  count (56) | height (8) of each tree; the next references are their roots
+//!                            -  schemas: the fields that entries share (stream/block.rs)
 //! ```
 //! - **X1** The last id is the greater of that in the head and that of the last entry. So an addition changes the last block and
 //!   its path, and nothing else.
 //! - **X2** No block is empty; each entry's id is greater than the one before it.
-//! - **X3** What is pending is in two trees, by id and by consumer; both say the same.
+//! - **X3** What is pending is in two trees, by id and by consumer; both say the same. What a consumer has given back is in the first only.
+//! - **X4** An entry that a producer knows by an id of its own is in two trees, by that id and by the entry's; both say the same. A
+//!   producer has one at least.
 use std::cmp::Ordering;
 use std::fmt;
 
@@ -30,12 +35,16 @@ mod block;
 mod check;
 mod groups;
 mod head;
+mod keys;
+mod producers;
 
 use block::{Beginning, Entries, HEAD, Schemas, Writer};
 pub use block::{Entry, Pairs};
 pub use check::check;
-pub use groups::{Consumer, Group, Pending};
+pub use groups::{Consumer, Group, NO_CONSUMER, Pending};
 use head::Head;
+pub use head::Production;
+pub use producers::{Produced, Producer};
 
 /// What an entry is known by.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
@@ -434,6 +443,11 @@ impl<'a> Draft<'a> {
     /// [`Fault::Damaged`].
     pub fn last_given(&mut self, nodes: &dyn Nodes) -> Result<Id, Fault> {
         Ok(self.tail(nodes)?.max(self.head.last))
+    }
+
+    /// Whether it has producers or entries that were given back, which not every program of this layout knows.
+    pub fn is_of_redis_8_6(&self) -> bool {
+        self.head.production.is_some() || self.has_released()
     }
 
     /// How many entries there are.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bumpalo::Bump;
 use polder_base::Ref;
 use polder_values::Value;
-use polder_values::stream::{self, Draft, Group, Id, Pending, Range, Stream};
+use polder_values::stream::{self, Draft, Group, Id, NO_CONSUMER, Pending, Range, Stream};
 use polder_values::testing::Memory;
 use proptest::prelude::*;
 
@@ -469,4 +469,100 @@ proptest! {
             change_all(&memory, &value).unwrap();
         }
     }
+}
+
+/// A stream whose nodes are checked and whose memory is counted after each change.
+fn committed<'m>(memory: &'m Memory<'m>, draft: &mut Draft<'m>) -> Draft<'m> {
+    let value = draft.value(memory).unwrap();
+    memory.commit();
+    let Value::Tree(root) = value else { panic!("a stream is a tree") };
+    let mut seen = BTreeSet::new();
+    stream::check(memory, &root, &mut |node| assert!(seen.insert(node))).unwrap();
+    assert_eq!(memory.live(), seen);
+    Draft::of(memory, &value).unwrap()
+}
+
+#[test]
+fn what_producers_know_is_kept_by_their_ids_and_in_the_order_of_the_entries() {
+    let arena = Bump::new();
+    let memory = Memory::new(&arena);
+    let mut draft = Draft::default();
+    let mut model: BTreeMap<Vec<u8>, BTreeSet<(Id, Vec<u8>)>> = BTreeMap::new();
+    draft.put_production(60, 100, 5, 6);
+    for number in 0..900u64 {
+        let (producer, iid) = (name((number % 4) as u8), format!("entry {}", number % 350).into_bytes());
+        let id = Id { ms: number / 3, seq: number };
+        let own = model.entry(producer.clone()).or_default();
+        own.retain(|(_, other)| *other != iid);
+        own.insert((id, iid.clone()));
+        draft.note_produced(&memory, &producer, &iid, id).unwrap();
+        if number % 7 == 0 {
+            draft.forget_produced(&memory, &producer, 5).unwrap();
+            (0..5).for_each(|_| drop(own.pop_first()));
+            if own.is_empty() {
+                model.remove(&producer);
+            }
+        }
+        if number % 50 == 0 {
+            draft = committed(&memory, &mut draft);
+        }
+    }
+    draft = committed(&memory, &mut draft);
+    let stream = draft.view(&memory);
+    assert_eq!(stream.producers_len(), model.len() as u64);
+    for (rank, (producer, own)) in model.iter().enumerate() {
+        let found = stream.producer_at(rank as u64).unwrap();
+        assert_eq!(&*found.name, &producer[..]);
+        assert_eq!(stream.producer(producer).unwrap(), Some(found.number));
+        let known = stream.produced(found.number, Id::MIN).unwrap();
+        let known: Vec<_> =
+            known.map(|known| known.map(|known| (known.id, known.iid.into_owned())).unwrap()).collect();
+        assert_eq!(known, own.iter().cloned().collect::<Vec<_>>());
+        let (middle, iid) = &known[known.len() / 2];
+        assert_eq!(stream.find_produced(found.number, iid).unwrap(), Some(*middle));
+        let later = own.iter().filter(|(id, _)| id >= middle).count() as u64;
+        assert_eq!(stream.produced_len(found.number, *middle).unwrap(), later);
+    }
+    let production = stream.production().unwrap();
+    assert_eq!((production.duration_s, production.ids_max), (60, 100));
+    assert_eq!((production.added, production.duplicates), (5, 6));
+    // The same settings forget nothing, others all.
+    draft.set_production(&memory, 60, 100).unwrap();
+    assert_eq!(draft.view(&memory).producers_len(), model.len() as u64);
+    draft.set_production(&memory, 60, 99).unwrap();
+    assert_eq!(draft.view(&memory).producers_len(), 0);
+    committed(&memory, &mut draft);
+}
+
+#[test]
+fn what_was_given_back_is_pending_and_no_ones() {
+    let arena = Bump::new();
+    let memory = Memory::new(&arena);
+    let mut draft = Draft::default();
+    let group = draft.create_group(&memory, b"group", Id::MIN, None).unwrap();
+    let one = draft.create_consumer(&memory, group.number, b"one", 1).unwrap();
+    let pending = |ms, consumer| Pending { id: Id { ms, seq: 0 }, consumer, delivered_ms: ms, deliveries: 1 };
+    (1..9).for_each(|ms| draft.put_pending(&memory, group.number, &pending(ms, one.number)).unwrap());
+    for ms in [2, 4, 6] {
+        draft.put_pending(&memory, group.number, &pending(ms, NO_CONSUMER)).unwrap();
+    }
+    draft = committed(&memory, &mut draft);
+    let counts = |draft: &Draft<'_>| {
+        let stream = draft.view(&memory);
+        let released = stream.released_len(group.number).unwrap();
+        (stream.pending_len(group.number).unwrap(), stream.owned_len(one.number).unwrap(), released)
+    };
+    assert_eq!(counts(&draft), (8, 5, 3));
+    assert_eq!(&*draft.view(&memory).consumer_name(group.number, NO_CONSUMER).unwrap(), b"");
+    // Taken by a consumer, acknowledged alone and with others, and left when the consumer goes.
+    draft.put_pending(&memory, group.number, &pending(2, one.number)).unwrap();
+    assert_eq!(counts(&draft), (8, 6, 2));
+    let ids = [1, 4].map(|ms| Id { ms, seq: 0 });
+    assert_eq!(draft.remove_all_pending(&memory, group.number, &ids).unwrap(), [true, true]);
+    assert_eq!(draft.delete_consumer(&memory, &one).unwrap(), 5);
+    draft = committed(&memory, &mut draft);
+    assert_eq!(counts(&draft), (1, 0, 1));
+    assert!(draft.remove_pending(&memory, group.number, Id { ms: 6, seq: 0 }).unwrap());
+    assert!(!draft.view(&memory).has_released());
+    committed(&memory, &mut draft);
 }

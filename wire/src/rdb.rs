@@ -17,7 +17,7 @@
 //! | 0 string; 1 list, 2 set, 4 hash; 3, 5 sorted set | the string; a count and that many elements (scores as text, as doubles) |
 //! | 9 zipmap, 10 12 13 ziplist, 11 intset, 16 17 20 listpack | one string that holds all elements ([`packed`](mod@packed)) |
 //! | 14, 18 quicklist | a count of such strings, each a ziplist; a listpack or one plain element |
-//! | 15, 19, 21 stream | listpacks of entries, then the stream's facts, its groups, their consumers |
+//! | 15, 19, 21, 26, 27 stream | listpacks of entries, then the stream's facts, its groups, their consumers, its producers |
 //! | 22 to 25 | Redis's hashes with expiries of fields: counted (22 without, 24 with the least expiry before), listpack (23, 25) |
 //! | 22 in a file of Valkey | its hash with expiries of fields |
 //! | 7 | a value of a module: skipped by its annotations, and reported |
@@ -49,7 +49,7 @@ pub use crc::Checksum;
 pub use pack::Thresholds;
 pub use payload::{Payload, open, open_as, seal};
 pub use read::{Mark, Reader};
-pub use write::{Form, ListPlan, Pairs, StreamPlan, Writer};
+pub use write::{Form, ListPlan, Pairs, StreamNeeds, StreamPlan, Writer};
 
 /// What there is to know of a stream besides its entries and groups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -62,6 +62,23 @@ pub struct StreamFacts {
     pub deleted: Id,
     /// How many entries were ever added.
     pub added: u64,
+}
+
+/// How a stream treats producers that send an entry again, and what they have sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Production {
+    /// Seconds for which an entry is known by its producer's id.
+    pub duration_s: u64,
+    /// Ids of a producer that are kept at most.
+    pub ids_max: u64,
+    /// Entries that were ever added by such an id, and those that were not added since they were there.
+    pub added: u64,
+    pub duplicates: u64,
+}
+
+impl Production {
+    /// What Redis says of a stream that has had no producers.
+    pub const USUAL: Production = Production { duration_s: 100, ids_max: 100, added: 0, duplicates: 0 };
 }
 
 /// The input is not what it says it is.
@@ -171,6 +188,17 @@ pub enum Item<'a> {
     },
     /// One of the group's pending entries: it is this consumer's.
     Owned(Id),
+    /// One of the group's pending entries, which a consumer has given back: it is no one's. Behind the group's consumers.
+    Released(Id),
+    /// A producer of the stream, behind all groups.
+    Producer(&'a [u8]),
+    /// The id by which the producer knows an entry, and the entry's.
+    Produced {
+        iid: &'a [u8],
+        id: Id,
+    },
+    /// The stream's way with producers, behind all of them.
+    Production(Production),
     /// The value is whole.
     End,
     /// A key that holds what only a module understands; there is no `End`.
@@ -183,7 +211,7 @@ pub enum Item<'a> {
 }
 
 /// The newest version of Redis's form, and Valkey's own.
-pub const VERSION_MAX: u32 = 12;
+pub const VERSION_MAX: u32 = 14;
 pub const VALKEY: u32 = 80;
 
 /// The last moment at which a field of a hash can expire: more bits than these are kept nowhere.
@@ -216,6 +244,8 @@ mod kind {
     pub const HASH_LISTPACK_EXPIRIES_EARLY: u8 = 23;
     pub const HASH_EXPIRIES: u8 = 24;
     pub const HASH_LISTPACK_EXPIRIES: u8 = 25;
+    pub const STREAM_4: u8 = 26;
+    pub const STREAM_5: u8 = 27;
 }
 
 /// The bytes that stand where a type could.

@@ -6,9 +6,10 @@
 //! ```
 use std::collections::BTreeMap;
 
+use polder_base::aside::{CALL, frame};
 use polder_base::number::double_text;
 
-use crate::rdb::{self, Id, Pairs, StreamFacts};
+use crate::rdb::{self, Id, Pairs, Production, StreamFacts, StreamNeeds};
 use crate::resp::command;
 
 /// Elements that one command names at most, as in the logs of Redis, and the bytes after which it names no more.
@@ -37,7 +38,7 @@ pub trait ValueWriter {
     fn field(&mut self, field: &[u8], value: &[u8], expiry_ms: Option<u64>);
     fn begin_sorted_set(&mut self, count: u64);
     fn scored(&mut self, member: &[u8], score: f64, text: Option<&[u8]>);
-    fn begin_stream(&mut self, nodes: u64);
+    fn begin_stream(&mut self, nodes: u64, needs: StreamNeeds);
     fn entry(&mut self, id: Id, pairs: Pairs<'_>);
     fn facts(&mut self, facts: &StreamFacts, groups: u64);
     fn group(&mut self, name: &[u8], last: Id, read: Option<u64>, pending: u64);
@@ -45,6 +46,13 @@ pub trait ValueWriter {
     fn consumers(&mut self, count: u64);
     fn consumer(&mut self, name: &[u8], seen_ms: u64, active_ms: Option<u64>, owned: u64);
     fn owned(&mut self, id: Id);
+    /// Returns true if entries that were given back can be written; else a consumer without a name owns them.
+    fn holds_released(&self) -> bool;
+    fn released(&mut self, count: u64);
+    fn production(&mut self, production: &Production, producers: u64);
+    fn producer(&mut self, name: &[u8], count: u64);
+    fn produced(&mut self, iid: &[u8], id: Id);
+    fn end_production(&mut self, production: &Production);
 }
 
 impl ValueWriter for rdb::Writer {
@@ -93,8 +101,8 @@ impl ValueWriter for rdb::Writer {
     fn scored(&mut self, member: &[u8], score: f64, text: Option<&[u8]>) {
         self.scored(member, score, text);
     }
-    fn begin_stream(&mut self, nodes: u64) {
-        self.begin_stream(nodes);
+    fn begin_stream(&mut self, nodes: u64, needs: StreamNeeds) {
+        self.begin_stream(nodes, needs);
     }
     fn entry(&mut self, id: Id, pairs: Pairs<'_>) {
         self.entry(id, pairs);
@@ -117,6 +125,24 @@ impl ValueWriter for rdb::Writer {
     fn owned(&mut self, id: Id) {
         self.owned(id);
     }
+    fn holds_released(&self) -> bool {
+        self.holds_released()
+    }
+    fn released(&mut self, count: u64) {
+        self.released(count);
+    }
+    fn production(&mut self, production: &Production, producers: u64) {
+        self.production(production, producers);
+    }
+    fn producer(&mut self, name: &[u8], count: u64) {
+        self.producer(name, count);
+    }
+    fn produced(&mut self, iid: &[u8], id: Id) {
+        self.produced(iid, id);
+    }
+    fn end_production(&mut self, production: &Production) {
+        self.end_production(production);
+    }
 }
 
 /// Writes the commands that make values again, as requests of RESP. A server that has none of the keys and executes them has the
@@ -136,6 +162,11 @@ pub struct CommandWriter {
     has_entries: bool,
     group: Vec<u8>,
     consumer: Vec<u8>,
+    /// What is owned next was given back by its consumer.
+    is_released: bool,
+    /// The group has a consumer without a name.
+    has_nameless: bool,
+    producer: Vec<u8>,
     pending: BTreeMap<Id, (u64, u64)>,
 }
 
@@ -177,6 +208,11 @@ impl CommandWriter {
         self.words.clear();
         (self.bytes, self.elements) = (0, 0);
     }
+}
+
+/// Appends a command that stock servers do not know: they pass it over.
+fn aside(words: &[&[u8]], out: &mut Vec<u8>) {
+    command(&[&b"ECHO"[..], &[CALL, &frame(words)].concat()], out);
 }
 
 fn text_of(id: Id) -> String {
@@ -256,7 +292,7 @@ impl ValueWriter for CommandWriter {
         self.add(b"ZADD", &[text.unwrap_or(own.as_bytes()), member]);
     }
 
-    fn begin_stream(&mut self, _: u64) {}
+    fn begin_stream(&mut self, _: u64, _: StreamNeeds) {}
 
     fn entry(&mut self, id: Id, pairs: Pairs<'_>) {
         self.has_entries = true;
@@ -289,6 +325,7 @@ impl ValueWriter for CommandWriter {
     fn group(&mut self, name: &[u8], last: Id, read: Option<u64>, _: u64) {
         self.group = name.to_vec();
         self.pending.clear();
+        (self.is_released, self.has_nameless) = (false, false);
         let (last, read) = (text_of(last), read.map(|read| read.to_string()));
         let mut words: Vec<&[u8]> = vec![b"XGROUP", b"CREATE", &self.key, name, last.as_bytes()];
         if let Some(read) = &read {
@@ -305,6 +342,7 @@ impl ValueWriter for CommandWriter {
 
     fn consumer(&mut self, name: &[u8], _: u64, _: Option<u64>, _: u64) {
         self.consumer = name.to_vec();
+        self.has_nameless |= name.is_empty();
         let words: [&[u8]; 5] = [b"XGROUP", b"CREATECONSUMER", &self.key, &self.group, name];
         command(&words, &mut self.out);
     }
@@ -327,5 +365,67 @@ impl ValueWriter for CommandWriter {
             b"FORCE",
         ];
         command(&words, &mut self.out);
+        if self.is_released {
+            let count = deliveries.as_bytes();
+            let words: [&[u8]; 9] = [
+                b"XNACK",
+                &self.key,
+                &self.group,
+                b"FAIL",
+                b"IDS",
+                b"1",
+                id.as_bytes(),
+                b"RETRYCOUNT",
+                count,
+            ];
+            aside(&words, &mut self.out);
+            if !self.has_nameless {
+                aside(&[b"XGROUP", b"DELCONSUMER", &self.key, &self.group, b""], &mut self.out);
+            }
+        }
+    }
+
+    fn holds_released(&self) -> bool {
+        true
+    }
+
+    fn released(&mut self, count: u64) {
+        self.consumer.clear();
+        self.is_released = count > 0;
+    }
+
+    fn production(&mut self, production: &Production, producers: u64) {
+        if producers == 0 && *production == Production::USUAL {
+            return;
+        }
+        let [duration, most] = [production.duration_s, production.ids_max].map(|number| number.to_string());
+        let words: [&[u8]; 6] =
+            [b"XCFGSET", &self.key, b"IDMP-DURATION", duration.as_bytes(), b"IDMP-MAXSIZE", most.as_bytes()];
+        aside(&words, &mut self.out);
+    }
+
+    fn producer(&mut self, name: &[u8], _: u64) {
+        self.producer = name.to_vec();
+    }
+
+    fn produced(&mut self, iid: &[u8], id: Id) {
+        let id = text_of(id);
+        aside(&[b"XIDMPRECORD", &self.key, &self.producer, iid, id.as_bytes()], &mut self.out);
+    }
+
+    fn end_production(&mut self, production: &Production) {
+        if (production.added, production.duplicates) == (0, 0) {
+            return;
+        }
+        let [added, duplicates] = [production.added, production.duplicates].map(|number| number.to_string());
+        let words: [&[u8]; 6] = [
+            b"XCFGSET",
+            &self.key,
+            b"IDMP-ADDED",
+            added.as_bytes(),
+            b"IDMP-DUPLICATES",
+            duplicates.as_bytes(),
+        ];
+        aside(&words, &mut self.out);
     }
 }

@@ -43,4 +43,10 @@ pub(super) const SETTINGS: &[Setting] = &[
     integer("stream-node-max-entries", 0, i64::MAX, 100)
         .segment()
         .about("Entries of one node of a stream, as XADD's approximate trimming counts."),
+    integer("stream-idmp-duration", 1, 86_400, 100)
+        .segment()
+        .about("Seconds for which a new stream knows an entry by its producer's id (XADD with IDMP); XCFGSET sets it for one stream."),
+    integer("stream-idmp-maxsize", 1, 10_000, 100)
+        .segment()
+        .about("Ids of a producer that a new stream keeps at most; XCFGSET sets it for one stream."),
 ];

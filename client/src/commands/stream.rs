@@ -7,11 +7,14 @@ super::methods! {
     /// `XACKDEL key group [KEEPREF|DELREF|ACKED] IDS numids id [id ...]`: Acknowledges messages for a consumer group and deletes them: always, with the references that other groups keep, or only if no group keeps one.
     xackdel("XACKDEL", key: impl Args, group: impl Args, more: impl Args);
 
-    /// `XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [<MAXLEN|MINID> [=|~] threshold [LIMIT count]] <*|id> field value [field value ...]`: Appends a new message to a stream. Creates the key if it doesn't exist.
+    /// `XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [<IDMPAUTO pid|IDMP pid iid>] [<MAXLEN|MINID> [=|~] threshold [LIMIT count]] <*|id> field value [field value ...]`: Appends a new message to a stream. Creates the key if it doesn't exist.
     xadd("XADD", key: impl Args, more: impl Args);
 
     /// `XAUTOCLAIM key group consumer min-idle-time start [COUNT count] [JUSTID]`: Changes, or acquires, ownership of messages in a consumer group, as if the messages were delivered to as consumer group member.
     xautoclaim("XAUTOCLAIM", key: impl Args, group: impl Args, consumer: impl Args, min_idle_time: impl Args, start: impl Args, more: impl Args);
+
+    /// `XCFGSET key [IDMP-DURATION duration] [IDMP-MAXSIZE maxsize]`: Sets for how long, and how many, ids of entries a stream keeps of each producer (`XADD` with `IDMP`). Forgets those it has if that is a change.
+    xcfgset("XCFGSET", key: impl Args, more: impl Args);
 
     /// `XCLAIM key group consumer min-idle-time id [id ...] [IDLE milliseconds] [TIME unix-time-milliseconds] [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID lastid]`: Changes, or acquires, ownership of a message in a consumer group, as if the message was delivered a consumer group member.
     xclaim("XCLAIM", key: impl Args, group: impl Args, consumer: impl Args, min_idle_time: impl Args, ids: impl Args, more: impl Args);
@@ -40,6 +43,9 @@ super::methods! {
     /// `XGROUP SETID key group <id|$> [ENTRIESREAD entries-read]`: Sets the last-delivered ID of a consumer group.
     xgroup_setid("XGROUP" "SETID", key: impl Args, group: impl Args, more: impl Args);
 
+    /// `XIDMPRECORD key pid iid stream-id`: An internal command for the id by which a producer knows a message.
+    xidmprecord("XIDMPRECORD", key: impl Args, pid: impl Args, iid: impl Args, stream_id: impl Args);
+
     /// `XINFO CONSUMERS key group`: Returns a list of the consumers in a consumer group.
     xinfo_consumers("XINFO" "CONSUMERS", key: impl Args, group: impl Args);
 
@@ -55,16 +61,19 @@ super::methods! {
     /// `XLEN key`: Return the number of messages in a stream.
     xlen("XLEN", key: impl Args);
 
+    /// `XNACK key group <SILENT|FAIL|FATAL> IDS numids id [id ...] [RETRYCOUNT count] [FORCE]`: Gives pending messages back, so that any consumer of the group may claim them at once.
+    xnack("XNACK", key: impl Args, group: impl Args, more: impl Args);
+
     /// `XPENDING key group [[IDLE min-idle-time] start end count [consumer]]`: Returns the information and entries from a stream consumer group's pending entries list.
     xpending("XPENDING", key: impl Args, group: impl Args, more: impl Args);
 
     /// `XRANGE key start end [COUNT count]`: Returns the messages from a stream within a range of IDs.
     xrange("XRANGE", key: impl Args, start: impl Args, end: impl Args, more: impl Args);
 
-    /// `XREAD [COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]`: Returns messages from multiple streams with IDs greater than the ones requested. Blocks until a message is available otherwise.
+    /// `XREAD [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]`: Returns messages from multiple streams with IDs greater than the ones requested. Blocks until a message is available otherwise.
     xread("XREAD", more: impl Args);
 
-    /// `XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]`: Returns new or historical messages from a stream for a consumer in a group. Blocks until a message is available otherwise.
+    /// `XREADGROUP GROUP group consumer [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]`: Returns new or historical messages from a stream for a consumer in a group. Blocks until a message is available otherwise.
     xreadgroup("XREADGROUP", more: impl Args);
 
     /// `XREVRANGE key end start [COUNT count]`: Returns the messages from a stream within a range of IDs in reverse order.

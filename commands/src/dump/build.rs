@@ -3,7 +3,7 @@ use polder_base::Fault;
 use polder_base::number::NumberMode;
 use polder_base::score::Score;
 use polder_table::{New, Txn};
-use polder_values::stream::{Id, Pending};
+use polder_values::stream::{Id, NO_CONSUMER, Pending};
 use polder_values::{Kind, Nodes, Value, hash, list, set, sorted_set, stream, string};
 use polder_wire::rdb::{self, Item, Malformed};
 
@@ -81,6 +81,9 @@ pub struct Streaming {
     /// What the group has pending, in the order of the ids, and whether a consumer owns it.
     pending: Vec<(Pending, bool)>,
     consumer: u32,
+    /// Entries of the group that were given back, so far.
+    released: u64,
+    producer: Vec<u8>,
 }
 
 impl Builder {
@@ -289,6 +292,13 @@ impl Streaming {
                 self.is_old = facts.first.is_none();
                 Ok(())
             }
+            item => self.add_of_groups(txn, item),
+        }
+    }
+
+    /// Adds what stands behind the entries.
+    fn add_of_groups(&mut self, txn: &Txn<'_>, item: Item<'_>) -> Added {
+        match item {
             Item::Group { name, last, read } => {
                 self.check_owners()?;
                 if self.draft.view(txn).group(name)?.is_some() {
@@ -299,7 +309,8 @@ impl Streaming {
                 } else {
                     read
                 };
-                self.group = self.draft.create_group(txn, name, id_of(last), read)?.number;
+                (self.group, self.released) =
+                    (self.draft.create_group(txn, name, id_of(last), read)?.number, 0);
                 Ok(())
             }
             Item::Pending { id, delivered_ms, deliveries } => {
@@ -320,18 +331,57 @@ impl Streaming {
                 self.consumer = consumer.number;
                 Ok(())
             }
-            Item::Owned(id) => {
-                let at = self.pending.binary_search_by_key(&id_of(id), |(pending, _)| pending.id);
-                let (pending, is_owned) =
-                    at.ok().map(|at| &mut self.pending[at]).ok_or("a consumer owns what is not pending")?;
-                if std::mem::replace(is_owned, true) {
+            Item::Owned(id) => self.add_owned(txn, id, self.consumer, None),
+            Item::Released(id) => {
+                self.released += 1;
+                // They are claimed in this order.
+                self.add_owned(txn, id, NO_CONSUMER, Some(self.released))
+            }
+            Item::Producer(name) => {
+                if self.draft.view(txn).producer(name)?.is_some() {
                     return Err(TWICE.into());
                 }
-                pending.consumer = self.consumer;
-                Ok(self.draft.put_pending(txn, self.group, pending)?)
+                self.producer = name.to_vec();
+                Ok(())
             }
+            Item::Produced { iid, id } => {
+                let stream = self.draft.view(txn);
+                if let Some(number) = stream.producer(&self.producer)?
+                    && stream.find_produced(number, iid)?.is_some()
+                {
+                    return Err(TWICE.into());
+                }
+                Ok(self.draft.note_produced(txn, &self.producer, iid, id_of(id))?)
+            }
+            Item::Production(production) => self.set_production(txn, production),
             _ => Err("an element of another kind of value".into()),
         }
+    }
+
+    /// Notes which consumer owns what is pending.
+    fn add_owned(&mut self, txn: &Txn<'_>, id: rdb::Id, consumer: u32, moment: Option<u64>) -> Added {
+        let at = self.pending.binary_search_by_key(&id_of(id), |(pending, _)| pending.id);
+        let (pending, is_owned) =
+            at.ok().map(|at| &mut self.pending[at]).ok_or("a consumer owns what is not pending")?;
+        if std::mem::replace(is_owned, true) {
+            return Err(TWICE.into());
+        }
+        pending.consumer = consumer;
+        pending.delivered_ms = moment.unwrap_or(pending.delivered_ms);
+        Ok(self.draft.put_pending(txn, self.group, pending)?)
+    }
+
+    fn set_production(&mut self, txn: &Txn<'_>, production: rdb::Production) -> Added {
+        let rdb::Production { duration_s, ids_max, added, duplicates } = production;
+        let stream = self.draft.view(txn);
+        if production == rdb::Production::USUAL && stream.producers_len() == 0 {
+            return Ok(());
+        }
+        let (Ok(duration_s), Ok(ids_max)) = (u32::try_from(duration_s), u32::try_from(ids_max)) else {
+            return Err("how a stream treats producers is out of range".into());
+        };
+        self.draft.put_production(duration_s, ids_max, added, duplicates);
+        Ok(())
     }
 
     fn add_pair(&mut self, txn: &Txn<'_>, field: &[u8], value: &[u8]) -> Added {
@@ -357,6 +407,9 @@ impl Streaming {
         self.check_owners()?;
         if self.length.is_none() || self.left > 0 {
             return Err("a stream that ends too early".into());
+        }
+        if self.draft.is_of_redis_8_6() {
+            txn.announce_stream_producers();
         }
         Ok(self.draft.value(txn)?)
     }

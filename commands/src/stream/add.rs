@@ -3,6 +3,7 @@ use polder_table::Stop;
 use polder_values::stream::{Draft, Id, Range};
 
 use super::id::{self, Wanted};
+use super::producers::{self, Origin};
 use super::refs::{self, Excess, References};
 use super::{find_draft, publish, reply_id};
 use polder_calls::call::wrong_arity;
@@ -35,7 +36,8 @@ struct Trimmed {
 }
 
 /// The options of XADD and XTRIM.
-struct Options {
+struct Options<'c> {
+    origin: Option<Origin<'c>>,
     trim: Option<Trim>,
     may_make: bool,
     /// XADD's id, and the number of the argument that it is.
@@ -44,9 +46,9 @@ struct Options {
 }
 
 /// Reads the options that stand from argument 2 on; those of XADD end with an id.
-fn options(call: &Call<'_>, args: &[&[u8]], adds: bool) -> Result<Options, Stop> {
+fn options<'c>(call: &Call<'_>, args: &[&'c [u8]], adds: bool) -> Result<Options<'c>, Stop> {
     let (mut threshold, mut approximate, mut limit, mut references) = (None, false, None, None);
-    let (mut may_make, mut wanted, mut at) = (true, Wanted::Any, 2);
+    let (mut may_make, mut wanted, mut at, mut origin) = (true, Wanted::Any, 2, None);
     while let Some(&option) = args.get(at) {
         let next = args.get(at + 1).copied();
         match next {
@@ -82,16 +84,26 @@ fn options(call: &Call<'_>, args: &[&[u8]], adds: bool) -> Result<Options, Stop>
                 may_make = false;
                 at += 1;
             }
-            _ if adds => {
-                wanted = Wanted::parse(option)?;
-                break;
-            }
+            _ if adds => match Origin::parse(&args[at..])? {
+                Some(_) if origin.is_some() => {
+                    return Err("ERR syntax error, IDMP/IDMPAUTO specified multiple times".into());
+                }
+                Some((named, words)) => (origin, at) = (Some(named), at + words),
+                None => {
+                    wanted = Wanted::parse(option)?;
+                    break;
+                }
+            },
             _ => return Err(SYNTAX.into()),
         }
     }
     let trim = checked_trim(call, adds, threshold, approximate, limit)?;
     let trim = trim.map(|trim| Trim { references: references.unwrap_or_default(), ..trim });
-    Ok(Options { trim, may_make, wanted, at })
+    // A primary tells which id it has given.
+    if origin.is_some() && wanted != Wanted::Any && !call.table.imports() {
+        return Err("ERR syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs".into());
+    }
+    Ok(Options { origin, trim, may_make, wanted, at })
 }
 
 fn natural(text: &[u8], option: &str) -> Result<u64, Stop> {
@@ -188,7 +200,7 @@ fn whole_nodes(before: u64, len: u64, may_go: u64, node: u64) -> u64 {
 }
 
 /// What an XADD says, as far as it can be understood without its stream: its options, and fields and values in turn.
-fn entry<'c>(call: &Call<'_>, args: &'c [&'c [u8]]) -> Result<(Options, &'c [&'c [u8]]), Stop> {
+fn entry<'c>(call: &Call<'_>, args: &'c [&'c [u8]]) -> Result<(Options<'c>, &'c [&'c [u8]]), Stop> {
     let options = options(call, args, true)?;
     let pairs = args.get(options.at + 1..).unwrap_or_default();
     if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
@@ -204,7 +216,7 @@ fn entry<'c>(call: &Call<'_>, args: &'c [&'c [u8]]) -> Result<(Options, &'c [&'c
 fn add(
     call: &Call<'_>,
     draft: &mut Draft<'_>,
-    options: &Options,
+    options: &Options<'_>,
     pairs: &[&[u8]],
 ) -> Result<(Id, Trimmed), Stop> {
     let last = draft.last_given(call.txn)?;
@@ -236,8 +248,26 @@ pub(super) fn xadd(call: &mut Call<'_>) -> Outcome {
             return Ok(());
         }
     };
+    let named = options.origin.map(|origin| (origin.producer, origin.iid(pairs)));
+    if let Some((producer, iid)) = &named {
+        let known = match options.wanted {
+            // An entry that a primary adds has its id: this one was there.
+            Wanted::Any if call.table.imports() => Some(Id::MIN),
+            Wanted::Any => producers::find(call, &draft, producer, iid)?,
+            _ => None,
+        };
+        if let Some(id) = known {
+            producers::note_duplicate(call, key, &mut draft);
+            publish(call, key, found, &mut draft)?;
+            reply_id(call.reply, id);
+            return Ok(());
+        }
+    }
     let (id, trimmed) = add(call, &mut draft, &options, pairs)?;
     tell_added(call, &draft, &options, (id, pairs), &trimmed);
+    if let Some((producer, iid)) = &named {
+        producers::note(call, key, &mut draft, (producer, iid), id)?;
+    }
     publish(call, key, found, &mut draft)?;
     reply_id(call.reply, id);
     Ok(())
@@ -247,7 +277,7 @@ pub(super) fn xadd(call: &mut Call<'_>) -> Outcome {
 fn tell_added(
     call: &Call<'_>,
     draft: &Draft<'_>,
-    options: &Options,
+    options: &Options<'_>,
     (id, pairs): (Id, &[&[u8]]),
     trimmed: &Trimmed,
 ) {
@@ -270,9 +300,14 @@ pub(super) fn xadd_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize
     let Some((found, mut draft)) = find_draft(call, call.args[1])? else { return Ok(0) };
     let mut done = 0;
     for args in calls {
-        let added = entry(call, args).and_then(|(options, pairs)| add(call, &mut draft, &options, pairs));
+        let added = entry(call, args).and_then(|(options, pairs)| match options.origin {
+            // That is the command's own function's business.
+            Some(_) => Ok(None),
+            None => add(call, &mut draft, &options, pairs).map(Some),
+        });
         match added {
-            Ok((id, _)) => reply_id(call.reply, id),
+            Ok(Some((id, _))) => reply_id(call.reply, id),
+            Ok(None) => break,
             Err(Stop::Refused(_)) => break,
             Err(other) => return Err(other),
         }

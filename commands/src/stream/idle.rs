@@ -1,7 +1,7 @@
 //! XREADGROUP with CLAIM: entries that have been pending for long enough are claimed before new ones are read.
 //!
 //! The entry that was delivered the longest time ago comes first; of those delivered in the same millisecond, the one with
-//! the least id. An entry that is not in the stream any more stays pending and is passed over.
+//! the least id. What was given back (XNACK) comes before all others, in the order in which that was done. An entry that is not in the stream any more stays pending and is passed over.
 //!
 //! What a group has pending is looked through for them, in time that grows with its number: only two trees, by id and by
 //! consumer, say what is pending (X3), so that a delivery and XACK change no third one.
@@ -10,7 +10,7 @@ use std::collections::{BinaryHeap, HashMap};
 
 use polder_base::Reply;
 use polder_table::Stop;
-use polder_values::stream::{Consumer, Draft, Entry, Group, Id, Pending, Range, Stream};
+use polder_values::stream::{Consumer, Draft, Entry, Group, Id, NO_CONSUMER, Pending, Range, Stream};
 
 use super::pending::tell_pending;
 use super::{reply_id, reply_pairs};
@@ -39,13 +39,16 @@ impl Idle {
         for pending in stream.pending(group, Id::MIN)? {
             let pending = pending?;
             match pending.delivered_ms.saturating_add(idle_ms) {
-                then if then <= now_ms => due.push(Reverse((pending.delivered_ms, pending.id))),
+                _ if pending.consumer == NO_CONSUMER => {
+                    due.push(Reverse((false, pending.delivered_ms, pending.id)));
+                }
+                then if then <= now_ms => due.push(Reverse((true, pending.delivered_ms, pending.id))),
                 then => next_ms = next_ms.into_iter().chain([then]).min(),
             }
         }
         let (mut due, mut claimed) = (BinaryHeap::from(due), Vec::new());
         while (claimed.len() as u64) < limit
-            && let Some(Reverse((_, id))) = due.pop()
+            && let Some(Reverse((.., id))) = due.pop()
         {
             if stream.get(id, &mut |_| {})? {
                 claimed.push(stream.pending_of(group, id)?);
@@ -67,7 +70,7 @@ impl Idle {
             let pending = Pending {
                 consumer: consumer.number,
                 delivered_ms: call.txn.now_ms(),
-                deliveries: old.deliveries.wrapping_add(1),
+                deliveries: old.next_deliveries(),
                 ..*old
             };
             tell_pending(call, key, group, consumer, &pending);
@@ -80,7 +83,7 @@ impl Idle {
     pub fn reply(&self, call: &mut Call<'_>, stream: &Stream<'_>) -> Outcome {
         let now_ms = call.txn.now_ms() as i64;
         for old in &self.claimed {
-            let idle_ms = now_ms.saturating_sub(old.delivered_ms as i64).max(0);
+            let idle_ms = now_ms.saturating_sub(old.last_ms() as i64).max(0);
             // It was there a moment ago.
             stream.get(old.id, &mut |entry| {
                 reply_delivered(call.reply, entry, (idle_ms, old.deliveries as i64));

@@ -4,7 +4,7 @@ use polder_table::{Found, Stop};
 use polder_values::stream::{Group, Id, Pending, Range, Stream};
 
 use super::group::Measure;
-use super::{bad_subcommand, find, no_such_group, reply_entry, reply_id, reply_range};
+use super::{bad_subcommand, find, no_such_group, producers, reply_entry, reply_id, reply_range};
 use polder_calls::call::{Call, Outcome, integer, is, is_whole};
 use polder_calls::settings::id as setting;
 
@@ -105,8 +105,10 @@ pub(super) fn stream(call: &mut Call<'_>) -> Outcome {
     let stream = existing(call)?;
     let limit = full_limit(call)?;
     let nodes = node_count(call, &stream);
+    let production = stream.production().unwrap_or_else(|| producers::default_production(call));
+    let (pids, iids) = producers::known(call, &stream)?;
     let reply = &mut *call.reply;
-    reply.map(if limit.is_some() { 9 } else { 10 });
+    reply.map(if limit.is_some() { 15 } else { 16 });
     for (name, number) in
         [("length", stream.len()), ("radix-tree-keys", nodes), ("radix-tree-nodes", nodes + 1)]
     {
@@ -121,6 +123,17 @@ pub(super) fn stream(call: &mut Call<'_>) -> Outcome {
     reply.integer(stream.added() as i64);
     reply.bulk(b"recorded-first-entry-id");
     reply_id(reply, stream.first()?.unwrap_or(Id::MIN));
+    for (name, number) in [
+        ("idmp-duration", production.duration_s.into()),
+        ("idmp-maxsize", production.ids_max.into()),
+        ("pids-tracked", pids),
+        ("iids-tracked", iids),
+        ("iids-added", production.added),
+        ("iids-duplicates", production.duplicates),
+    ] {
+        reply.bulk(name.as_bytes());
+        reply.integer(number as i64);
+    }
     match limit {
         Some(limit) => reply_full(reply, &stream, limit),
         None => reply_short(reply, &stream),
@@ -153,7 +166,8 @@ fn reply_full(reply: &mut dyn Reply, stream: &Stream<'_>, limit: u64) -> Outcome
     for group in stream.groups() {
         let group = group?;
         let pending = stream.pending_len(group.number)?;
-        reply.map(7);
+        let released = stream.released_len(group.number)?;
+        reply.map(if released > 0 { 8 } else { 7 });
         reply.bulk(b"name");
         reply.bulk(&group.name);
         reply.bulk(b"last-delivered-id");
@@ -164,6 +178,10 @@ fn reply_full(reply: &mut dyn Reply, stream: &Stream<'_>, limit: u64) -> Outcome
         reply_or_null(reply, measure.lag(&group));
         reply.bulk(b"pel-count");
         reply.integer(pending as i64);
+        if released > 0 {
+            reply.bulk(b"nacked-count");
+            reply.integer(released as i64);
+        }
         reply.bulk(b"pending");
         reply.array(pending.min(limit) as usize);
         for pending in stream.pending(group.number, Id::MIN)?.take(limit as usize) {
@@ -179,7 +197,7 @@ fn reply_full(reply: &mut dyn Reply, stream: &Stream<'_>, limit: u64) -> Outcome
 }
 
 fn reply_delivery(reply: &mut dyn Reply, pending: &Pending) {
-    reply.integer(pending.delivered_ms as i64);
+    reply.integer(pending.last_ms() as i64);
     reply.integer(pending.deliveries as i64);
 }
 

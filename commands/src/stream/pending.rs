@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 
 use polder_base::number;
 use polder_table::Stop;
-use polder_values::stream::{Consumer, Draft, Group, Id, Pending, Stream};
+use polder_values::stream::{Consumer, Draft, Group, Id, NO_CONSUMER, Pending, Stream};
 use smallvec::SmallVec;
 
 use super::{find, find_group, id, no_group, publish, publish_seen, reply_entry, reply_id, shown};
@@ -133,7 +133,7 @@ fn reply_summary(call: &mut Call<'_>, stream: &Stream<'_>, group: u32) -> Outcom
 
 fn reply_pending(call: &mut Call<'_>, stream: &Stream<'_>, group: u32, wanted: &Wanted<'_>) -> Outcome {
     let now = call.txn.now_ms() as i64;
-    let idle = |pending: &Pending| now - pending.delivered_ms as i64;
+    let idle = |pending: &Pending| now - pending.last_ms() as i64;
     let fits = |pending: &Pending| wanted.idle == 0 || idle(pending) >= wanted.idle;
     let mut shown: Vec<Pending> = Vec::new();
     let mut take = |pending: Pending| {
@@ -171,7 +171,7 @@ fn reply_pending(call: &mut Call<'_>, stream: &Stream<'_>, group: u32, wanted: &
         call.reply.array(4);
         reply_id(call.reply, pending.id);
         call.reply.bulk(name);
-        call.reply.integer(idle(pending).max(0));
+        call.reply.integer(if pending.consumer == NO_CONSUMER { -1 } else { idle(pending).max(0) });
         call.reply.integer(pending.deliveries as i64);
     }
     Ok(())
@@ -192,13 +192,15 @@ struct Claim {
 impl Claim {
     /// Whether an entry has waited for long enough.
     fn may_take(&self, pending: &Pending) -> bool {
-        self.idle_min == 0 || self.now_ms as i64 - pending.delivered_ms as i64 >= self.idle_min
+        self.idle_min == 0
+            || pending.consumer == NO_CONSUMER
+            || self.now_ms as i64 - pending.delivered_ms as i64 >= self.idle_min
     }
 
     /// Makes an entry the consumer's own.
     fn take(&self, call: &Call<'_>, draft: &mut Draft<'_>, old: &Pending) -> Outcome {
-        let more = u64::from(!self.just_id);
-        let deliveries = self.deliveries.unwrap_or(old.deliveries.wrapping_add(more));
+        let counted = if self.just_id { old.deliveries } else { old.next_deliveries() };
+        let deliveries = self.deliveries.unwrap_or(counted);
         let pending = Pending {
             id: old.id,
             consumer: self.consumer.number,

@@ -8,6 +8,7 @@ use polder_values::Kind;
 use polder_values::stream::{Consumer, Draft, Group, Id, Pending, Range, Stream};
 use smallvec::SmallVec;
 
+use super::budget::{Budget, Wanted};
 use super::group::{Measure, tell_group};
 use super::idle::{self, Idle, Left, Reading};
 use super::pending::{reader, tell_pending};
@@ -22,6 +23,8 @@ struct Request<'c> {
     timeout_ms: Option<u64>,
     /// Of each stream.
     limit: u64,
+    /// Of all streams.
+    most: Wanted,
     /// CLAIM: milliseconds for which an entry must have been pending to be claimed.
     claim_ms: Option<u64>,
     no_ack: bool,
@@ -43,6 +46,14 @@ fn request<'c>(call: &Call<'_>, args: &'c [&'c [u8]], grouped: bool) -> Result<R
             [word, count, rest @ ..] if is(word, "COUNT") => {
                 request.limit =
                     u64::try_from(integer(count)?).ok().filter(|count| *count > 0).unwrap_or(u64::MAX);
+                rest
+            }
+            [word, count, rest @ ..] if is(word, "MAXCOUNT") => {
+                request.most.entries = Some(Wanted::parse(count, "MAXCOUNT")?);
+                rest
+            }
+            [word, size, rest @ ..] if is(word, "MAXSIZE") => {
+                request.most.bytes = Some(Wanted::parse(size, "MAXSIZE")?);
                 rest
             }
             [word, streams @ ..] if is(word, "STREAMS") && !streams.is_empty() => {
@@ -73,6 +84,7 @@ fn request<'c>(call: &Call<'_>, args: &'c [&'c [u8]], grouped: bool) -> Result<R
     if grouped && request.group.is_none() {
         return Err("ERR Missing GROUP option for XREADGROUP".into());
     }
+    request.most.check(request.limit)?;
     Ok(request)
 }
 
@@ -114,13 +126,19 @@ pub(super) fn xread(call: &mut Call<'_>) -> Outcome {
             (text, _) => id::exact(text)?,
         });
     }
-    let mut served = Vec::new();
+    let (mut served, mut budget) = (Vec::new(), request.most.budget());
     for (key, id) in request.keys.iter().zip(&ids) {
         if let Some((_, stream)) = find(call, key)?
             && let Some(start) = id.next()
             && stream.last()?.is_some_and(|last| last >= start)
         {
-            served.push((*key, stream, Range { start, limit: request.limit, ..Range::ALL }));
+            let mut range = Range { start, limit: request.limit, ..Range::ALL };
+            if let Some(budget) = &mut budget {
+                range.limit = budget.take_range(&stream, &range)?;
+            }
+            if range.limit > 0 {
+                served.push((*key, stream, range));
+            }
         }
     }
     if served.is_empty() {
@@ -201,7 +219,12 @@ pub(super) fn keys(args: &[&[u8]], visit: &mut dyn FnMut(usize, usize)) {
                 return (first..first + (args.len() - first) / 2).for_each(|at| visit(at, 0));
             }
             () if is(word, "GROUP") => 3,
-            () if ["COUNT", "BLOCK", "CLAIM"].iter().any(|option| is(word, option)) => 2,
+            () if ["COUNT", "BLOCK", "CLAIM", "MAXCOUNT", "MAXSIZE"]
+                .iter()
+                .any(|option| is(word, option)) =>
+            {
+                2
+            }
             () => 1,
         };
     }
@@ -233,10 +256,13 @@ pub(super) fn xreadgroup(call: &mut Call<'_>) -> Outcome {
         };
         // As in Redis, nothing is claimed from the first stream on whose history is read.
         claims &= target.seen == Id::MAX;
-        target.claims = claims;
+        (target.claims, target.limit) = (claims, request.limit);
         targets.push(target);
     }
-    let servings = servings(call, &request, &mut targets)?;
+    let servings = match request.most.budget() {
+        Some(budget) => servings_within(call, &request, &mut targets, budget)?,
+        None => servings(call, &request, &mut targets)?,
+    };
     let served = servings.iter().filter(|serving| **serving != Serving::Nothing).count();
     let look_ms = targets.iter().filter_map(|target| target.idle.next_ms).min();
     if served > 0 {
@@ -250,7 +276,7 @@ pub(super) fn xreadgroup(call: &mut Call<'_>) -> Outcome {
         if request.keys[..at].contains(&key) {
             target = target.again(call, &request, key, group)?;
         }
-        serve(call, &request, key, target, consumer, serving)?;
+        serve(call, request.no_ack, key, target, consumer, serving)?;
     }
     if served == 0 { finish(call, &request, Vec::new(), look_ms) } else { Ok(()) }
 }
@@ -265,12 +291,22 @@ struct Target<'c> {
     /// Entries are claimed as well: these.
     claims: bool,
     idle: Idle,
+    /// The most entries that are replied.
+    limit: u64,
 }
 
 impl<'c> Target<'c> {
     fn find(call: &Call<'c>, key: &[u8], group: &[u8]) -> Result<Target<'c>, Stop> {
         let (found, draft, group) = find_group(call, key, group)?.ok_or_else(|| missing(key, group))?;
-        Ok(Target { found, draft, group, seen: Id::MAX, claims: false, idle: Idle::default() })
+        Ok(Target {
+            found,
+            draft,
+            group,
+            seen: Id::MAX,
+            claims: false,
+            idle: Idle::default(),
+            limit: u64::MAX,
+        })
     }
 
     /// Finds what the call claims, as many entries as `limit`.
@@ -289,7 +325,8 @@ impl<'c> Target<'c> {
         key: &[u8],
         group: &[u8],
     ) -> Result<Target<'c>, Stop> {
-        let mut target = Target { seen: self.seen, claims: self.claims, ..Target::find(call, key, group)? };
+        let found = Target::find(call, key, group)?;
+        let mut target = Target { seen: self.seen, claims: self.claims, limit: self.limit, ..found };
         target.idle = target.find_idle(call, request, request.limit)?;
         Ok(target)
     }
@@ -343,16 +380,57 @@ fn servings(
     Ok(servings)
 }
 
+/// As [`servings`], where all streams together have a limit. One that is named again is served the first time only.
+fn servings_within(
+    call: &Call<'_>,
+    request: &Request<'_>,
+    targets: &mut [Target<'_>],
+    mut budget: Budget,
+) -> Result<SmallVec<[Serving; 1]>, Stop> {
+    let mut servings = SmallVec::with_capacity(targets.len());
+    for (at, target) in targets.iter_mut().enumerate() {
+        if budget.is_spent() || request.keys[..at].contains(&request.keys[at]) {
+            servings.push(Serving::Nothing);
+            continue;
+        }
+        target.idle = target.find_idle(call, request, request.limit)?;
+        let stream = target.draft.view(call.txn);
+        if let Some(start) = target.seen.next() {
+            let consumer =
+                request.group.map_or(Ok(None), |(_, name)| stream.consumer(target.group.number, name))?;
+            let owned = consumer.map_or(Ok(Vec::new()), |consumer| {
+                stream
+                    .owned(consumer.number, start)?
+                    .take(request.limit as usize)
+                    .collect::<Result<Vec<_>, _>>()
+            })?;
+            target.limit = budget.take_ids(&stream, owned.into_iter())?;
+            servings.push(Serving::History(start));
+            continue;
+        }
+        let claimed = budget.take_ids(&stream, target.idle.claimed.iter().map(|pending| pending.id))?;
+        let limit = request.limit - claimed;
+        let fresh = match target.group.last.next() {
+            Some(start) => budget.take_range(&stream, &Range { start, limit, ..Range::ALL })?,
+            None => 0,
+        };
+        target.idle.claimed.truncate(claimed as usize);
+        target.limit = claimed + fresh;
+        servings.push(if target.limit > 0 { Serving::New } else { Serving::Nothing });
+    }
+    Ok(servings)
+}
+
 /// Serves one stream to a consumer, which is created if necessary.
 fn serve(
     call: &mut Call<'_>,
-    request: &Request<'_>,
+    no_ack: bool,
     key: &[u8],
     target: Target<'_>,
     name: &[u8],
     serving: Serving,
 ) -> Outcome {
-    let Target { found, mut draft, mut group, claims, idle, .. } = target;
+    let Target { found, mut draft, mut group, claims, idle, limit, .. } = target;
     let now_ms = call.txn.now_ms();
     let (mut consumer, is_new) = reader(call, key, &mut draft, &group, name)?;
     let mut pending = Vec::new();
@@ -362,15 +440,12 @@ fn serve(
     let stream = draft.view(call.txn);
     match serving {
         Serving::Nothing => {}
-        Serving::History(start) => {
-            reply_history(call, &stream, &consumer, start, request.limit, &mut pending)?
-        }
+        Serving::History(start) => reply_history(call, &stream, &consumer, start, limit, &mut pending)?,
         Serving::New => {
             let before = group.last;
-            let taker =
-                Taker { consumer: consumer.number, limit: request.limit, idle: claims.then_some(&idle) };
+            let taker = Taker { consumer: consumer.number, limit, idle: claims.then_some(&idle) };
             reply_new(call, &stream, &Measure::of(&stream)?, &mut group, &taker, &mut pending)?;
-            if request.no_ack {
+            if no_ack {
                 pending.clear();
             }
             if !pending.is_empty() || !idle.claimed.is_empty() {
@@ -398,7 +473,11 @@ fn serve(
 pub(super) fn xreadgroup_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
     let first = request(call, call.args, true)?;
     let alike = |wanted: &Request<'_>| {
-        wanted.group == first.group && *wanted.ids == [b">"] && !wanted.no_ack && wanted.claim_ms.is_none()
+        wanted.group == first.group
+            && *wanted.ids == [b">"]
+            && !wanted.no_ack
+            && wanted.claim_ms.is_none()
+            && wanted.most.budget().is_none()
     };
     // What is left to the command's own function is left before anything is made (C1).
     let ([key], Some((group, name)), true) = (first.keys, first.group, alike(&first)) else { return Ok(0) };
@@ -452,7 +531,7 @@ fn reply_history(
             let old = stream.pending_of(consumer.group, id)?;
             pending.push(Pending {
                 delivered_ms: call.txn.now_ms(),
-                deliveries: old.deliveries.wrapping_add(1),
+                deliveries: old.next_deliveries(),
                 ..old
             });
         }

@@ -185,6 +185,18 @@ impl Excess {
     }
 }
 
+/// Words of a call.
+type Words<'c> = &'c [&'c [u8]];
+
+/// As many words as a number says, and what stands behind them.
+pub(super) fn numbered<'c>(count: &[u8], words: Words<'c>) -> Result<(Words<'c>, Words<'c>), Stop> {
+    let count = number::integer(count).and_then(|count| usize::try_from(count).ok());
+    let count = count.filter(|count| *count > 0).ok_or("ERR Number of IDs must be a positive integer")?;
+    words
+        .split_at_checked(count)
+        .ok_or_else(|| "ERR The `numids` parameter must match the number of arguments".into())
+}
+
 /// The options of XDELEX and XACKDEL, which are `args`: what becomes of references, and the ids.
 fn selection<'c>(args: &'c [&'c [u8]]) -> Result<(References, &'c [&'c [u8]]), Stop> {
     let (mut references, mut ids, mut rest) = (None, None, args);
@@ -194,12 +206,7 @@ fn selection<'c>(args: &'c [&'c [u8]]) -> Result<(References, &'c [&'c [u8]]), S
         } else if let [count, later @ ..] = later
             && is(word, "IDS")
         {
-            let count = number::integer(count).and_then(|count| usize::try_from(count).ok());
-            let count =
-                count.filter(|count| *count > 0).ok_or("ERR Number of IDs must be a positive integer")?;
-            let Some((now, later)) = later.split_at_checked(count) else {
-                return Err("ERR The `numids` parameter must match the number of arguments".into());
-            };
+            let (now, later) = numbered(count, later)?;
             (ids, rest) = (Some(now), later);
         } else {
             return Err(SYNTAX.into());

@@ -112,8 +112,13 @@ pub(crate) fn len_of(bytes: &[u8]) -> Option<usize> {
 
 /// Says in the segment's header that records may have extras, before the first one has any.
 pub(crate) fn announce(segment: &Segment) {
-    if segment.load(header::LAYOUT) & features::ITEM_EXTRAS == 0 {
-        segment.word(header::LAYOUT).fetch_or(features::ITEM_EXTRAS, Ordering::SeqCst);
+    announce_feature(segment, features::ITEM_EXTRAS);
+}
+
+/// Says in the segment's header that something of this form may be stored, before it is.
+pub(crate) fn announce_feature(segment: &Segment, feature: u64) {
+    if segment.load(header::LAYOUT) & feature == 0 {
+        segment.word(header::LAYOUT).fetch_or(feature, Ordering::SeqCst);
     }
 }
 

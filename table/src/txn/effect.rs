@@ -12,11 +12,11 @@
 
 use polder_base::Fault;
 use polder_shm::Tag;
-use polder_shm::layout::recording;
+use polder_shm::layout::{features, recording};
 use polder_shm::sync::{self, Flaw};
 
 use crate::api::{Counter, Db, Found, SYSTEM, Stop};
-use crate::layout::extras::ItemExtras;
+use crate::layout::extras::{ItemExtras, announce_feature};
 use crate::log::aside::{self, Aside};
 use crate::log::recording::{READ_ONLY, refuses, save};
 use crate::log::telling::{ATOMIC, Mark, Telling, command_head, join, record_head, word_head};
@@ -190,6 +190,11 @@ impl Txn<'_> {
         if found.flags != 0 || extras != ItemExtras::default() {
             self.tell_aside(db, &Aside::Item { key, flags: found.flags, extras });
         }
+    }
+
+    /// Says in the segment's header that streams may have producers, and entries that no consumer owns, before one has.
+    pub fn announce_stream_producers(&self) {
+        announce_feature(self.segment(), features::STREAM_PRODUCERS);
     }
 
     /// Tells what no command of Redis says.

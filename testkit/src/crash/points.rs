@@ -185,6 +185,26 @@ pub const ROUTES: &[Route] = &[
         &[GROUP, "XADD k1 1-1 f v", "XADD k1 2-1 f w", READ, "XADD k1 3-1 f x"],
         "XREADGROUP GROUP group other CLAIM 0 STREAMS k1 >",
     ),
+    route("stream-producer-new", &["XADD k1 1-1 f v"], "XIDMPRECORD k1 producer own-1 1-1"),
+    route(
+        "stream-producer-full",
+        &[
+            "XADD k1 99999999999999-1 f v",
+            "XCFGSET k1 IDMP-MAXSIZE 1",
+            "XIDMPRECORD k1 producer own-1 99999999999999-1",
+        ],
+        "XIDMPRECORD k1 producer own-2 99999999999999-1",
+    ),
+    route(
+        "stream-producer-settings",
+        &["XADD k1 99999999999999-1 f v", "XIDMPRECORD k1 producer own-1 99999999999999-1"],
+        "XCFGSET k1 IDMP-DURATION 500",
+    ),
+    route(
+        "stream-give-back",
+        &[GROUP, "XADD k1 1-1 f v", "XADD k1 2-1 f w", READ],
+        "XNACK k1 group FAIL IDS 2 1-1 2-1",
+    ),
     route(
         "stream-acknowledge-delete",
         &[GROUP, "XADD k1 1-1 f v", "XADD k1 2-1 f w", READ],

@@ -2,8 +2,8 @@
 use polder_base::{Fault, Ref};
 
 use super::block::BLOCK_MAX;
-use super::groups::{CONSUMERS, NAMES, OWNED, PENDING, RULES};
-use super::{BLOCKS, Entries, HEAD, Id, Schemas, Stream, block};
+use super::keys::{CONSUMERS, NAMES, OWNED, PENDING, RULES};
+use super::{BLOCKS, Entries, HEAD, Id, NO_CONSUMER, Schemas, Stream, block, producers};
 use crate::sequence::{self, Sequence};
 use crate::{Nodes, Root, Value};
 
@@ -23,7 +23,8 @@ pub fn check(nodes: &dyn Nodes, root: &Root, visit: &mut dyn FnMut(Ref)) -> Resu
         sequence::check(nodes, tree, rule, true, visit)?;
     }
     check_entries(&stream)?;
-    check_groups(&stream)
+    check_groups(&stream)?;
+    producers::check(&stream)
 }
 
 fn check_entries(stream: &Stream<'_>) -> Result<(), Fault> {
@@ -46,11 +47,14 @@ fn check_entries(stream: &Stream<'_>) -> Result<(), Fault> {
 
 fn check_groups(stream: &Stream<'_>) -> Result<(), Fault> {
     let trees = &stream.head.trees;
-    let (mut consumers, mut pending) = (0, 0);
+    let (mut consumers, mut pending, mut released) = (0, 0, 0);
     for group in stream.groups() {
         let group = group?;
         if group.number >= stream.head.next_group {
             return damaged("the number of a group");
+        }
+        for pending in stream.pending(group.number, Id::MIN)? {
+            released += u64::from(pending?.consumer == NO_CONSUMER);
         }
         for consumer in stream.consumers(group.number)? {
             let consumer = consumer?;
@@ -72,7 +76,7 @@ fn check_groups(stream: &Stream<'_>) -> Result<(), Fault> {
         }
     }
     let told = [trees[CONSUMERS].count, trees[NAMES].count, trees[PENDING].count, trees[OWNED].count];
-    if told != [consumers, consumers, pending, pending] {
+    if told != [consumers, consumers, pending + released, pending] {
         damaged("what the groups of a stream have")
     } else {
         Ok(())

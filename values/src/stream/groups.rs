@@ -10,104 +10,25 @@
 //! with the high bytes first, so that keys sort as bytes. Groups and consumers of a stream have numbers that are never given twice: no two
 //! groups have a consumer of the same number. How much a group or a consumer has pending is the distance of two ranks.
 use std::borrow::Cow;
-use std::cmp::Ordering;
 
 use polder_base::Fault;
 
+use super::head::Head;
+use super::keys::{
+    CONSUMER_NAME, CONSUMERS, GROUP_NAME, GROUPS, NAMES, NAMES_KEY, OWNED, OWNED_KEY, PENDING, PENDING_KEY,
+    PENDING_LEN, RULES, consumer_key, consumer_word, half, id, id_key, name_word, names_key, ranks_of_group,
+    rest, successor, tail, word,
+};
 use super::{Draft, Id, Stream};
 use crate::Nodes;
-use crate::sequence::{self, Element, Place, Rule, Sequence, Tree};
-
-pub(super) const GROUPS: usize = 0;
-pub(super) const CONSUMERS: usize = 1;
-pub(super) const NAMES: usize = 2;
-pub(super) const PENDING: usize = 3;
-pub(super) const OWNED: usize = 4;
-
-/// Where the names of groups and of consumers begin.
-const GROUP_NAME: usize = 28;
-const CONSUMER_NAME: usize = 24;
-/// Bytes of the whole key of each of the last three.
-const NAMES_KEY: usize = 8;
-const PENDING_KEY: usize = 20;
-const OWNED_KEY: usize = 20;
-/// Bytes of an element of what is pending.
-const PENDING_LEN: usize = 40;
+use crate::sequence::{self, Element, Place, Sequence, Tree};
 
 const UNKNOWN: u64 = u64::MAX;
 
+/// The number that an entry has in the place of a consumer's that was given back: it is no one's.
+pub const NO_CONSUMER: u32 = u32::MAX;
+
 const DAMAGED: Fault = Fault::Damaged { what: "the groups of a stream" };
-
-/// A group's number of entries read, a consumer's number, and the like.
-fn half(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_be_bytes)
-}
-
-fn word(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes)
-}
-
-fn id(bytes: &[u8], at: usize) -> Id {
-    Id { ms: word(bytes, at), seq: word(bytes, at + 8) }
-}
-
-/// The first bytes of a name as a word that sorts as the names do.
-fn name_word(name: &[u8]) -> u64 {
-    let mut bytes = [0; 8];
-    let len = name.len().min(8);
-    bytes[..len].copy_from_slice(&name[..len]);
-    u64::from_be_bytes(bytes)
-}
-
-fn rest(bytes: &[u8], at: usize) -> &[u8] {
-    bytes.get(at..).unwrap_or_default()
-}
-
-/// The order of a sequence whose elements begin with a key of `N` bytes.
-fn by_key<const N: usize>(one: &[u8], two: &[u8]) -> Ordering {
-    one[..one.len().min(N)].cmp(&two[..two.len().min(N)])
-}
-
-fn consumer_key(bytes: &[u8]) -> (u32, &[u8]) {
-    (half(bytes, 0), rest(bytes, CONSUMER_NAME))
-}
-
-fn consumer_word(group: u32, name: &[u8]) -> u64 {
-    u64::from(group) << 32 | name_word(name) >> 32
-}
-
-/// The number of a group or a consumer and the id behind it, in as many bits as usually tell them apart: `NUMBER` for the one, 42 for
-/// milliseconds (up to the year 2109), the rest for what comes in the same millisecond. What does not fit is as if it were the greatest that does.
-fn id_word<const NUMBER: u32>(bytes: &[u8]) -> u64 {
-    const MS: u32 = 42;
-    let seq_bits = u64::BITS - NUMBER - MS;
-    let (number, ms, seq) = (u64::from(half(bytes, 0)), word(bytes, 4), word(bytes, 12));
-    let id = if ms >> MS == 0 {
-        ms << seq_bits | seq.min((1 << seq_bits) - 1)
-    } else {
-        (1 << (MS + seq_bits)) - 1
-    };
-    if number >> NUMBER == 0 { number << (MS + seq_bits) | id } else { u64::MAX }
-}
-
-const GROUP_BITS: u32 = 8;
-const CONSUMER_BITS: u32 = 12;
-
-pub(super) const RULES: [Rule; 5] = [
-    Rule {
-        word: |bytes| name_word(rest(bytes, GROUP_NAME)),
-        compare: |one, two| rest(one, GROUP_NAME).cmp(rest(two, GROUP_NAME)),
-        packed_sorted: true,
-    },
-    Rule {
-        word: |bytes| consumer_word(half(bytes, 0), rest(bytes, CONSUMER_NAME)),
-        compare: |one, two| consumer_key(one).cmp(&consumer_key(two)),
-        packed_sorted: true,
-    },
-    Rule { word: |bytes| word(bytes, 0), compare: by_key::<NAMES_KEY>, packed_sorted: true },
-    Rule { word: id_word::<GROUP_BITS>, compare: by_key::<PENDING_KEY>, packed_sorted: true },
-    Rule { word: id_word::<CONSUMER_BITS>, compare: by_key::<OWNED_KEY>, packed_sorted: true },
-];
 
 /// A group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,10 +56,23 @@ pub struct Consumer<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pending {
     pub id: Id,
-    /// The number of the consumer that owns it.
+    /// The number of the consumer that owns it, or [`NO_CONSUMER`].
     pub consumer: u32,
+    /// The moment of its last delivery, or that at which it was given back.
     pub delivered_ms: u64,
     pub deliveries: u64,
+}
+
+impl Pending {
+    /// How often it counts as delivered after the next delivery. The greatest number, which XNACK may have set, stays.
+    pub fn next_deliveries(&self) -> u64 {
+        if self.deliveries == i64::MAX as u64 { self.deliveries } else { self.deliveries.wrapping_add(1) }
+    }
+
+    /// The moment of its last delivery: none where it was given back, which is told as 0.
+    pub fn last_ms(&self) -> u64 {
+        if self.consumer == NO_CONSUMER { 0 } else { self.delivered_ms }
+    }
 }
 
 impl Group<'_> {
@@ -183,13 +117,6 @@ fn read_pending(bytes: &[u8]) -> Result<Pending, Fault> {
     }
 }
 
-fn tail(bytes: Cow<'_, [u8]>, at: usize) -> Cow<'_, [u8]> {
-    match bytes {
-        Cow::Borrowed(bytes) => Cow::Borrowed(rest(bytes, at)),
-        Cow::Owned(bytes) => Cow::Owned(rest(&bytes, at).to_vec()),
-    }
-}
-
 /// What a group has pending, as it is stored.
 fn pending_bytes(group: u32, pending: &Pending) -> [u8; PENDING_LEN] {
     let mut bytes = [0; PENDING_LEN];
@@ -198,18 +125,6 @@ fn pending_bytes(group: u32, pending: &Pending) -> [u8; PENDING_LEN] {
     bytes[24..32].copy_from_slice(&pending.delivered_ms.to_be_bytes());
     bytes[32..].copy_from_slice(&pending.deliveries.to_be_bytes());
     bytes
-}
-
-/// The key of what is pending in a group, or owned by a consumer.
-fn id_key(number: u32, id: Id) -> [u8; PENDING_KEY] {
-    let mut key = [0; PENDING_KEY];
-    key[..4].copy_from_slice(&number.to_be_bytes());
-    key[4..].copy_from_slice(&id.bytes());
-    key
-}
-
-fn names_key(group: u32, number: u32) -> [u8; NAMES_KEY] {
-    (u64::from(group) << 32 | u64::from(number)).to_be_bytes()
 }
 
 /// Where the element with this key is in tree number `tree`.
@@ -268,32 +183,19 @@ fn seek_consumer<'a>(
         .seek(nodes, &RULES[CONSUMERS], word, &mut |bytes| consumer_key(bytes).cmp(&(group, name)))
 }
 
-/// The ranks, from the first up to (not including) the last, of what belongs to a group in tree number `tree`.
-fn ranks_of_group(nodes: &dyn Nodes, trees: &[Tree], tree: usize, group: u32) -> Result<(u64, u64), Fault> {
-    // No number is the greatest one, so that there is one behind each.
-    let at = |group: u32| {
-        let key = group.to_be_bytes();
-        let word = match tree {
-            PENDING => id_word::<GROUP_BITS>(&id_key(group, Id::MIN)),
-            _ => u64::from(group) << 32,
-        };
-        let seek = &mut |bytes: &[u8]| match bytes[..bytes.len().min(4)].cmp(&key) {
-            Ordering::Less => Ordering::Less,
-            _ => Ordering::Greater,
-        };
-        Sequence::Tree(trees[tree]).seek(nodes, &RULES[tree], word, seek).map(|place| place.rank)
-    };
-    let (first, end) = (at(group)?, at(group.saturating_add(1))?);
-    Ok((first, end.max(first)))
+impl Head<'_> {
+    fn has_released(&self) -> bool {
+        self.trees[PENDING].count != self.trees[OWNED].count
+    }
 }
 
 impl<'a> Stream<'a> {
-    fn element(&self, tree: usize, rank: u64) -> Result<Element<'a>, Fault> {
+    pub(super) fn element(&self, tree: usize, rank: u64) -> Result<Element<'a>, Fault> {
         Sequence::Tree(self.head.trees[tree]).at(self.nodes, rank)?.ok_or(DAMAGED)
     }
 
     /// The elements of a tree in a range of ranks.
-    fn elements(
+    pub(super) fn elements(
         &self,
         tree: usize,
         ranks: (u64, u64),
@@ -352,11 +254,14 @@ impl<'a> Stream<'a> {
         place.found.map(|element| Ok(read_consumer(element.bytes(self.nodes)?))).transpose()
     }
 
-    /// The name of the consumer with this number.
+    /// The name of the consumer with this number; none has none.
     ///
     /// # Errors
     /// [`Fault::Damaged`], also when there is none.
     pub fn consumer_name(&self, group: u32, number: u32) -> Result<Cow<'a, [u8]>, Fault> {
+        if number == NO_CONSUMER {
+            return Ok(Cow::Borrowed(b""));
+        }
         let place = seek_key(self.nodes, &self.head.trees, NAMES, &names_key(group, number))?;
         Ok(tail(place.found.ok_or(DAMAGED)?.bytes(self.nodes)?, NAMES_KEY))
     }
@@ -431,6 +336,25 @@ impl<'a> Stream<'a> {
         Ok(end - first)
     }
 
+    /// How many entries a group has pending that were given back.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`].
+    pub fn released_len(&self, group: u32) -> Result<u64, Fault> {
+        let mut released = 0;
+        if self.has_released() {
+            for pending in self.pending(group, Id::MIN)? {
+                released += u64::from(pending?.consumer == NO_CONSUMER);
+            }
+        }
+        Ok(released)
+    }
+
+    /// Whether some group has entries pending that were given back.
+    pub fn has_released(&self) -> bool {
+        self.head.has_released()
+    }
+
     /// The ids of what a consumer has pending, from one on.
     ///
     /// # Errors
@@ -446,8 +370,13 @@ impl<'a> Stream<'a> {
 }
 
 impl Draft<'_> {
+    /// As [`Stream::has_released`].
+    pub(super) fn has_released(&self) -> bool {
+        self.head.has_released()
+    }
+
     /// Changes tree number `tree`.
-    fn edit(
+    pub(super) fn edit(
         &mut self,
         tree: usize,
         change: impl FnOnce(&mut sequence::Draft) -> Result<(), Fault>,
@@ -460,7 +389,7 @@ impl Draft<'_> {
     }
 
     /// Puts an element at a place: instead of what was found there, or before it.
-    fn put(
+    pub(super) fn put(
         &mut self,
         nodes: &dyn Nodes,
         tree: usize,
@@ -474,7 +403,12 @@ impl Draft<'_> {
         })
     }
 
-    fn cut(&mut self, nodes: &dyn Nodes, tree: usize, (first, end): (u64, u64)) -> Result<(), Fault> {
+    pub(super) fn cut(
+        &mut self,
+        nodes: &dyn Nodes,
+        tree: usize,
+        (first, end): (u64, u64),
+    ) -> Result<(), Fault> {
         if first == end {
             return Ok(());
         }
@@ -609,6 +543,9 @@ impl Draft<'_> {
         if let Some(old) = old {
             self.disown(nodes, &old)?;
         }
+        if pending.consumer == NO_CONSUMER {
+            return Ok(());
+        }
         let key = id_key(pending.consumer, pending.id);
         let rank = seek_key(nodes, &self.head.trees, OWNED, &key)?.rank;
         self.put(nodes, OWNED, rank, false, &[&key])
@@ -687,7 +624,9 @@ impl Draft<'_> {
                 let pending = read_pending(bytes)?;
                 gone[keys[at].1] = true;
                 ranks.push(rank);
-                owned.push(id_key(pending.consumer, pending.id));
+                if pending.consumer != NO_CONSUMER {
+                    owned.push(id_key(pending.consumer, pending.id));
+                }
                 Ok(())
             },
         )?;
@@ -727,6 +666,9 @@ impl Draft<'_> {
     }
 
     fn disown(&mut self, nodes: &dyn Nodes, old: &Pending) -> Result<(), Fault> {
+        if old.consumer == NO_CONSUMER {
+            return Ok(());
+        }
         let place = seek_key(nodes, &self.head.trees, OWNED, &id_key(old.consumer, old.id))?;
         if place.found.is_none() {
             return Err(DAMAGED);
@@ -734,13 +676,4 @@ impl Draft<'_> {
         let rank = place.rank;
         self.cut(nodes, OWNED, (rank, rank + 1))
     }
-}
-
-/// The number after this one.
-fn successor(number: u32) -> Result<u32, Fault> {
-    // The greatest number stays free: it is the end of the range of the one before.
-    number
-        .checked_add(1)
-        .filter(|next| *next < u32::MAX)
-        .ok_or_else(|| Fault::TooLarge("the stream has had too many groups or consumers".into()))
 }

@@ -3,21 +3,59 @@ use std::borrow::Cow;
 
 use polder_base::{Fault, Ref};
 
+use smallvec::SmallVec;
+
 use super::Id;
 use crate::Nodes;
 use crate::sequence::Tree;
 
-/// Trees of a stream's groups: see `groups.rs`.
-pub const TREES: usize = 5;
+/// Trees of a stream's groups (`groups.rs`), and those of its producers behind them (`producers.rs`).
+pub const GROUP_TREES: usize = 5;
+pub const TREES: usize = 8;
 
+/// Bytes of each part.
 const PLAIN: usize = 41;
-const NUMBERS: usize = 8;
+const GROUPS: usize = 8 + 8 * GROUP_TREES;
+const PRODUCERS: usize = 32 + 8 * (TREES - GROUP_TREES);
+
+/// Room for all of them.
+const BYTES_MAX: usize = 256;
+const _: () = assert!(PLAIN + GROUPS + PRODUCERS <= BYTES_MAX);
+
+/// Bits that say which parts there are.
+const HAS_GROUPS: u8 = 1;
+const HAS_PRODUCERS: u8 = 2;
 
 const DAMAGED: Fault = Fault::Damaged { what: "the head of a stream" };
 
 /// The word at a place that is there.
 fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+fn half(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+/// How a stream treats entries that producers send again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Production {
+    /// Seconds for which an entry is known by its producer's id.
+    pub duration_s: u32,
+    /// Ids of a producer that are kept at most.
+    pub ids_max: u32,
+    /// The number of the next producer.
+    pub(super) next: u32,
+    /// Entries that were ever added by such an id, and those that were not added since they were there.
+    pub added: u64,
+    pub duplicates: u64,
+}
+
+impl Production {
+    /// Of a stream that has had no producer yet.
+    pub fn new(duration_s: u32, ids_max: u32) -> Production {
+        Production { duration_s, ids_max, ..Production::default() }
+    }
 }
 
 #[derive(Clone, Default)]
@@ -27,8 +65,33 @@ pub struct Head<'a> {
     pub removed: u64,
     pub next_group: u32,
     pub next_consumer: u32,
+    pub production: Option<Production>,
     pub trees: [Tree; TREES],
     pub schemas: Cow<'a, [u8]>,
+}
+
+/// Reads trees, whose roots are these.
+fn read_trees(trees: &mut [Tree], words: &[u8], roots: &[Ref]) {
+    for (at, (tree, root)) in trees.iter_mut().zip(roots).enumerate() {
+        let word = word(words, 8 * at);
+        *tree = Tree { root: *root, count: word >> 8, height: word as u8 };
+    }
+}
+
+/// A head as the bytes and references of its node, without the schemas.
+#[derive(Default)]
+struct Written {
+    bytes: SmallVec<[u8; BYTES_MAX]>,
+    roots: SmallVec<[Ref; TREES]>,
+}
+
+impl Written {
+    fn add_trees(&mut self, trees: &[Tree]) {
+        for tree in trees {
+            self.bytes.extend((tree.count << 8 | u64::from(tree.height)).to_le_bytes());
+            self.roots.push(tree.root);
+        }
+    }
 }
 
 impl<'a> Head<'a> {
@@ -41,19 +104,29 @@ impl<'a> Head<'a> {
             removed: word(plain, 32),
             ..Head::default()
         };
-        match plain[PLAIN - 1] {
-            0 if refs.is_empty() => {}
-            1 if refs.len() == TREES => {
-                let (numbers, schemas) = rest.split_at_checked(NUMBERS + 8 * TREES).ok_or(DAMAGED)?;
-                let both = word(numbers, 0);
-                (head.next_group, head.next_consumer) = (both as u32, (both >> 32) as u32);
-                for (at, root) in refs.iter().enumerate() {
-                    let word = word(numbers, NUMBERS + 8 * at);
-                    head.trees[at] = Tree { root: *root, count: word >> 8, height: word as u8 };
-                }
-                rest = schemas;
-            }
-            _ => return Err(DAMAGED),
+        let (parts, mut roots) = (plain[PLAIN - 1], refs);
+        if parts & HAS_GROUPS != 0 {
+            let (numbers, behind) = rest.split_at_checked(GROUPS).ok_or(DAMAGED)?;
+            let (own, others) = roots.split_at_checked(GROUP_TREES).ok_or(DAMAGED)?;
+            (head.next_group, head.next_consumer) = (half(numbers, 0), half(numbers, 4));
+            read_trees(&mut head.trees[..GROUP_TREES], &numbers[8..], own);
+            (rest, roots) = (behind, others);
+        }
+        if parts & HAS_PRODUCERS != 0 {
+            let (numbers, behind) = rest.split_at_checked(PRODUCERS).ok_or(DAMAGED)?;
+            let (own, others) = roots.split_at_checked(TREES - GROUP_TREES).ok_or(DAMAGED)?;
+            head.production = Some(Production {
+                duration_s: half(numbers, 0),
+                ids_max: half(numbers, 4),
+                next: half(numbers, 8),
+                added: word(numbers, 16),
+                duplicates: word(numbers, 24),
+            });
+            read_trees(&mut head.trees[GROUP_TREES..], &numbers[32..], own);
+            (rest, roots) = (behind, others);
+        }
+        if parts & !(HAS_GROUPS | HAS_PRODUCERS) != 0 || !roots.is_empty() {
+            return Err(DAMAGED);
         }
         head.schemas = Cow::Borrowed(rest);
         Ok(head)
@@ -64,39 +137,48 @@ impl<'a> Head<'a> {
         Head { schemas: Cow::Borrowed(&self.schemas), ..*self }
     }
 
+    /// What stands before the schemas.
+    fn written(&self) -> Written {
+        let mut written = Written::default();
+        let words = [self.last.ms, self.last.seq, self.max_deleted.ms, self.max_deleted.seq, self.removed];
+        words.iter().for_each(|word| written.bytes.extend(word.to_le_bytes()));
+        let has_groups = self.next_group > 0;
+        let parts = if has_groups { HAS_GROUPS } else { 0 };
+        let parts = if self.production.is_some() { parts | HAS_PRODUCERS } else { parts };
+        written.bytes.push(parts);
+        if has_groups {
+            written.bytes.extend(self.next_group.to_le_bytes());
+            written.bytes.extend(self.next_consumer.to_le_bytes());
+            written.add_trees(&self.trees[..GROUP_TREES]);
+        }
+        if let Some(production) = &self.production {
+            let halves = [production.duration_s, production.ids_max, production.next, 0];
+            halves.iter().for_each(|half| written.bytes.extend(half.to_le_bytes()));
+            written.bytes.extend(production.added.to_le_bytes());
+            written.bytes.extend(production.duplicates.to_le_bytes());
+            written.add_trees(&self.trees[GROUP_TREES..]);
+        }
+        written
+    }
+
     /// Writes it to a node in the place of `old`.
     pub fn write(&self, nodes: &dyn Nodes, old: Ref) -> Result<Ref, Fault> {
-        let mut bytes = [0; PLAIN + NUMBERS + 8 * TREES];
-        let words = [self.last.ms, self.last.seq, self.max_deleted.ms, self.max_deleted.seq, self.removed];
-        for (target, word) in bytes.chunks_exact_mut(8).zip(words) {
-            target.copy_from_slice(&word.to_le_bytes());
-        }
-        let grouped = self.next_group > 0;
-        bytes[PLAIN - 1] = grouped.into();
-        bytes[PLAIN..PLAIN + 4].copy_from_slice(&self.next_group.to_le_bytes());
-        bytes[PLAIN + 4..PLAIN + 8].copy_from_slice(&self.next_consumer.to_le_bytes());
-        for (at, tree) in self.trees.iter().enumerate() {
-            let word = tree.count << 8 | u64::from(tree.height);
-            bytes[PLAIN + NUMBERS + 8 * at..][..8].copy_from_slice(&word.to_le_bytes());
-        }
-        let fixed = &bytes[..if grouped { bytes.len() } else { PLAIN }];
-        let roots = self.trees.map(|tree| tree.root);
-        let roots = if grouped { &roots[..] } else { &[] };
+        let Written { bytes, roots } = self.written();
         if old.is_none() {
-            return nodes.make(roots, &[fixed, &self.schemas]);
+            return nodes.make(&roots, &[&bytes, &self.schemas]);
         }
         let fits = nodes.refs(old)?.len() == roots.len()
-            && nodes.data(old)?.len() == fixed.len() + self.schemas.len();
+            && nodes.data(old)?.len() == bytes.len() + self.schemas.len();
         let edited = fits
             && nodes.edit(old, &mut |refs, data| {
-                refs.copy_from_slice(roots);
-                data[..fixed.len()].copy_from_slice(fixed);
-                data[fixed.len()..].copy_from_slice(&self.schemas);
+                refs.copy_from_slice(&roots);
+                data[..bytes.len()].copy_from_slice(&bytes);
+                data[bytes.len()..].copy_from_slice(&self.schemas);
             });
         if edited {
             return Ok(old);
         }
-        let node = nodes.make(roots, &[fixed, &self.schemas])?;
+        let node = nodes.make(&roots, &[&bytes, &self.schemas])?;
         nodes.release(old);
         Ok(node)
     }

@@ -1,5 +1,5 @@
 //! CRC-64/REDIS (Jones's polynomial, reflected, starting from 0), and the checksum of a file whose first line is not settled yet.
-use crc_fast::{CrcAlgorithm, Digest, checksum};
+use crc_fast::{CrcAlgorithm, Digest, checksum, checksum_combine};
 
 /// The CRC-64 of some bytes.
 pub(super) fn crc64(bytes: &[u8]) -> u64 {
@@ -24,6 +24,11 @@ impl Checksum {
     pub fn value(&self) -> u64 {
         self.0.finalize()
     }
+
+    /// The CRC-64 of a first line, and of these bytes behind it.
+    pub fn behind(&self, line: &[u8]) -> u64 {
+        checksum_combine(CrcAlgorithm::Crc64Redis, crc64(line), self.value(), self.0.get_amount())
+    }
 }
 
 #[cfg(test)]
@@ -38,5 +43,9 @@ mod tests {
         pieces.update(b"");
         pieces.update(b"56789");
         assert_eq!(pieces.value(), crc64(b"123456789"));
+        let mut rest = Checksum::default();
+        assert_eq!(rest.behind(b"1234"), crc64(b"1234"));
+        rest.update(b"56789");
+        assert_eq!(rest.behind(b"1234"), crc64(b"123456789"));
     }
 }

@@ -20,6 +20,8 @@ pub(super) enum Found {
     Pair(Piece, Piece),
     Group(Piece, Id, Option<u64>),
     Consumer(Piece, u64, Option<u64>),
+    Producer(Piece),
+    Produced(Piece, Id),
     Foreign(Piece, [u8; 9]),
     /// One without any.
     Plain(Item<'static>),

@@ -54,7 +54,7 @@ enum Layout {
     Nodes {
         plain: bool,
     },
-    /// A stream of the first, second or third form.
+    /// A stream of the first up to the fifth form.
     Stream(u8),
     Module,
 }
@@ -81,6 +81,8 @@ fn layout(number: u8, is_valkey: bool, cursor: &mut Cursor<'_>) -> Step<Layout> 
         kind::STREAM => Stream(1),
         kind::STREAM_2 => Stream(2),
         kind::STREAM_3 => Stream(3),
+        kind::STREAM_4 if !is_valkey => Stream(4),
+        kind::STREAM_5 if !is_valkey => Stream(5),
         kind::HASH_LISTPACK => Packed(Hash, Form::Listpack),
         kind::SCORES_LISTPACK => Packed(Scores, Form::Listpack),
         kind::SET_LISTPACK => Packed(Set, Form::Listpack),
@@ -294,6 +296,8 @@ impl Reader {
             Found::Consumer(name, seen_ms, active_ms) => {
                 Item::Consumer { name: bytes(name), seen_ms, active_ms }
             }
+            Found::Producer(name) => Item::Producer(bytes(name)),
+            Found::Produced(iid, id) => Item::Produced { iid: bytes(iid), id },
             Found::Foreign(key, module) => Item::Foreign { key: bytes(key), module },
             Found::Plain(item) => item,
             Found::Nothing => unreachable!("nothing is no item"),

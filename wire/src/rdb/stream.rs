@@ -9,12 +9,14 @@
 //!   groups    n, each: name, last id, 2: entries read
 //!             pending n, each: id, 16 bytes; time, 8; deliveries
 //!             consumers n, each: name; seen, 8; 3: active, 8; pending n, each: id, 16 bytes
+//!             5: given back n, each: id, 16 bytes
+//!   4: producers   seconds, ids at most; n, each: name; n, each: the producer's id of an entry, the entry's; added, duplicates
 //! ```
-//! 2 and 3 are the versions from which on there is such a thing.
+//! 2 to 5 are the versions from which on there is such a thing.
 use super::cursor::{Cursor, Piece, Step};
 use super::found::{Found, piece};
 use super::packed::{Entry, Form, Walk};
-use super::{Id, Item, Malformed, StreamFacts};
+use super::{Id, Item, Malformed, Production, StreamFacts};
 
 const BAD_NODE: &str = "a node of a stream is damaged";
 
@@ -33,6 +35,9 @@ pub(super) struct StreamWalk {
     pending: u64,
     consumers: u64,
     owned: u64,
+    producers: u64,
+    produced: u64,
+    production: Production,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +48,11 @@ enum Place {
     Pending,
     Consumers,
     Owned,
+    Released,
+    Production,
+    Producers,
+    Produced,
+    End,
 }
 
 /// The current node.
@@ -76,6 +86,9 @@ impl StreamWalk {
             pending: 0,
             consumers: 0,
             owned: 0,
+            producers: 0,
+            produced: 0,
+            production: Production::default(),
         }
     }
 
@@ -89,6 +102,10 @@ impl StreamWalk {
         match self.place {
             Place::Nodes => self.entries(cursor, blob, texts).map(Some),
             Place::Facts => self.facts(cursor).map(Some),
+            Place::Groups if self.groups == 0 && self.version >= 4 => {
+                self.place = Place::Production;
+                Ok(Some(Found::Nothing))
+            }
             Place::Groups if self.groups == 0 => Ok(None),
             Place::Groups => {
                 let (name, last) = (cursor.string(&mut texts[0], 0)?, cursor.id()?);
@@ -111,9 +128,22 @@ impl StreamWalk {
                 self.pending -= 1;
                 Ok(Some(Found::Plain(Item::Pending { id, delivered_ms, deliveries })))
             }
+            Place::Consumers | Place::Owned | Place::Released => self.consumers(cursor, texts).map(Some),
+            Place::Production | Place::Producers | Place::Produced => self.producers(cursor, texts).map(Some),
+            Place::End => Ok(None),
+        }
+    }
+
+    /// What stands behind a group's pending entries.
+    fn consumers(&mut self, cursor: &mut Cursor<'_>, texts: &mut [Vec<u8>; 2]) -> Step<Found> {
+        match self.place {
+            Place::Consumers if self.consumers == 0 && self.version >= 5 => {
+                (self.owned, self.place) = (cursor.count()?, Place::Released);
+                Ok(Found::Nothing)
+            }
             Place::Consumers if self.consumers == 0 => {
                 self.place = Place::Groups;
-                Ok(Some(Found::Nothing))
+                Ok(Found::Nothing)
             }
             Place::Consumers => {
                 let (name, seen_ms) = (cursor.string(&mut texts[0], 0)?, cursor.moment_ms()?);
@@ -126,16 +156,58 @@ impl StreamWalk {
                 } else {
                     Some(seen_ms)
                 };
-                Ok(Some(Found::Consumer(name, seen_ms, active_ms)))
+                Ok(Found::Consumer(name, seen_ms, active_ms))
             }
             Place::Owned if self.owned == 0 => {
                 self.place = Place::Consumers;
-                Ok(Some(Found::Nothing))
+                Ok(Found::Nothing)
             }
             Place::Owned => {
                 let id = cursor.raw_id()?;
                 self.owned -= 1;
-                Ok(Some(Found::Plain(Item::Owned(id))))
+                Ok(Found::Plain(Item::Owned(id)))
+            }
+            Place::Released if self.owned == 0 => {
+                self.place = Place::Groups;
+                Ok(Found::Nothing)
+            }
+            _ => {
+                let id = cursor.raw_id()?;
+                self.owned -= 1;
+                Ok(Found::Plain(Item::Released(id)))
+            }
+        }
+    }
+
+    /// What stands behind the groups.
+    fn producers(&mut self, cursor: &mut Cursor<'_>, texts: &mut [Vec<u8>; 2]) -> Step<Found> {
+        match self.place {
+            Place::Production => {
+                let (duration_s, ids_max) = (cursor.count()?, cursor.count()?);
+                self.producers = cursor.count()?;
+                self.production = Production { duration_s, ids_max, ..Production::default() };
+                self.place = Place::Producers;
+                Ok(Found::Nothing)
+            }
+            Place::Producers if self.producers == 0 => {
+                let (added, duplicates) = (cursor.count()?, cursor.count()?);
+                self.place = Place::End;
+                Ok(Found::Plain(Item::Production(Production { added, duplicates, ..self.production })))
+            }
+            Place::Producers => {
+                let name = cursor.string(&mut texts[0], 0)?;
+                self.produced = cursor.count()?;
+                (self.producers, self.place) = (self.producers - 1, Place::Produced);
+                Ok(Found::Producer(name))
+            }
+            _ if self.produced == 0 => {
+                self.place = Place::Producers;
+                Ok(Found::Nothing)
+            }
+            _ => {
+                let (iid, id) = (cursor.string(&mut texts[0], 0)?, cursor.id()?);
+                self.produced -= 1;
+                Ok(Found::Produced(iid, id))
             }
         }
     }

@@ -22,6 +22,15 @@ struct Stream {
     entries: Vec<(Id, Vec<(Bytes, Bytes)>)>,
     facts: StreamFacts,
     groups: Vec<Group>,
+    producers: Vec<(Bytes, Vec<(Bytes, Id)>)>,
+    production: Option<Production>,
+}
+
+impl Stream {
+    fn needs(&self) -> StreamNeeds {
+        let released = self.groups.iter().any(|group| !group.released.is_empty());
+        StreamNeeds { production: self.production.is_some(), released }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -31,6 +40,7 @@ struct Group {
     read: Option<u64>,
     pending: Vec<(Id, u64, u64)>,
     consumers: Vec<(Bytes, u64, Option<u64>, Vec<Id>)>,
+    released: Vec<Id>,
 }
 
 fn write(writer: &mut Writer, value: &Value) {
@@ -70,7 +80,7 @@ fn write_stream(writer: &mut Writer, stream: &Stream) {
     for (_, pairs) in &stream.entries {
         plan.add(pairs.iter().map(|(field, value)| field.len() + value.len()).sum());
     }
-    writer.begin_stream(plan.nodes());
+    writer.begin_stream(plan.nodes(), stream.needs());
     for (id, pairs) in &stream.entries {
         let pairs: Vec<(&[u8], &[u8])> =
             pairs.iter().map(|(field, value)| (&field[..], &value[..])).collect();
@@ -88,6 +98,19 @@ fn write_stream(writer: &mut Writer, stream: &Stream) {
             writer.consumer(name, *seen_ms, *active_ms, owned.len() as u64);
             owned.iter().for_each(|id| writer.owned(*id));
         }
+        if writer.holds_released() {
+            writer.released(group.released.len() as u64);
+            group.released.iter().for_each(|id| writer.owned(*id));
+        }
+    }
+    if stream.needs() != StreamNeeds::default() {
+        let production = stream.production.unwrap_or(Production::USUAL);
+        writer.production(&production, stream.producers.len() as u64);
+        for (name, produced) in &stream.producers {
+            writer.producer(name, produced.len() as u64);
+            produced.iter().for_each(|(iid, id)| writer.produced(iid, *id));
+        }
+        writer.end_production(&production);
     }
 }
 
@@ -172,6 +195,10 @@ impl Stream {
                 ));
             }
             Item::Owned(id) => self.groups.last_mut().unwrap().consumers.last_mut().unwrap().3.push(id),
+            Item::Released(id) => self.groups.last_mut().unwrap().released.push(id),
+            Item::Producer(name) => self.producers.push((name.to_vec(), Vec::new())),
+            Item::Produced { iid, id } => self.producers.last_mut().unwrap().1.push((iid.to_vec(), id)),
+            Item::Production(production) => self.production = Some(production),
             _ => return false,
         }
         true
@@ -219,16 +246,35 @@ fn check(value: &Value, form: Form, compresses: bool) -> Vec<u8> {
     let mut expected = value.clone();
     match (&mut expected, &mut back) {
         (Value::Set(one), Value::Set(two)) => (one.sort(), two.sort()).0,
-        (Value::Stream(stream), _) if !matches!(form, Form::Fixed(11..)) => {
-            for (_, seen_ms, active_ms, _) in stream.groups.iter_mut().flat_map(|group| &mut group.consumers)
-            {
-                *active_ms = Some(*seen_ms);
-            }
-        }
+        (Value::Stream(stream), _) => stream.lose(form),
         _ => {}
     }
     assert_eq!(back, expected);
     payload
+}
+
+impl Stream {
+    /// Forgets what this form cannot hold.
+    fn lose(&mut self, form: Form) {
+        let needs = self.needs();
+        let lowest = form == Form::Lowest;
+        if lowest && needs == StreamNeeds::default() {
+            for (_, seen_ms, active_ms, _) in self.groups.iter_mut().flat_map(|group| &mut group.consumers) {
+                *active_ms = Some(*seen_ms);
+            }
+        }
+        let holds =
+            |version: u32| lowest || matches!(form, Form::Fixed(fixed) if (version..VALKEY).contains(&fixed));
+        if !holds(14) {
+            self.groups.iter_mut().for_each(|group| group.released.clear());
+        }
+        if needs.released && holds(14) {
+            self.production.get_or_insert(Production::USUAL);
+        }
+        if !holds(13) {
+            (self.production, self.producers) = (None, Vec::new());
+        }
+    }
 }
 
 fn text() -> impl Strategy<Value = Bytes> {
@@ -255,15 +301,30 @@ fn group() -> impl Strategy<Value = Group> {
     let consumer = (text(), 0..1u64 << 62, proptest::option::of(0..1u64 << 62), vec(id(), 0..5));
     let pending = vec((id(), 0..1u64 << 62, any::<u64>()), 0..5);
     let read = proptest::option::of(0..1u64 << 62);
-    (text(), id(), read, pending, vec(consumer, 0..4))
-        .prop_map(|(name, last, read, pending, consumers)| Group { name, last, read, pending, consumers })
+    let released = prop_oneof![3 => Just(Vec::new()), 1 => vec(id(), 0..4)];
+    (text(), id(), read, pending, vec(consumer, 0..4), released).prop_map(
+        |(name, last, read, pending, consumers, released)| Group {
+            name,
+            last,
+            read,
+            pending,
+            consumers,
+            released,
+        },
+    )
 }
 
 fn stream() -> impl Strategy<Value = Stream> {
     let shapes = vec(vec(text(), 1..4), 1..4);
     let entry = (0..9u64, 0..5u64, 0..4usize, text());
-    (shapes, vec(entry, 0..300), vec(group(), 0..3), any::<u32>(), id()).prop_map(
-        |(shapes, steps, groups, added, deleted)| {
+    let producer = (text(), vec((text(), id()), 0..5));
+    let production = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>()).prop_map(
+        |(duration_s, ids_max, added, duplicates)| Production { duration_s, ids_max, added, duplicates },
+    );
+    let producers = proptest::option::weighted(0.4, (production, vec(producer, 0..3)));
+    (shapes, vec(entry, 0..300), vec(group(), 0..3), any::<u32>(), id(), producers).prop_map(
+        |(shapes, steps, groups, added, deleted, producers)| {
+            let (production, producers) = producers.unzip();
             let (mut id, mut entries) = (Id::default(), Vec::new());
             for (ms, sequence, shape, value) in steps {
                 id = if ms > 0 {
@@ -280,6 +341,8 @@ fn stream() -> impl Strategy<Value = Stream> {
                 entries,
                 facts: StreamFacts { length, last: id, first, deleted, added: added.into() },
                 groups,
+                producers: producers.unwrap_or_default(),
+                production,
             }
         },
     )
@@ -324,7 +387,8 @@ fn value() -> impl Strategy<Value = Value> {
 }
 
 fn form() -> impl Strategy<Value = Form> {
-    prop_oneof![Just(Form::Lowest), Just(Form::Fixed(12)), Just(Form::Fixed(80))]
+    let fixed = |version| Just(Form::Fixed(version));
+    prop_oneof![Just(Form::Lowest), fixed(12), fixed(13), fixed(14), fixed(80)]
 }
 
 proptest! {
@@ -344,7 +408,7 @@ proptest! {
             let at = at as usize % body.len();
             body[at] ^= byte;
         }
-        let version = if form == Form::Fixed(80) { 80 } else { 12 };
+        let version = if form == Form::Fixed(80) { 80 } else { 14 };
         let _ = read(Reader::value(version), &body, usize::MAX);
         let _ = read(Reader::value(version), &body[..body.len() / 2], usize::MAX);
     }
@@ -478,9 +542,10 @@ fn what_modules_and_clusters_left_in_a_file_is_passed_over() {
 fn other_versions_are_refused_unless_told_otherwise() {
     for (line, relaxed, is_read) in [
         ("REDIS0001", false, true),
-        ("REDIS0012", false, true),
-        ("REDIS0013", false, false),
-        ("REDIS0013", true, true),
+        ("REDIS0013", false, true),
+        ("REDIS0014", false, true),
+        ("REDIS0015", false, false),
+        ("REDIS0015", true, true),
         ("VALKEY080", false, true),
         ("VALKEY081", false, false),
         ("REDIS0000", true, false),
@@ -490,13 +555,13 @@ fn other_versions_are_refused_unless_told_otherwise() {
         let file = if line == "REDIS0001" { &file[..10] } else { &file[..] };
         assert_eq!(read(Reader::file(true, relaxed), file, 1).is_ok(), is_read, "{line}");
     }
-    assert!(read(Reader::value(12), b"\x1a\x00", 1).is_err());
+    assert!(read(Reader::value(14), b"\x1d\x00", 1).is_err());
 }
 
 #[test]
 fn sizes_that_a_file_names_take_no_memory() {
     let huge = [0x81, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
-    for kind in [0u8, 1, 2, 4, 5, 9, 10, 14, 15, 16, 18, 20, 21, 24] {
+    for kind in [0u8, 1, 2, 4, 5, 9, 10, 14, 15, 16, 18, 20, 21, 24, 26, 27] {
         let mut reader = Reader::value(12);
         let body = [&[kind][..], &huge, &huge, b"\x01a\x01b\x01c\x01d\x01e\x01f\x01g\x01h"].concat();
         let mut taken = 0;

@@ -9,16 +9,26 @@ use super::crc::Checksum;
 use super::lzf::Compressor;
 use super::pack::{Held, Thresholds};
 use super::packed::{Listpack, entry_bytes};
-use super::{Id, StreamFacts, VALKEY, code, kind, payload};
+use super::{Id, Production, StreamFacts, VALKEY, code, kind, payload};
 
 /// Which version is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Form {
-    /// The lowest that can hold what comes: 10, or 12 once a hash has expiries of fields.
+    /// The lowest that can hold what comes: 10, or 12 once a hash has expiries of fields, 13 once a stream has producers, 14 once
+    /// an entry of a stream was given back.
     #[default]
     Lowest,
-    /// 10, 11, 12 or 80.
+    /// 10 to 14, or 80.
     Fixed(u32),
+}
+
+/// What a stream has that not every version can hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StreamNeeds {
+    /// Producers that send entries again. A version that does not know them leaves them out.
+    pub production: bool,
+    /// Entries that were given back. A version that does not know them has a consumer without a name that owns them.
+    pub released: bool,
 }
 
 /// The pairs of a stream's entry.
@@ -28,6 +38,9 @@ pub type Pairs<'a> = &'a [(&'a [u8], &'a [u8])];
 const LIST_NODE: usize = 8 << 10;
 const STREAM_NODE: usize = 4 << 10;
 const STREAM_ENTRIES: usize = 100;
+
+/// The lowest version that is written.
+const VERSION_MIN: u32 = 10;
 
 /// From this length on an element is a node of its own, not packed.
 const PLAIN_MIN: usize = 1 << 30;
@@ -119,14 +132,17 @@ pub struct Writer {
     held: Held,
     list: ListPlan,
     stream: StreamPlan,
+    /// The number of the current stream's type.
+    stream_kind: u8,
     /// The first id and the fields of a stream's node, and how many entries it has.
     master: (Id, Vec<Vec<u8>>, i64),
     blob: Vec<u8>,
     compressor: Compressor,
-    /// Whether something needed more than the lowest version.
-    is_high: bool,
-    sums: Option<[Checksum; 2]>,
-    /// How much of `out` is in the sums.
+    /// The version that what has come needs at least.
+    needed: u32,
+    /// Of all behind the first line.
+    sum: Option<Checksum>,
+    /// How much of `out` is in the sum.
     summed: usize,
 }
 
@@ -142,11 +158,12 @@ impl Writer {
             held: Held::default(),
             list: ListPlan::default(),
             stream: StreamPlan::default(),
+            stream_kind: 0,
             master: Default::default(),
             blob: Vec::new(),
             compressor: Compressor::default(),
-            is_high: false,
-            sums: None,
+            needed: VERSION_MIN,
+            sum: None,
             summed: 0,
         }
     }
@@ -158,13 +175,13 @@ impl Writer {
 
     /// Forgets what the owner has taken.
     pub fn taken(&mut self) {
-        self.add_to_sums();
+        self.add_to_sum();
         self.out.clear();
         self.summed = 0;
     }
 
-    fn add_to_sums(&mut self) {
-        for sum in self.sums.iter_mut().flatten() {
+    fn add_to_sum(&mut self) {
+        if let Some(sum) = &mut self.sum {
             sum.update(&self.out[self.summed..]);
         }
         self.summed = self.out.len();
@@ -178,8 +195,20 @@ impl Writer {
     fn version(&self) -> u32 {
         match self.form {
             Form::Fixed(version) => version,
-            Form::Lowest if self.is_high => 12,
-            Form::Lowest => 10,
+            Form::Lowest => self.needed,
+        }
+    }
+
+    /// Notes that a value needs this version, if it is not settled which one is written.
+    fn need(&mut self, version: u32) {
+        self.needed = self.needed.max(version);
+    }
+
+    /// Whether Redis's form of this version can be written.
+    fn can_be(&self, version: u32) -> bool {
+        match self.form {
+            Form::Fixed(fixed) => (version..VALKEY).contains(&fixed),
+            Form::Lowest => true,
         }
     }
 
@@ -194,14 +223,8 @@ impl Writer {
     /// The first line. `sums`: a checksum will stand at the end.
     pub fn begin_file(&mut self, sums: bool) {
         let line = magic(self.version());
-        // Until the end it is open which of two lines it has: both sums are kept.
-        self.sums = sums.then(|| {
-            [line, magic(12)].map(|line| {
-                let mut sum = Checksum::default();
-                sum.update(&line);
-                sum
-            })
-        });
+        // Until the end it is open which line it has: the sum begins behind it.
+        self.sum = sums.then(Checksum::default);
         self.out.extend_from_slice(&line);
         self.summed = self.out.len();
     }
@@ -210,11 +233,11 @@ impl Writer {
     /// written.
     pub fn end_file(&mut self) -> Option<[u8; 9]> {
         self.out.push(code::EOF);
-        let is_other = self.form == Form::Lowest && self.is_high;
-        self.add_to_sums();
-        let sum = self.sums.take().map_or(0, |sums| sums[usize::from(is_other)].value());
+        let line = magic(self.version());
+        self.add_to_sum();
+        let sum = self.sum.take().map_or(0, |sum| sum.behind(&line));
         self.out.extend_from_slice(&sum.to_le_bytes());
-        is_other.then(|| magic(12))
+        (self.form == Form::Lowest && self.needed > VERSION_MIN).then_some(line)
     }
 
     pub fn aux(&mut self, name: &[u8], value: &[u8]) {
@@ -430,7 +453,7 @@ impl Writer {
             let most = (self.thresholds.hash_entries, self.thresholds.hash_value);
             return self.start_held(kind::HASH_LISTPACK, kind::HASH, count, most);
         };
-        self.is_high = true;
+        self.need(12);
         if self.version() >= VALKEY {
             self.start(kind::HASH_VALKEY);
         } else {
@@ -486,8 +509,20 @@ impl Writer {
     // --- streams
 
     /// A stream of `nodes` nodes ([`StreamPlan`]).
-    pub fn begin_stream(&mut self, nodes: u64) {
-        self.start(if self.version() >= 11 { kind::STREAM_3 } else { kind::STREAM_2 });
+    pub fn begin_stream(&mut self, nodes: u64, needs: StreamNeeds) {
+        let number = if needs.released && self.can_be(14) {
+            self.need(14);
+            kind::STREAM_5
+        } else if needs.production && self.can_be(13) {
+            self.need(13);
+            kind::STREAM_4
+        } else if self.version() >= 11 {
+            kind::STREAM_3
+        } else {
+            kind::STREAM_2
+        };
+        self.stream_kind = number;
+        self.start(number);
         length(&mut self.out, nodes);
         self.held.clear(0);
         self.master = Default::default();
@@ -575,7 +610,7 @@ impl Writer {
     pub fn consumer(&mut self, name: &[u8], seen_ms: u64, active_ms: Option<u64>, owned: u64) {
         self.string(name);
         self.out.extend_from_slice(&seen_ms.to_le_bytes());
-        if self.version() >= 11 {
+        if self.stream_kind >= kind::STREAM_3 {
             self.out.extend_from_slice(&active_ms.map_or(-1, |active_ms| active_ms as i64).to_le_bytes());
         }
         length(&mut self.out, owned);
@@ -583,6 +618,51 @@ impl Writer {
 
     pub fn owned(&mut self, id: Id) {
         raw_id(&mut self.out, id);
+    }
+
+    /// Whether entries that were given back can be written.
+    pub fn holds_released(&self) -> bool {
+        self.can_be(14)
+    }
+
+    /// How many entries of the group were given back, after its consumers; those follow as [`Writer::owned`] ones.
+    pub fn released(&mut self, count: u64) {
+        if self.stream_kind >= kind::STREAM_5 {
+            length(&mut self.out, count);
+        }
+    }
+
+    /// Begins a stream's producers, of whom there are that many, after its groups.
+    pub fn production(&mut self, production: &Production, producers: u64) {
+        if self.stream_kind >= kind::STREAM_4 {
+            [production.duration_s, production.ids_max, producers]
+                .into_iter()
+                .for_each(|number| length(&mut self.out, number));
+        }
+    }
+
+    /// A producer that knows `count` entries by its own ids.
+    pub fn producer(&mut self, name: &[u8], count: u64) {
+        if self.stream_kind >= kind::STREAM_4 {
+            self.string(name);
+            length(&mut self.out, count);
+        }
+    }
+
+    /// An entry that the producer knows by its own id.
+    pub fn produced(&mut self, iid: &[u8], id: Id) {
+        if self.stream_kind >= kind::STREAM_4 {
+            self.string(iid);
+            self.id(id);
+        }
+    }
+
+    /// Ends the producers.
+    pub fn end_production(&mut self, production: &Production) {
+        if self.stream_kind >= kind::STREAM_4 {
+            length(&mut self.out, production.added);
+            length(&mut self.out, production.duplicates);
+        }
     }
 
     fn id(&mut self, id: Id) {

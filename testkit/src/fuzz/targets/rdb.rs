@@ -1,6 +1,8 @@
 //! RDB files and payloads of strangers.
 use polder_base::Protocol;
-use polder_wire::rdb::{Form, Id, Malformed, Reader, StreamFacts, Thresholds, Writer, seal};
+use polder_wire::rdb::{
+    Form, Id, Malformed, Production, Reader, StreamFacts, StreamNeeds, Thresholds, Writer, seal,
+};
 
 use super::cuts;
 use crate::answer::Answer;
@@ -10,7 +12,7 @@ use crate::scratch::Scratch;
 /// A value of every form that we write; the first byte says as what version the rest is read (0: as a file).
 pub(super) fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
-    for form in [Form::Lowest, Form::Fixed(12), Form::Fixed(80)] {
+    for form in [Form::Lowest, Form::Fixed(12), Form::Fixed(13), Form::Fixed(14), Form::Fixed(80)] {
         let mut file = Writer::new(form, true, Thresholds::default());
         file.begin_file(true);
         file.aux(b"redis-ver", b"7.4.0");
@@ -21,7 +23,7 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
                 Thresholds { hash_entries: 3, scores_entries: 3, ..Thresholds::default() },
             );
             fill(&mut value);
-            seeds.push([&[if form == Form::Fixed(80) { 80 } else { 12 }], value.bytes()].concat());
+            seeds.push([&[if form == Form::Fixed(80) { 80 } else { 14 }], value.bytes()].concat());
             file.key(b"key", Some(1 << 41), None, Some(7));
             fill(&mut file);
         }
@@ -76,16 +78,23 @@ fn scores(writer: &mut Writer) {
 
 fn stream(writer: &mut Writer) {
     let id = Id { ms: 5, sequence: 1 };
-    writer.begin_stream(1);
+    writer.begin_stream(1, StreamNeeds { production: true, released: true });
     writer.entry(id, &[(b"field", b"value")]);
     writer.entry(Id { ms: 6, sequence: 0 }, &[(b"other", b"1"), (b"field", b"value")]);
     writer
         .facts(&StreamFacts { length: 2, last: id, first: Some(id), added: 2, ..StreamFacts::default() }, 1);
-    writer.group(b"group", id, None, 1);
-    writer.pending(id, 1 << 41, 3);
+    writer.group(b"group", id, None, 2);
+    let other = Id { ms: 6, sequence: 0 };
+    [id, other].into_iter().for_each(|id| writer.pending(id, 1 << 41, 3));
     writer.consumers(1);
-    writer.consumer(b"one", 1 << 41, None, 1);
+    writer.consumer(b"one", 1 << 41, None, if writer.holds_released() { 1 } else { 2 });
     writer.owned(id);
+    writer.released(1);
+    writer.owned(other);
+    writer.production(&Production::USUAL, 1);
+    writer.producer(b"producer", 1);
+    writer.produced(b"own id", other);
+    writer.end_production(&Production::USUAL);
     writer.end();
 }
 
