@@ -14,6 +14,7 @@ pub mod config;
 pub mod debug;
 pub mod helps;
 mod hints;
+pub mod hot_keys;
 pub mod info;
 pub mod introspect;
 pub mod latency;

@@ -4251,6 +4251,58 @@ static inline polder_status polder_slowlog_reset(polder_caller caller, const pol
 
 /* ---- server ---- */
 
+/* HOTKEYS GET 
+ * Returns the keys that have cost this server most, by the metrics that HOTKEYS START has named. */
+static inline polder_status polder_hotkeys_get(polder_caller caller, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("HOTKEYS");
+    args[1] = polder_string("GET");
+    return polder_run(caller, 2, args, reply);
+}
+
+/* HOTKEYS HELP 
+ * Returns helpful text about the different subcommands. */
+static inline polder_status polder_hotkeys_help(polder_caller caller, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("HOTKEYS");
+    args[1] = polder_string("HELP");
+    return polder_run(caller, 2, args, reply);
+}
+
+/* HOTKEYS RESET 
+ * Forgets what was tracked. */
+static inline polder_status polder_hotkeys_reset(polder_caller caller, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("HOTKEYS");
+    args[1] = polder_string("RESET");
+    return polder_run(caller, 2, args, reply);
+}
+
+/* HOTKEYS START [METRICS count [CPU] [NET]] [COUNT k] [DURATION seconds] [SAMPLE ratio] [SLOTS count slot [slot ...]]
+ * Starts to track which keys cost this server most time or bytes. Each call is timed meanwhile. */
+static inline polder_status polder_hotkeys_start(polder_caller caller, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("HOTKEYS");
+    args[1] = polder_string("START");
+    return polder_run_more(caller, 2, args, more_count, more, reply);
+}
+
+/* HOTKEYS STOP 
+ * Stops tracking. HOTKEYS GET still shows what was tracked. */
+static inline polder_status polder_hotkeys_stop(polder_caller caller, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("HOTKEYS");
+    args[1] = polder_string("STOP");
+    return polder_run(caller, 2, args, reply);
+}
+
+/* ---- server ---- */
+
 /* LATENCY DOCTOR 
  * Returns a human-readable latency analysis report. */
 static inline polder_status polder_latency_doctor(polder_caller caller, const polder_reply **reply)

@@ -2,8 +2,8 @@
 //!
 //! **Invariant:** [`FAMILIES`] is the only registration there is.
 use polder_admin::{
-    client, cluster, commandlog, config, debug, helps, info, introspect, latency, lolwut, memory, migrate,
-    monitor, server,
+    client, cluster, commandlog, config, debug, helps, hot_keys, info, introspect, latency, lolwut, memory,
+    migrate, monitor, server,
 };
 use polder_calls::Command;
 use polder_commands::{
@@ -60,6 +60,7 @@ pub const FAMILIES: &[Family] = &[
     Family::hosted("server", "", debug::COMMANDS),
     Family::hosted("server", "", lolwut::COMMANDS),
     Family::hosted("server", "", commandlog::COMMANDS),
+    Family::hosted("server", "", hot_keys::COMMANDS),
     Family::hosted("server", "", latency::COMMANDS),
 ];
 

@@ -924,6 +924,19 @@ class Commands:
 
     # ---- server ----
 
+    def hotkeys_get(self) -> Any:
+        """HOTKEYS GET: Returns the keys that have cost this server most, by the metrics that HOTKEYS START has named."""
+    def hotkeys_help(self) -> Any:
+        """HOTKEYS HELP: Returns helpful text about the different subcommands."""
+    def hotkeys_reset(self) -> Any:
+        """HOTKEYS RESET: Forgets what was tracked."""
+    def hotkeys_start(self, *more: Word) -> Any:
+        """HOTKEYS START [METRICS count [CPU] [NET]] [COUNT k] [DURATION seconds] [SAMPLE ratio] [SLOTS count slot [slot ...]]: Starts to track which keys cost this server most time or bytes. Each call is timed meanwhile."""
+    def hotkeys_stop(self) -> Any:
+        """HOTKEYS STOP: Stops tracking. HOTKEYS GET still shows what was tracked."""
+
+    # ---- server ----
+
     def latency_doctor(self) -> Any:
         """LATENCY DOCTOR: Returns a human-readable latency analysis report."""
     def latency_graph(self, event: Word, /) -> Any:

@@ -31,6 +31,7 @@ pub mod histogram;
 pub mod rates;
 
 use crate::denials;
+use crate::hot_keys::Tracking;
 use crate::key_sizes::KeySizes;
 use crate::locks::lock;
 use crate::notes::{Log, Monitor};
@@ -96,6 +97,8 @@ pub struct Recorder {
     pub reports: Mutex<Vec<(Vec<polder_hub::query::Thread>, Vec<u8>)>>,
     /// How large values are, as far as INFO keysizes has looked.
     pub key_sizes: Mutex<KeySizes>,
+    /// Which keys cost most, while and after that is tracked.
+    pub hot_keys: Mutex<Option<Tracking>>,
     started_ms: u64,
     run_id: String,
     /// The segment whose processes number what they note together; until it is known, this process numbers by itself.
@@ -151,6 +154,7 @@ impl Default for Recorder {
             told: Mutex::default(),
             reports: Mutex::default(),
             key_sizes: Mutex::default(),
+            hot_keys: Mutex::default(),
             started_ms: polder_base::time::now_ms(),
             run_id: fresh_id(),
             segment: OnceLock::new(),

@@ -7,7 +7,8 @@ use polder_table::{Db, Mode, READ_ONLY, Stop, Table, Txn};
 use smallvec::SmallVec;
 
 use crate::line_limit::LineLimit;
-use crate::noting::{Cost, is_large, note_call, note_spike};
+use crate::locks::lock;
+use crate::noting::{Cost, is_large, note_call, note_spike, request_bytes};
 use crate::recorder::Watch;
 use crate::row::{SessionCall, TxnCall, Work, work};
 use crate::saves::has_save_points;
@@ -65,7 +66,20 @@ pub(crate) fn note(
         note_call(host, session, command, args, Cost { nanoseconds: lap.nanoseconds, reply_bytes });
     }
     if lap.notable {
+        track_keys(host, command, args, lap.nanoseconds, reply_bytes);
         note_spike(host, command, lap.nanoseconds);
+    }
+}
+
+/// Counts a call for HOTKEYS.
+#[cold]
+fn track_keys(host: &dyn Host, command: &Command, args: &[&[u8]], nanoseconds: u64, reply_bytes: usize) {
+    let mut tracked = lock(&host.recorder().hot_keys);
+    let Some(tracking) = tracked.as_mut() else { return };
+    if tracking.goes_on() {
+        tracking.add(command, args, nanoseconds, (request_bytes(args) + reply_bytes) as u64);
+    } else {
+        host.settings().watch_every_call(false);
     }
 }
 

@@ -74,6 +74,8 @@ pub struct Settings {
     large_bytes: AtomicU64,
     /// Each call is to be looked at by itself.
     every_call: AtomicBool,
+    /// What calls cost is to be known whatever the settings say.
+    watched: AtomicBool,
     /// The mark's version at the last refresh.
     seen: AtomicU64,
     /// The segment's settings have been read once.
@@ -104,6 +106,7 @@ impl Default for Settings {
             version: AtomicU64::new(1),
             large_bytes: AtomicU64::new(u64::MAX),
             every_call: AtomicBool::new(false),
+            watched: AtomicBool::new(false),
             seen: AtomicU64::new(0),
             joined: AtomicBool::new(false),
             pending: Mutex::default(),
@@ -304,6 +307,13 @@ impl Settings {
         self.every_call.load(Ordering::Relaxed)
     }
 
+    /// Has each call timed by itself whatever the settings say, or no more.
+    pub fn watch_every_call(&self, wanted: bool) {
+        if self.watched.swap(wanted, Ordering::Relaxed) != wanted {
+            self.derive();
+        }
+    }
+
     /// Makes what hot paths ask of several settings at once.
     fn derive(&self) {
         let least = |threshold, length| {
@@ -328,7 +338,7 @@ impl Settings {
             || (1..(COARSE_NS / 1_000_000) as i64).contains(&monitor_ms)
             || large < SHORT_BYTES;
         self.large_bytes.store(large, Ordering::Relaxed);
-        self.every_call.store(closely, Ordering::Relaxed);
+        self.every_call.store(closely || self.watched.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// The setting's canonical text.

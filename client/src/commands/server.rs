@@ -109,6 +109,21 @@ super::methods! {
     /// `FLUSHDB [ASYNC|SYNC]`: Removes all keys from the current database.
     flushdb("FLUSHDB", more: impl Args);
 
+    /// `HOTKEYS GET`: Returns the keys that have cost this server most, by the metrics that HOTKEYS START has named.
+    hotkeys_get("HOTKEYS" "GET");
+
+    /// `HOTKEYS HELP`: Returns helpful text about the different subcommands.
+    hotkeys_help("HOTKEYS" "HELP");
+
+    /// `HOTKEYS RESET`: Forgets what was tracked.
+    hotkeys_reset("HOTKEYS" "RESET");
+
+    /// `HOTKEYS START [METRICS count [CPU] [NET]] [COUNT k] [DURATION seconds] [SAMPLE ratio] [SLOTS count slot [slot ...]]`: Starts to track which keys cost this server most time or bytes. Each call is timed meanwhile.
+    hotkeys_start("HOTKEYS" "START", more: impl Args);
+
+    /// `HOTKEYS STOP`: Stops tracking. HOTKEYS GET still shows what was tracked.
+    hotkeys_stop("HOTKEYS" "STOP");
+
     /// `INFO [section ...]`: Returns information and statistics about the server.
     info("INFO", more: impl Args);
 
