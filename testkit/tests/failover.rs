@@ -62,8 +62,7 @@ fn stock(program: &Path, port: u16) -> (Server, Connection) {
 
 #[test]
 fn a_memory_and_a_stock_server_change_their_roles() {
-    // Redis 8.6 sends RDB files of version 13, which are not read here yet.
-    for (name, program) in stock_servers().into_iter().filter(|(name, _)| name != "redis-8.6") {
+    for (name, program) in stock_servers() {
         let world = World::new(&format!("failover-{name}"));
         let (server, mut memory) = world.serve(&[]);
         let (stock_server, mut stock) = stock(&program, server.port());

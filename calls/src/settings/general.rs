@@ -60,6 +60,14 @@ pub(super) const SETTINGS: &[Setting] = &[
     special("oom-score-adj-values", Shape::OomScores, "0 200 800").inert(),
     switch("disable-thp", true).at_start().inert(),
     switch("extended-redis-compatibility", false).inert(),
+    integer("lookahead", 1, INT_MAX, 16).inert().about("Polder looks ahead over all calls of a turn."),
+    integer("prefetch-batch-max-size", 0, 128, 16).inert().about("Polder prefetches the keys of all calls of a turn."),
+    switch("key-memory-histograms", false)
+        .at_start()
+        .refuses("no value is weighed when it is written; MEMORY USAGE weighs one"),
+    text("hash-seed", "").at_start().refuses("a segment draws its own seed when it is made"),
+    choice("log-timestamp-format", &["legacy", "iso8601", "milliseconds"], 0)
+        .refuses("the lines of the log have one form"),
     text("availability-zone", "")
         .about("Where this server is, as HELLO and INFO tell clients that choose the nearest; empty tells nothing."),
 ];

@@ -42,6 +42,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     integer("active-defrag-threshold-upper", 0, 1000, 100).inert(),
     integer("active-defrag-cycle-min", 1, 99, 1).inert(),
     integer("active-defrag-cycle-max", 1, 99, 25).inert(),
+    integer("active-defrag-cycle-us", 0, 100_000, 500).inert(),
     integer("active-defrag-max-scan-fields", 1, i64::MAX, 1000).inert(),
     switch("jemalloc-bg-thread", true).inert(),
 ];

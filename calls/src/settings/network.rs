@@ -14,6 +14,10 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting("unixsocketperm", Shape::Octal { max: 0o777 }, Start::Number(0))
         .at_start()
         .about("Permissions of the Unix socket, in octal; 0 leaves them to the umask."),
+    text("unixsocketgroup", "")
+        .at_start()
+        .refuses("the socket belongs to the group of the process; start it in another one"),
+    switch("mptcp", false).at_start().refuses("clients are served over plain TCP"),
     switch("protected-mode", true).about("Refuses clients from other hosts while there is no password."),
     text("requirepass", "").segment().secret().about("Sets the password of the default user; empty asks for none. ACL SETUSER does not change it back."),
     integer("tcp-backlog", 0, INT_MAX, 511).at_start().about("Connections that may wait to be accepted."),

@@ -56,6 +56,8 @@ pub(super) const SETTINGS: &[Setting] = &[
     memory("auto-aof-rewrite-min-size", 0, i64::MAX, 64 << 20)
         .segment()
         .about("How large the log must be before another base is written by itself."),
+    integer("aof-load-corrupt-tail-max-size", 0, i64::MAX, 0)
+        .refuses("nothing behind damage is dropped without a word; 'polder log' shows where it is"),
     switch("aof-load-truncated", true).about("Whether a log that ends inside a record is read at start; the end is cut off then."),
     switch("aof-use-rdb-preamble", true).about("Whether the next base of the append-only log is an RDB file. Else it holds commands, which is larger and slower to read; times at which consumers of streams were seen are not in it."),
     switch("aof-rewrite-incremental-fsync", true).inert(),

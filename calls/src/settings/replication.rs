@@ -33,5 +33,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     integer("repl-ping-replica-period", 1, INT_MAX, 10).alias("repl-ping-slave-period").about("After how many seconds without a change replicas are sent a PING. Read when a replica comes."),
     integer("repl-timeout", 1, INT_MAX, 60).about("After how many seconds a replica is given up that takes or acknowledges nothing, and a primary that sends nothing. Read with each connection."),
     switch("dual-channel-replication-enabled", false).refuses(NO_CHANNEL),
+    switch("repl-mptcp", false).at_start().refuses("links are plain TCP"),
+    memory("replica-full-sync-buffer-limit", 0, i64::MAX, 0).inert(),
     choice("propagation-error-behavior", &["ignore", "panic", "panic-on-replicas"], 0).inert(),
 ];
