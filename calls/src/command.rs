@@ -10,7 +10,7 @@
 use std::ops::Deref;
 
 use polder_base::Reply;
-use polder_table::{Counter, Effect, Found, Location, Mode, Mutation, Old, Stop, Table};
+use polder_table::{Counter, Db, Effect, Found, Location, Mode, Mutation, Old, Stop, Table};
 use polder_values::{Kind, Value};
 
 use crate::call::{Call, Outcome};
@@ -99,6 +99,20 @@ impl FastCall<'_> {
 /// having done and written nothing, if the form is another one or another case applies.
 pub type Quick = fn(&FastCall<'_>, &mut dyn Reply) -> bool;
 
+/// Calls of one command that are one transaction (EXEC).
+pub struct FastGroup<'c> {
+    pub table: &'c Table,
+    pub db: Db,
+    pub calls: &'c [&'c [&'c [u8]]],
+    pub now_ms: u64,
+    /// What is added to the count of calls.
+    pub counted: u64,
+}
+
+/// A command's fast path for calls of it that become true together; writes their replies. Returns false, having changed nothing, if the form of one is
+/// another one or another case applies.
+pub type Group = fn(&FastGroup<'_>, &mut dyn Reply) -> bool;
+
 /// Runs successive calls of a pipeline, of one command on one key, all inside one transaction: what
 /// each of them would open and publish is opened and published once. If the command only reads, its
 /// calls find the key once. Returns how many of the first ones it has run and replied to (0: none).
@@ -113,6 +127,7 @@ pub struct Command {
     pub run: Run,
     pub quick: Option<Quick>,
     pub many: Option<Many>,
+    pub group: Option<Group>,
 }
 
 impl Deref for Command {
@@ -125,7 +140,7 @@ impl Deref for Command {
 }
 
 const fn row(name: &'static str, grammar: &'static str, run: Run, flags: Flags) -> Command {
-    Command { facts: Facts::new(name, grammar, flags), run, quick: None, many: None }
+    Command { facts: Facts::new(name, grammar, flags), run, quick: None, many: None, group: None }
 }
 
 /// A command that reads keys and changes nothing.
@@ -231,6 +246,11 @@ impl Command {
     /// Hints for clients of a cluster.
     pub const fn tips(mut self, tips: &'static [&'static str]) -> Command {
         self.facts.tips = tips;
+        self
+    }
+    /// Gives the command a fast path for several calls that are one transaction.
+    pub const fn group(mut self, group: Group) -> Command {
+        self.group = Some(group);
         self
     }
     /// Gives the command a short way for its commonest form.

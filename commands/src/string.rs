@@ -169,6 +169,7 @@ pub const COMMANDS: &[Command] = &[
     )
     .tells(Own("`SET key value`, with `PXAT ms` or `KEEPTTL`"))
     .quick(quick::set)
+    .group(quick::set_group)
     .with(GROWS)
     .touches(&["RW access update variable_flags"])
     .varies(set::touches)

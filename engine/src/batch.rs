@@ -2,7 +2,7 @@
 use smallvec::SmallVec;
 
 /// How many calls are looked ahead for: enough to hide the memory's latency, few enough to stay in the first cache.
-const CHUNK: usize = 64;
+pub(crate) const CHUNK: usize = 64;
 
 /// Calls for [`Caller::run_batch`](crate::Caller::run_batch) and [`Caller::run_atomically`](crate::Caller::run_atomically). A batch may be run again, or cleared and filled again.
 ///

@@ -16,7 +16,7 @@ use polder_runtime::{Host, Progress, Session, blocking, execute};
 use polder_shm::fork;
 
 use crate::answer::{Answer, Item};
-use crate::batch::Batch;
+use crate::batch::{Batch, CHUNK};
 use crate::presence::{ClientRecord, Order, Presence};
 use crate::thread_state::{self, Ear};
 use crate::{BatchPlan, Memory, PAUSE_NAP};
@@ -280,10 +280,34 @@ impl Caller {
     /// # Errors
     /// As [`Caller::run`]; EXECABORT when one of the calls cannot be made at all.
     pub fn run_atomically(&mut self, batch: &Batch) -> Result<Answer, Error> {
+        if let Some(answer) = self.run_group(batch)? {
+            return Ok(answer);
+        }
         self.run(&["MULTI"])?;
         let queued = self.run_batch(batch);
         let done = self.run(&["EXEC"]);
         queued.and(done)
+    }
+
+    /// Runs the calls of a batch as one transaction by the fast path of their command, if they are all of one. `None`: nothing has happened.
+    fn run_group(&mut self, batch: &Batch) -> Result<Option<Answer>, Error> {
+        self.admit()?;
+        if batch.is_empty() || batch.len() > CHUNK || self.session.caller.waiting.is_some() {
+            return Ok(None);
+        }
+        let (mut answer, mut done) = (Answer::new(self.session.protocol), false);
+        batch.each_chunk(|calls| {
+            if self.wait_for_pause(calls[0]) {
+                let (memory, session) = self.parts();
+                done = memory.execute_group(session, &Presence::of(memory), calls, &mut answer);
+            }
+        });
+        if !done {
+            return Ok(None);
+        }
+        self.after();
+        answer.seal();
+        Ok(Some(answer))
     }
 
     /// Shows the string in a key, as `Database::read` does, where there is nothing to it: a short one that is found at once, by a caller that is free, and

@@ -712,6 +712,18 @@ impl Memory {
         polder_runtime::execute_together(&self.table, session, host, calls, reply)
     }
 
+    /// Runs calls of one command as one transaction: see [`polder_runtime::execute_group`].
+    #[doc(hidden)]
+    pub fn execute_group(
+        &self,
+        session: &mut Session,
+        host: &dyn Host,
+        calls: &[&[&[u8]]],
+        reply: &mut dyn Reply,
+    ) -> bool {
+        polder_runtime::execute_group(&self.table, session, host, calls, reply)
+    }
+
     /// Runs one call and writes exactly one reply, unless the session's patience has a limit and that is reached.
     #[doc(hidden)]
     pub fn execute(

@@ -271,6 +271,54 @@ fn batches_answer_every_call_and_transactions_are_whole() {
     assert_eq!(caller.run_atomically(&batch).map(|answer| answer.item() == Item::Null), Ok(true));
 }
 
+/// The line of INFO that begins with this, as a number.
+fn figure(caller: &mut Caller, section: &str, name: &str) -> u64 {
+    let text = caller
+        .show(&["INFO", section], |item| String::from_utf8_lossy(item.bytes().expect("text")).into_owned())
+        .expect("replies");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0");
+    line.split(',').next().unwrap_or_default().parse().expect("a number")
+}
+
+#[test]
+fn a_transaction_of_nothing_but_sets_counts_and_replies_as_any_other() {
+    const FIGURES: [(&str, &str); 5] = [
+        ("stats", "total_commands_processed:"),
+        ("persistence", "rdb_changes_since_last_save:"),
+        ("commandstats", "cmdstat_multi:calls="),
+        ("commandstats", "cmdstat_exec:calls="),
+        ("commandstats", "cmdstat_set:calls="),
+    ];
+    let scratch = Scratch::new("sets");
+    let mut caller = scratch.caller();
+    caller.run(&["SET", "k0", "old"]).expect("room");
+    let mut counted = Vec::new();
+    // The second value takes a record, which the fast path leaves to the slow one.
+    for value in ["short", &"long".repeat(40)] {
+        let before = FIGURES.map(|(section, name)| figure(&mut caller, section, name));
+        let mut batch = Batch::new();
+        (0..5).for_each(|number| _ = batch.add(&["SET", &format!("k{number}"), value]));
+        let answer = caller.run_atomically(&batch).expect("replies");
+        let replies: Vec<Item> = answer.item().items().expect("an array").collect();
+        assert_eq!(replies, vec![Item::Status(b"OK"); 5]);
+        for number in 0..5 {
+            let there =
+                caller.show(&["GET", &format!("k{number}")], |item| item == Item::Bulk(value.as_bytes()));
+            assert_eq!(there, Ok(true));
+        }
+        let after = FIGURES.map(|(section, name)| figure(&mut caller, section, name));
+        counted.push(std::array::from_fn::<u64, 5, _>(|at| after[at] - before[at]));
+    }
+    assert_eq!(counted[0], counted[1]);
+    assert_eq!(counted[0][1..], [5, 1, 1, 5]);
+    // The same by MULTI and EXEC, of one key again and again: the last value counts.
+    caller.run(&["MULTI"]).expect("open");
+    (0..3).for_each(|number| _ = caller.run(&["SET", "k1", &number.to_string()]).expect("queued"));
+    assert_eq!(caller.run(&["EXEC"]).expect("done").item().items().map(Iterator::count), Some(3));
+    assert_eq!(caller.show(&["GET", "k1"], |item| item == Item::Bulk(b"2")), Ok(true));
+    assert!(caller.run_atomically(&Batch::new()).expect("replies").item().items().is_some());
+}
+
 #[test]
 fn a_caller_that_listens_belongs_to_its_thread_and_others_may_move() {
     let scratch = Scratch::new("threads");

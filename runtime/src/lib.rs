@@ -54,3 +54,4 @@ pub use lookup::{all, find, find_subcommand, rename};
 pub use polder_table::{Db, Stop};
 pub use row::{Row, SessionCall, TxnCall};
 pub use session::{Host, Session};
+pub use transaction::execute_group;

@@ -18,6 +18,8 @@ use polder_base::{Reply, number};
 use polder_shm::layout::interest;
 use polder_table::{Counter, Db, Mode, Stop, Table, Txn, Watch};
 
+use smallvec::SmallVec;
+
 use crate::acl;
 use crate::lookup::{find, find_original};
 use crate::retry::retry;
@@ -30,8 +32,8 @@ use crate::scripting;
 use crate::session::{Host, Multi, Session};
 use polder_calls::call::Outcome;
 use polder_calls::command::{
-    ADMIN, ALLOW_BUSY, AT_ONCE, BLOCKING, Command, DANGEROUS, FAST, GROWS, LOADING, NO_MULTI, NOSCRIPT,
-    PUBSUB, QUEUES, RUNS_QUEUE, SCRIPTS, SELECTS, SKIP_SLOWLOG, STALE,
+    ADMIN, ALLOW_BUSY, AT_ONCE, BLOCKING, Command, DANGEROUS, FAST, FastGroup, GROWS, LOADING, NO_MULTI,
+    NOSCRIPT, PUBSUB, QUEUES, RUNS_QUEUE, SCRIPTS, SELECTS, SKIP_SLOWLOG, STALE,
 };
 use polder_calls::settings::id;
 
@@ -173,16 +175,15 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
     prepare(call, &multi)?;
+    if watches.is_empty() && multi.counted.calls + counted_queued == 0 && runs_as_group(call, &multi) {
+        return Ok(());
+    }
     let writes = multi.queue.commands().any(|command| command.mode() == Some(Mode::Write));
     let words = multi.queue.words();
     let databases = call.host.settings().number(const { id("databases") });
     // Where something is written they are noted in their place among the changes.
     if call.session.listening.tracking.is_some() && !writes {
-        let mut db = call.session.caller.db;
-        for (command, args) in multi.queue.calls(&words) {
-            call.session.note_reads(call.table, db, command, args);
-            db = selected_by(command, args, db, databases);
-        }
+        note_reads(call, &multi, &words, databases);
     }
     multi.counted.calls += counted_queued;
     let txn = begin(call.table, call.session, if writes { Mode::Write } else { Mode::Read })?;
@@ -235,6 +236,79 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     outcome
 }
 
+/// Runs the queue by the fast path for groups. Returns false if nothing has happened.
+fn runs_as_group(call: &mut SessionCall<'_>, multi: &Multi) -> bool {
+    let mut rows = multi.queue.commands();
+    let Some(row) = rows.next().filter(|row| row.group.is_some()) else { return false };
+    if !rows.all(|other| std::ptr::eq(row, other)) {
+        return false;
+    }
+    let words = multi.queue.words();
+    let calls: SmallVec<[&[&[u8]]; CALLS]> = multi.queue.calls(&words).map(|(_, args)| args).collect();
+    let SessionCall { table, ref mut session, host, ref mut reply, .. } = *call;
+    run_group(table, session, host, (row, calls.len() as u64), &calls, &mut **reply)
+}
+
+/// Runs calls of one command as one transaction by its fast path, where nothing about the session or the memory asks for more. `counted` of them are
+/// added to the count of calls. Returns false if nothing has happened.
+fn run_group(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    (row, counted): (&'static Command, u64),
+    calls: &[&[&[u8]]],
+    reply: &mut dyn Reply,
+) -> bool {
+    let may = is_plain(table, session, host)
+        && !(row.is_write() && writes_restricted(host))
+        && (!row.has(GROWS) || table.make_room());
+    let (Some(group), true) = (row.group, may) else { return false };
+    let Some(begun) = host.recorder().begin_many(host.settings()) else { return false };
+    let (mark, now_ms) = (reply.mark(), session.clock_ms());
+    reply.array(calls.len());
+    if !group(&FastGroup { table, db: session.caller.db, calls, now_ms, counted }, reply) {
+        reply.rewind(mark);
+        return false;
+    }
+    host.recorder().end_many(host.settings(), row, begun, calls.len() as u64);
+    true
+}
+
+/// Runs calls as one transaction, as if MULTI stood before them and EXEC behind them, by the fast path of their command. Returns false, having done
+/// nothing, if they are of several commands, or it has none for them.
+pub fn execute_group(
+    table: &Table,
+    session: &mut Session,
+    host: &dyn Host,
+    calls: &[&[&[u8]]],
+    reply: &mut dyn Reply,
+) -> bool {
+    let Some(&[name, ..]) = calls.first() else { return false };
+    let Some(row) = find(name).filter(|row| row.group.is_some()) else { return false };
+    let is_alike = |args: &&[&[u8]]| args.first() == Some(name) && row.arity_fits(args.len());
+    if !calls.iter().all(is_alike) || !session.watches.is_empty() || session.tally.counted_queued > 0 {
+        return false;
+    }
+    let begun = Instant::now();
+    // MULTI and EXEC are calls, too.
+    if !run_group(table, session, host, (row, calls.len() as u64 + 2), calls, reply) {
+        return false;
+    }
+    note_execs(session, host, [begun, begun], [1, 1]);
+    session.tally.calls += calls.len() as u64 + 2;
+    true
+}
+
+/// Counts MULTIs and EXECs that have been run together, each with the time at which that began.
+fn note_execs(session: &mut Session, host: &dyn Host, begun: [Instant; 2], counts: [usize; 2]) {
+    for (at, name) in ["MULTI", "EXEC"].into_iter().enumerate() {
+        session.tally.last = find_original(name.as_bytes());
+        session.tally.last.into_iter().for_each(|row| {
+            host.recorder().end_many(host.settings(), row, begun[at], counts[at] as u64);
+        });
+    }
+}
+
 /// Gives the memory the role that one of the calls wanted.
 #[cold]
 fn give_role(call: &mut SessionCall<'_>, outcome: &Outcome) {
@@ -245,8 +319,20 @@ fn give_role(call: &mut SessionCall<'_>, outcome: &Outcome) {
     }
 }
 
+/// Notes for a tracking client what its queue reads.
+fn note_reads(call: &mut SessionCall<'_>, multi: &Multi, words: &[&[u8]], databases: i64) {
+    let mut db = call.session.caller.db;
+    for (command, args) in multi.queue.calls(words) {
+        call.session.note_reads(call.table, db, command, args);
+        db = selected_by(command, args, db, databases);
+    }
+}
+
 /// How many of the last keys are searched before a key is declared again.
 const KEYS_LOOKED_AT: usize = 8;
+
+/// Calls of a block that there is room for at once.
+const CALLS: usize = 16;
 
 /// Calls that an EXEC makes, with their rows.
 type Block<'a> = Vec<(&'static Command, &'a [&'a [u8]])>;
@@ -297,14 +383,7 @@ pub(crate) fn exec_together(
     };
     let (queued, execs) = (blocks[1..].iter().map(Vec::len).sum::<usize>(), blocks.len());
     let done = 1 + queued + 2 * (execs - 1);
-    for (name, begun, many) in [("MULTI", Instant::now(), execs - 1), ("EXEC", begun, execs)] {
-        session.tally.last = find_original(name.as_bytes());
-        session
-            .tally
-            .last
-            .into_iter()
-            .for_each(|row| host.recorder().end_many(host.settings(), row, begun, many as u64));
-    }
+    note_execs(session, host, [Instant::now(), begun], [execs - 1, execs]);
     session.tally.calls += done as u64;
     Some((done, Progress::Answered))
 }
@@ -318,8 +397,6 @@ fn is_simple(command: &'static Command) -> bool {
 fn whole_blocks<'a>(table: &Table, calls: &'a [&'a [&'a [u8]]]) -> Vec<Block<'a>> {
     /// The most bytes of arguments before the limit of memory is looked at again.
     const BYTES_MAX: usize = 64 << 10;
-    /// Calls of a block that there is room for at once.
-    const CALLS: usize = 16;
     let (mut blocks, mut block, mut bytes, is_unlimited) =
         (Vec::new(), None::<Block<'a>>, 0, table.is_unlimited());
     for args in &calls[1..] {

@@ -198,6 +198,24 @@ fn strings_keep_their_fast_paths_while_the_log_is_on() {
 }
 
 #[test]
+fn sets_that_are_one_transaction_are_told_as_one_by_the_fast_path() {
+    let place = logged();
+    place.run(|txn| told_put(txn, b"a", b"1"));
+    let location = place.table.location(0, b"a").expect("the database has keys");
+    let words: [&[u8]; 6] = [b"a", b"2", b"new", b"3", b"a", b"4"];
+    let now_ms = polder_base::time::now_ms();
+    assert!(place.table.quick_set_each(&location, &words[..4], (now_ms, 2)));
+    assert!(place.table.quick_set_each(&location, &words, (now_ms, 3)));
+    let expected = "*2|$6|SELECT|$1|0|*3|$3|SET|$1|a|$1|1|\
+                    *1|$5|MULTI|*3|$3|SET|$1|a|$1|2|*3|$3|SET|$3|new|$1|3|*1|$4|EXEC|\
+                    *1|$5|MULTI|*3|$3|SET|$1|a|$1|2|*3|$3|SET|$3|new|$1|3|*3|$3|SET|$1|a|$1|4|*1|$4|EXEC|";
+    assert_eq!(stream(&place), expected);
+    assert_eq!((place.get(0, b"a"), place.get(0, b"new")), (Some(b"4".into()), Some(b"3".into())));
+    place.table.refuse_writes(true);
+    assert!(!place.table.quick_set_each(&location, &words[..4], (now_ms, 2)));
+}
+
+#[test]
 fn no_fast_path_writes_where_writes_are_refused_or_a_log_has_begun_unseen() {
     let place = logged();
     place.run(|txn| told_put(txn, b"a", b"1"));

@@ -5,12 +5,16 @@
 //! **Invariant:** what they reply and leave behind is what the slow paths would; whatever could be refused takes the slow path.
 use polder_base::number::Number;
 use polder_base::{Reply, number};
-use polder_calls::command::FastCall;
+use polder_calls::command::{FastCall, FastGroup};
 use polder_table::{Attributes, Counter, Effect, Form, Mutation, Old};
 use polder_values::{Kind, PACKED_MAX};
+use smallvec::SmallVec;
 
 use super::number_mode;
 use super::set::{MILLISECONDS, SECONDS, Unit};
+
+/// Keys of a group that need no allocation.
+const FEW: usize = 16;
 
 pub(super) fn get(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let answered = call.table.quick_get(call.location, call.args[1], call.now_ms, |value| match value {
@@ -62,6 +66,26 @@ pub(super) fn set(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     done.is_some()
 }
 
+/// SETs without options that are one transaction.
+pub(super) fn set_group(group: &FastGroup<'_>, reply: &mut dyn Reply) -> bool {
+    let mut words = SmallVec::<[&[u8]; 2 * FEW]>::new();
+    for call in group.calls {
+        let &[_, key, value] = *call else { return false };
+        words.extend([key, value]);
+    }
+    if reply.hears_of_new_keys() {
+        return false;
+    }
+    let Some(location) = words.first().and_then(|key| group.table.location(group.db, key)) else {
+        return false;
+    };
+    let done = group.table.quick_set_each(&location, &words, (group.now_ms, group.counted));
+    if done {
+        group.calls.iter().for_each(|_| reply.ok());
+    }
+    done
+}
+
 pub(super) fn setex(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     set_for(call, SECONDS, reply)
 }
@@ -80,6 +104,7 @@ fn set_for(call: &FastCall<'_>, unit: Unit, reply: &mut dyn Reply) -> bool {
 }
 
 /// Gives a key a string and an expiry; returns whether the key is a new one.
+#[inline(always)]
 fn set_until(call: &FastCall<'_>, key: &[u8], value: &[u8], unit: Option<Unit>, span: &[u8]) -> Option<bool> {
     let until = unit.and_then(|unit| unit.until(span, call.exact_ms()))?;
     call.table.quick_set_with(call.location, key, value, Attributes::expiring(Some(until)), (call.now_ms, 1))

@@ -85,6 +85,11 @@ impl Effect<'_> {
         self.append(&[(name.as_bytes(), words)]);
     }
 
+    /// The change has the effect of these commands, as one transaction; in the place of [`Effect::call`].
+    pub(crate) fn calls(&mut self, commands: &[Command<'_>]) {
+        self.append(commands);
+    }
+
     /// The change gives a key this string with all that it has; in the place of [`Effect::call`].
     pub fn set(&mut self, key: &[u8], value: &[u8], Attributes { expiry_ms, flags }: Attributes) {
         let expiry = expiry_ms.map(|expiry_ms| expiry_ms.to_string());

@@ -1,4 +1,4 @@
-//! Several keys that are set at once by the fast path, which saves for a snapshot and appends to the change log by itself.
+//! Several keys that are set at once by the fast path, which saves for a snapshot and appends to the change log by itself; and that are read at once.
 
 use std::time::Duration;
 
@@ -10,13 +10,14 @@ use polder_table::Table;
 
 use crate::common::{get, run};
 use crate::snapshots::everything;
-use crate::{Memory, join, padded, prepared, write};
+use crate::{Memory, join, number, padded, prepared, write};
 
 const KEYS: [&[u8]; 2] = [b"one", b"other"];
 /// What both keys hold together.
 const SUM: u64 = 200;
 const WRITERS: u64 = 2;
 const CALLS: u64 = 2;
+const READS: u32 = 3;
 /// Stores of a writer, about.
 const STORES: u32 = 120;
 const EXPLORED: Duration = Duration::from_secs(6);
@@ -80,6 +81,24 @@ fn saving(dies: bool) {
     memory.check();
 }
 
+/// A reader of both keys beside writers.
+fn reading(dies: bool) {
+    let memory = Memory::renewed(&UNLOGGED);
+    let writers = writers(&memory, dies);
+    memory.run(|table| {
+        let location = table.location(0, KEYS[0]).expect("a database");
+        for _ in 0..READS {
+            let mut seen = Vec::new();
+            let read = |value: Option<&[u8]>| seen.push(value.map(number).expect("it is never removed"));
+            if table.quick_get_all(&location, &KEYS, now_ms(), read) {
+                assert_eq!(seen.iter().sum::<u64>(), SUM, "{BROKEN}not of one moment: {seen:?}");
+            }
+        }
+    });
+    join(writers);
+    memory.check();
+}
+
 /// A merger beside writers: what was told last is what is there.
 fn telling(dies: bool) {
     let memory = Memory::renewed(&LOGGED);
@@ -114,6 +133,17 @@ fn telling(dies: bool) {
 fn a_snapshot_is_of_one_moment_beside_writers_of_several_keys() {
     explore_for(EXPLORED, Sleeps::ByThemselves, || saving(false));
     explore_for(EXPLORED, Sleeps::ByThemselves, || saving(true));
+}
+
+#[test]
+fn several_keys_are_read_as_of_one_moment() {
+    explore_for(EXPLORED, Sleeps::ByThemselves, || reading(false));
+    explore_for(EXPLORED, Sleeps::ByThemselves, || reading(true));
+}
+
+#[test]
+fn a_reader_that_does_not_compare_at_the_end_what_it_has_relied_on_is_caught() {
+    find(Sleeps::ByThemselves, Some(Flaw::BelievesReads), || reading(false));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The update of several keys that get short strings at once (MSET): each is handled as in `update.rs`, and one commit publishes all.
+//! The update of several keys that get short strings at once (MSET, and an EXEC of SETs): each is handled as in `update.rs`, and one commit publishes all.
 //!
 //! A shorter way is tried first, where each key has a plain string that takes as many units (`plain.rs`). Both end in [`Pairs::commit`].
 //!
@@ -30,6 +30,7 @@ use crate::layout::entry::{self, Image, Inline, UNIT_BYTES};
 use crate::layout::hash::{FREE, Hash};
 use crate::layout::raw;
 use crate::log::recording::{self, Changed, ShowChanges};
+use crate::log::telling::Command;
 use crate::table::Table;
 
 /// The most keys: their words fit into a staged journal, unless buckets are rearranged.
@@ -57,6 +58,21 @@ impl Table {
     /// Gives several keys short strings: `words` are keys and values in turn, at most `SEVERAL_MAX` of each, and `first` says where the first key
     /// belongs. Returns false, having done nothing, if the caller must take the slow path.
     pub fn quick_set_all(&self, first: &Location, words: &[&[u8]], now_ms: u64) -> bool {
+        self.set_several(first, words, now_ms, (Saying::Mset, 1))
+    }
+
+    /// Like [`Table::quick_set_all`], of calls that each set one key; `calls` is added to the count of calls.
+    pub fn quick_set_each(&self, first: &Location, words: &[&[u8]], (now_ms, calls): (u64, u64)) -> bool {
+        self.set_several(first, words, now_ms, (Saying::Sets, calls))
+    }
+
+    fn set_several(
+        &self,
+        first: &Location,
+        words: &[&[u8]],
+        now_ms: u64,
+        (saying, calls): (Saying, u64),
+    ) -> bool {
         let (pairs, []) = words.as_chunks::<2>() else { return false };
         if pairs.len() > SEVERAL_MAX {
             return false;
@@ -66,7 +82,7 @@ impl Table {
         if is_told {
             self.settle_guess();
         }
-        let pairs = Pairs { table: self, db: first.db(), words, pairs, now_ms, is_told };
+        let pairs = Pairs { table: self, db: first.db(), words, pairs, now_ms, is_told, saying, calls };
         if pairs.are_written(|seat| pairs.write_plainly(seat)) {
             return true;
         }
@@ -94,6 +110,13 @@ impl Table {
     }
 }
 
+/// The commands of which the change log is told.
+#[derive(Clone, Copy)]
+enum Saying {
+    Mset,
+    Sets,
+}
+
 /// New values of several keys of a database.
 struct Pairs<'p> {
     table: &'p Table,
@@ -104,6 +127,9 @@ struct Pairs<'p> {
     now_ms: u64,
     /// True if the change log may be on.
     is_told: bool,
+    saying: Saying,
+    /// The calls that this is, for the count of calls.
+    calls: u64,
 }
 
 impl Pairs<'_> {
@@ -122,7 +148,7 @@ impl Pairs<'_> {
     fn commit(&self, seat: &Seat, mut notes: StagedJournal<'_>, changes: ShowChanges<'_>) -> Option<()> {
         let may_commit = if self.is_told {
             let times = (seat, self.db, self.now_ms);
-            let tell = |effect: &mut recording::Effect<'_>| effect.call("MSET", self.words);
+            let tell = |effect: &mut recording::Effect<'_>| self.tell(effect);
             recording::before_told_commit(times, &mut notes, &tell, changes)
         } else {
             recording::before_commit(seat, changes)
@@ -131,9 +157,20 @@ impl Pairs<'_> {
             return None;
         }
         notes.commit();
-        seat.add(at::COUNTERS + 8 * Counter::Calls as u64, 1);
+        seat.add(at::COUNTERS + 8 * Counter::Calls as u64, self.calls);
         seat.add(at::COUNTERS + 8 * Counter::Changes as u64, self.pairs.len() as u64);
         Some(())
+    }
+
+    fn tell(&self, effect: &mut recording::Effect<'_>) {
+        match self.saying {
+            Saying::Mset => effect.call("MSET", self.words),
+            Saying::Sets => {
+                let sets: SmallVec<[Command<'_>; SEVERAL_MAX]> =
+                    self.pairs.iter().map(|pair| (&b"SET"[..], &pair[..])).collect();
+                effect.calls(&sets);
+            }
+        }
     }
 
     /// The update where each key has a plain string that takes as many units as its new one: mostly, where keys are written again and again.
