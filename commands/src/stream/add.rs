@@ -97,12 +97,12 @@ fn options<'c>(call: &Call<'_>, args: &[&'c [u8]], adds: bool) -> Result<Options
             _ => return Err(SYNTAX.into()),
         }
     }
-    let trim = checked_trim(call, adds, threshold, approximate, limit)?;
-    let trim = trim.map(|trim| Trim { references: references.unwrap_or_default(), ..trim });
     // A primary tells which id it has given.
     if origin.is_some() && wanted != Wanted::Any && !call.table.imports() {
         return Err("ERR syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs".into());
     }
+    let trim = checked_trim(call, adds, threshold, approximate, limit)?;
+    let trim = trim.map(|trim| Trim { references: references.unwrap_or_default(), ..trim });
     Ok(Options { origin, trim, may_make, wanted, at })
 }
 

@@ -232,13 +232,13 @@ pub(super) fn xcfgset(call: &mut Call<'_>) -> Outcome {
 
 pub(super) fn xidmprecord(call: &mut Call<'_>) -> Outcome {
     let [_, key, producer, iid, text] = *call.args else { return Err(SYNTAX.into()) };
+    let id = id::exact(text)?;
     if producer.is_empty() {
         return Err("ERR producer ID must be non-empty".into());
     }
     if iid.is_empty() {
         return Err("ERR idempotent ID must be non-empty".into());
     }
-    let id = id::exact(text)?;
     let (found, mut draft) = find_draft(call, key)?.ok_or("ERR no such key")?;
     // A log tells of entries that have gone since.
     if !call.table.imports() && !draft.view(call.txn).get(id, &mut |_| {})? {
