@@ -3,7 +3,7 @@
 //! ```text
 //!   polder:call 7 XCFGSET 3 key 13 IDMP-DURATION 2 60        the length of each word, and the word
 //! ```
-//! What else a text of ours may say stands in `table/src/aside.rs`.
+//! What else a text of ours may say stands in `table/src/log/aside.rs`.
 use crate::number::unsigned;
 
 /// How the text of a command begins.
