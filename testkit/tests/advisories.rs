@@ -51,7 +51,7 @@ const CASES: &[Case] = &[
     ("CVE-2025-46818", &[("EVAL \"getmetatable('').__index = function() return 'mine' end\" 0", "Attempt to modify a readonly table"), ("EVAL \"return getmetatable(1) == nil and getmetatable(true) == nil and getmetatable(print) == nil\" 0", "")]),
     ("CVE-2025-46819", &[("EVAL \"return #[==[x]==]\" 0", "(integer) 1"), ("EVAL \"return [====\" 0", "invalid long string delimiter")]),
     ("CVE-2025-49844", &[("EVAL \"return load(function() collectgarbage() return nil end, string.rep('n', 100))\" 0", "(nil)")]),
-    ("CVE-2025-62507", &[("XADD s 1-1 f v", "1-1"), ("XGROUP CREATE s g 0", "OK"), ("XACK s g 1-1 1-2 1-3 1-4 1-5 1-6 1-7 1-8 1-9 1-10 1-11 1-12", "(integer) 0")]),
+    ("CVE-2025-62507", &[("XADD s 1-1 f v", "1-1"), ("XGROUP CREATE s g 0", "OK"), ("XACK s g 1-1 1-2 1-3 1-4 1-5 1-6 1-7 1-8 1-9 1-10 1-11 1-12", "(integer) 0"), ("XACKDEL s g IDS 12 1-1 1-2 1-3 1-4 1-5 1-6 1-7 1-8 1-9 1-10 1-11 1-12", "-1")]),
     ("CVE-2025-67733", &[("EVAL \"return redis.error_reply('x\\\\0\\\\r\\\\n+FAKE')\" 0", "(error) ERR x"), ("EVAL \"return {err = 'ERR a\\\\r\\\\n+FAKE'}\" 0", "ERR a  +FAKE"), ("EVAL \"return {ok = 'a\\\\r\\\\n+FAKE'}\" 0", "a  +FAKE")]),
     ("CVE-2026-25243", &[("RESTORE z 0 \"\\x09\\x0f\\x01\\xfe\\x03\\x00\\x00\\x00\\x66\\x6f\\x6f\\x03\\x00\\x62\\x61\\x72\\xff\\x0b\\x00\\x39\\x59\\xfd\\xf0\\x88\\xf6\\x6c\\xaf\"", "Bad data format"), ("EXISTS z", "(integer) 0")]),
 ];
