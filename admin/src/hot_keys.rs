@@ -144,6 +144,8 @@ fn reset(call: &mut SessionCall<'_>) -> Outcome {
         return Err("ERR hotkey tracking session in progress, stop tracking first".into());
     }
     *tracked = None;
+    // Its time may have been over before any call looked.
+    call.host.settings().watch_every_call(false);
     call.reply.ok();
     Ok(())
 }

@@ -8,6 +8,7 @@ use polder_calls::call::{Outcome, SYNTAX};
 use polder_calls::command::{DANGEROUS, LOADING, STALE};
 use polder_replica::overview::Overview;
 use polder_runtime::cross_process;
+use polder_runtime::key_sizes::{KEYS_MAX, KEYS_MAX_UNNAMED};
 use polder_runtime::locks::lock;
 use polder_runtime::row::{Row, TxnCall, neutral};
 use polder_runtime::session::Host;
@@ -82,7 +83,8 @@ fn info(call: &mut TxnCall<'_>) -> Outcome {
     if shown.iter().any(|section| section.title == KEY_SIZES_SECTION) {
         let filled: Vec<Db> = facts.databases.iter().map(|database| database.db).collect();
         let mut sizes = lock(&facts.recorder.key_sizes);
-        match sizes.go_on(call.txn, &filled) {
+        let is_named = wanted.iter().any(|word| word.eq_ignore_ascii_case(KEY_SIZES_SECTION));
+        match sizes.go_on(call.txn, &filled, if is_named { KEYS_MAX } else { KEYS_MAX_UNNAMED }) {
             // What is damaged is not counted.
             Ok(()) | Err(Stop::Fault(_)) => facts.key_sizes = sizes.lines(),
             Err(stop) => return Err(stop),

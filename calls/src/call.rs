@@ -226,6 +226,7 @@ impl Call<'_> {
             self.caller.waiting = Some(Box::new(Waiting {
                 ticket: 0,
                 kind: wait.kind,
+                holds: wait.holds,
                 db: self.caller.db,
                 keys,
                 until_ms,

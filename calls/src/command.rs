@@ -34,6 +34,9 @@ pub enum Run {
     Container,
 }
 
+/// The longest word of a call of several words that a short way takes: longer ones may have to be noted as large.
+pub const SHORT_WORD_MAX: usize = 8 << 10;
+
 /// A call that may go its command's short way.
 pub struct FastCall<'c> {
     pub command: &'static Command,

@@ -37,8 +37,10 @@ impl Otherwise {
 
 /// What a call waits for.
 pub struct Wait<'k> {
-    /// What the key that lets it go on must hold: List, SortedSet or Stream.
+    /// Those it waits with: List, SortedSet or Stream.
     pub kind: Kind,
+    /// What the key that lets it go on must hold.
+    pub holds: Kind,
     /// In the session's database.
     pub keys: &'k [&'k [u8]],
     /// 0: for ever.
@@ -58,6 +60,8 @@ pub struct Waiting {
     /// Its place in the queues; 0 as long as it has none.
     pub ticket: u64,
     pub kind: Kind,
+    /// As in [`Wait`].
+    pub holds: Kind,
     pub db: Db,
     pub keys: Vec<Vec<u8>>,
     /// Milliseconds since the Unix epoch; `u64::MAX` for ever.

@@ -92,6 +92,7 @@ fn is_over(call: &Call<'_>) -> bool {
 fn wait_for(call: &mut Call<'_>, copies: Copies, timeout_ms: u64, otherwise: Otherwise) -> Outcome {
     call.wait(Wait {
         kind: Kind::List,
+        holds: Kind::List,
         keys: &[],
         timeout_ms,
         otherwise,

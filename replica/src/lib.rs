@@ -33,7 +33,7 @@ use polder_shm::LinkState;
 use polder_table::{Mode, Stop, Table};
 use polder_wire::rdb::VERSION_MAX;
 
-use crate::failover::Failover;
+use crate::failover::{Failover, Stage};
 
 /// Options that change nothing here: which form of RDB file it prefers, what it has acknowledged.
 const KNOWN_OPTIONS: [&str; 8] = [
@@ -108,7 +108,12 @@ fn role(call: &mut TxnCall<'_>) -> Outcome {
 fn role_of_replica(call: &mut TxnCall<'_>) -> Outcome {
     let found = primary::within(call.txn)?;
     let (host, port) = found.map_or((String::new(), 0), |primary| (primary.host, primary.port));
-    let (state, log) = (call.table.segment().link().figures().state, call.table.log());
+    let (link, log) = (call.table.segment().link(), call.table.log());
+    let state = match link.figures().state {
+        // The thread that had it has died.
+        LinkState::Connected if !link.is_up() => LinkState::Connect,
+        state => state,
+    };
     call.reply.array(5);
     call.reply.bulk(b"slave");
     call.reply.bulk(host.as_bytes());
@@ -239,7 +244,11 @@ fn take_over(table: &Table, from: Option<&(String, u64)>) -> Outcome {
         return Err("ERR PSYNC FAILOVER replid must match my replid.".into());
     }
     tracing::info!("the primary asks this memory to take its place");
-    primary::promote(table)
+    primary::promote(table).map_err(|stop| match table.role().is_replica() {
+        true => stop,
+        // It is on its way to be a primary: the other one must not become one again.
+        false => format!("NOMASTERLINK {stop}").into(),
+    })
 }
 
 fn failover(call: &mut SessionCall<'_>) -> Outcome {
@@ -256,7 +265,7 @@ fn failover(call: &mut SessionCall<'_>) -> Outcome {
 
 /// Reads the options of FAILOVER, each of which may stand once.
 fn asked_failover(mut words: &[&[u8]]) -> Result<Failover, Stop> {
-    let mut asked = Failover { target: None, is_forced: false, deadline_ms: 0, asks: false };
+    let mut asked = Failover { target: None, is_forced: false, deadline_ms: 0, stage: Stage::Waits };
     while let [word, rest @ ..] = words {
         words = match rest {
             [time, rest @ ..] if is(word, "TIMEOUT") && asked.deadline_ms == 0 => {

@@ -53,6 +53,8 @@ pub enum End {
     Broken(String),
     /// The reason, where another attempt at once would end in the same way.
     Stuck(String),
+    /// The reason, where another server of the memory may succeed.
+    Unable(String),
 }
 
 impl End {
@@ -165,19 +167,23 @@ impl Following<'_, '_> {
             self.check()?;
             std::thread::sleep(LOOK_AGAIN);
         }
+        let takes_over = self.follower.primary.takes_over;
+        if takes_over {
+            failover::prepare(table, &mut || self.check())?;
+        }
         let log = table.log();
         let (identity, next) = (log.identity(), log.offset_of(log.range().1).wrapping_add(1));
-        let (offset, takes_over) = (next.to_string(), self.follower.primary.takes_over);
+        let offset = next.to_string();
         let words: [&[u8]; 4] = [b"PSYNC", identity.as_bytes(), offset.as_bytes(), b"FAILOVER"];
         self.request(if takes_over { &words } else { &words[..3] })?;
         let mut reply = self.line()?;
+        let is_later = ["-LOADING", "-NOMASTERLINK"].iter().any(|begin| reply.starts_with(begin));
         if takes_over && reply.contains("can't be sent to a master") {
             // It has heard an earlier request, whose reply did not come here.
             self.request(&words[..3])?;
             reply = self.line()?;
-        }
-        let is_later = ["-LOADING", "-NOMASTERLINK"].iter().any(|begin| reply.starts_with(begin));
-        if takes_over && reply.starts_with('-') && !is_later {
+        } else if takes_over && reply.starts_with('-') && !is_later {
+            // O4: it is a replica still.
             failover::abort(table, &format!("the replica replies: {}", shown(&reply)))?;
             return Err(End::Over);
         }
@@ -233,7 +239,12 @@ impl Following<'_, '_> {
             }
         }
         let announced = settings.number(const { id("replica-announce-port") });
-        let port = if announced > 0 { announced } else { settings.number(const { id("port") }) };
+        let tls_port = settings.number(const { id("tls-port") });
+        let port = match announced {
+            0 if settings.is_on(const { id("tls-replication") }) && tls_port > 0 => tls_port,
+            0 => settings.number(const { id("port") }),
+            announced => announced,
+        };
         let address = settings.string(const { id("replica-announce-ip") });
         // Other servers refuse what they do not know, and go on.
         self.ask(&[b"REPLCONF", b"listening-port", port.to_string().as_bytes()])?;

@@ -63,7 +63,7 @@ pub(crate) fn is_in_vain(table: &Table, session: &Session) -> bool {
     waiting
         .keys
         .iter()
-        .all(|key| !matches!(txn.peek(waiting.db, key), Ok(Some(found)) if found.kind == waiting.kind))
+        .all(|key| !matches!(txn.peek(waiting.db, key), Ok(Some(found)) if found.kind == waiting.holds))
 }
 
 /// Ends what a session waits for: its call has come to an end, or its client is gone.

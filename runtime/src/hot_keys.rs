@@ -6,7 +6,7 @@
 //! ```text
 //!   START --> tracked --> STOP, or the end of DURATION --> kept for GET --> RESET
 //! ```
-//! - **K1** At most [`KEYS_MAX`] keys are kept. When there are more, the half with the smaller part of time and bytes is dropped, so a key among
+//! - **K1** At most [`KEYS_MAX`] keys are kept, with [`BYTES_MAX`] bytes in all; keys above [`KEY_BYTES_MAX`] are counted in sums only. When there are more, the half with the smaller part of time and bytes is dropped, so a key among
 //!   the [`COUNT_MAX`] that cost most is lost only if thousands of others cost as much between its calls.
 //! - **K2** What stands for all calls counts every call that has keys, sampled or not.
 use hashbrown::HashMap;
@@ -19,6 +19,9 @@ use crate::processor;
 pub const COUNT_MAX: usize = 64;
 /// The most keys that are kept.
 const KEYS_MAX: usize = 8192;
+/// The most bytes of keys that are kept, and the longest key.
+const BYTES_MAX: usize = 8 << 20;
+const KEY_BYTES_MAX: usize = 64 << 10;
 
 /// What START has asked for.
 #[derive(Clone, Copy, Debug)]
@@ -35,13 +38,13 @@ pub struct Request {
 /// A sum of time and of bytes.
 #[derive(Clone, Copy, Default, Debug)]
 struct Spent {
-    microseconds: u64,
+    nanoseconds: u64,
     bytes: u64,
 }
 
 impl Spent {
     fn add(&mut self, other: Spent) {
-        self.microseconds += other.microseconds;
+        self.nanoseconds += other.nanoseconds;
         self.bytes += other.bytes;
     }
 }
@@ -57,6 +60,7 @@ pub struct Tracking {
     all: Spent,
     sampled: Spent,
     keys: HashMap<Vec<u8>, Spent>,
+    key_bytes: usize,
     drawn: u64,
 }
 
@@ -77,6 +81,7 @@ impl Tracking {
             all: Spent::default(),
             sampled: Spent::default(),
             keys: HashMap::new(),
+            key_bytes: 0,
             drawn: started_ms | 1,
         }
     }
@@ -116,19 +121,27 @@ impl Tracking {
         if keys.is_empty() || !self.goes_on() {
             return;
         }
-        let spent = Spent { microseconds: nanoseconds / 1000, bytes };
+        let spent = Spent { nanoseconds, bytes };
         self.all.add(spent);
         let each = keys.len() as u64;
-        let part = Spent { microseconds: spent.microseconds / each, bytes: spent.bytes / each };
+        let part = Spent { nanoseconds: spent.nanoseconds / each, bytes: spent.bytes / each };
         for key in keys {
             if self.request.sample > 1 && !self.draw().is_multiple_of(self.request.sample) {
                 continue;
             }
             self.sampled.add(part);
-            match self.keys.get_mut(key) {
-                Some(sum) => sum.add(part),
-                None => {
-                    self.keys.insert(key.to_vec(), part);
+            self.add_key(key, part);
+        }
+    }
+
+    fn add_key(&mut self, key: &[u8], part: Spent) {
+        match self.keys.get_mut(key) {
+            Some(sum) => sum.add(part),
+            None if key.len() > KEY_BYTES_MAX => {}
+            None => {
+                self.keys.insert(key.to_vec(), part);
+                self.key_bytes += key.len();
+                while self.keys.len() > KEYS_MAX || self.key_bytes > BYTES_MAX {
                     self.prune();
                 }
             }
@@ -143,19 +156,15 @@ impl Tracking {
         self.drawn
     }
 
-    /// Keeps K1.
+    /// Drops about half of the keys (K1).
     fn prune(&mut self) {
-        if self.keys.len() <= KEYS_MAX {
-            return;
-        }
         let of = |part: u64, all: u64| part as f64 / all.max(1) as f64;
         let sampled = self.sampled;
-        let weight =
-            |sum: &Spent| of(sum.microseconds, sampled.microseconds).max(of(sum.bytes, sampled.bytes));
+        let weight = |sum: &Spent| of(sum.nanoseconds, sampled.nanoseconds).max(of(sum.bytes, sampled.bytes));
         let mut weights: Vec<f64> = self.keys.values().map(weight).collect();
-        let (_, middle, _) = weights.select_nth_unstable_by(KEYS_MAX / 2, f64::total_cmp);
+        let (_, middle, _) = weights.select_nth_unstable_by(self.keys.len() / 2, f64::total_cmp);
         let middle = *middle;
-        let mut equal = KEYS_MAX / 4;
+        let mut equal = self.keys.len() / 4;
         self.keys.retain(|_, sum| match weight(sum).total_cmp(&middle) {
             std::cmp::Ordering::Less => false,
             std::cmp::Ordering::Greater => true,
@@ -165,6 +174,7 @@ impl Tracking {
                 equal > 0
             }
         });
+        self.key_bytes = self.keys.keys().map(Vec::len).sum();
     }
 
     fn top(&self, of: fn(&Spent) -> u64) -> Vec<(&[u8], u64)> {
@@ -177,7 +187,7 @@ impl Tracking {
 
     /// The keys that took most microseconds.
     pub fn by_time(&self) -> Vec<(&[u8], u64)> {
-        self.top(|sum| sum.microseconds)
+        self.top(|sum| sum.nanoseconds / 1000)
     }
 
     /// The keys for which most bytes were read and written.
@@ -190,7 +200,7 @@ impl Tracking {
         let milliseconds = |seconds: f64| (seconds.max(0.0) * 1000.0) as u64;
         let [user, system] = self.spent_processor();
         [
-            ("all-commands-all-slots-us", self.all.microseconds),
+            ("all-commands-all-slots-us", self.all.nanoseconds / 1000),
             ("net-bytes-all-commands-all-slots", self.all.bytes),
             ("collection-start-time-unix-ms", self.started_ms),
             (
@@ -217,10 +227,9 @@ mod tests {
     fn a_thousand_others_do_not_drive_out_a_key_that_costs_more() {
         let mut tracking = tracking();
         let add = |tracking: &mut Tracking, key: &[u8], bytes: u64| {
-            let part = Spent { microseconds: 1, bytes };
+            let part = Spent { nanoseconds: 1, bytes };
             tracking.sampled.add(part);
-            tracking.keys.entry(key.to_vec()).or_default().add(part);
-            tracking.prune();
+            tracking.add_key(key, part);
         };
         for number in 0..5 * KEYS_MAX {
             add(&mut tracking, number.to_string().as_bytes(), 10);
@@ -231,6 +240,21 @@ mod tests {
         }
         assert_eq!(tracking.by_bytes()[0].0, b"hot");
         assert_eq!(tracking.by_bytes().len(), 2);
+    }
+
+    #[test]
+    fn long_keys_take_a_bounded_room() {
+        let mut tracking = tracking();
+        for number in 0..1000u32 {
+            let mut key = vec![b'k'; KEY_BYTES_MAX];
+            key[..4].copy_from_slice(&number.to_le_bytes());
+            tracking.add_key(&key, Spent { nanoseconds: 1, bytes: 1 });
+            assert!(tracking.key_bytes <= BYTES_MAX);
+        }
+        let before = tracking.keys.len();
+        assert!(before > 0);
+        tracking.add_key(&vec![b'l'; KEY_BYTES_MAX + 1], Spent { nanoseconds: 1, bytes: 1 });
+        assert_eq!(tracking.keys.len(), before);
     }
 
     #[test]

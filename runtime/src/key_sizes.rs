@@ -14,8 +14,10 @@ use std::collections::BTreeMap;
 use polder_table::{CommitView, Db, Stop, Txn};
 use polder_values::{Kind, size};
 
-/// Keys that one call looks at, about.
+/// Keys that one call looks at, about, if it names the section.
 pub const KEYS_MAX: usize = 20_000;
+/// The same of INFO ALL, which monitoring systems call often.
+pub const KEYS_MAX_UNNAMED: usize = 2_000;
 /// Keys that are looked at before their counts are added.
 const STEP: usize = 500;
 const BINS: usize = 65;
@@ -46,8 +48,8 @@ impl KeySizes {
     ///
     /// # Errors
     /// A fault. What has been counted stays.
-    pub fn go_on(&mut self, txn: &Txn<'_>, databases: &[Db]) -> Result<(), Stop> {
-        let mut left = KEYS_MAX;
+    pub fn go_on(&mut self, txn: &Txn<'_>, databases: &[Db], keys_max: usize) -> Result<(), Stop> {
+        let mut left = keys_max;
         for db in databases.iter().copied().filter(|db| *db >= self.at.0).collect::<Vec<_>>() {
             if db != self.at.0 {
                 self.at = (db, 0);
@@ -76,7 +78,12 @@ impl KeySizes {
         let cursor = txn.scan(db, self.at.1, STEP, &mut |scanned| keys.push(scanned.key.to_vec()))?;
         let mut sizes = Vec::with_capacity(keys.len());
         for key in &keys {
-            let Some(found) = txn.glimpse(db, key)? else { continue };
+            let found = match txn.glimpse(db, key) {
+                Ok(Some(found)) => found,
+                // An entry that cannot be read is passed over.
+                Ok(None) | Err(Stop::Fault(_)) => continue,
+                Err(stop) => return Err(stop),
+            };
             let Some(row) = SHOWN.iter().position(|(kind, _)| *kind == found.kind) else { continue };
             // A value that cannot be read has no size; `polder verify` names it.
             sizes.extend(size(found.kind, txn, &found.value).ok().map(|size| (row, size)));

@@ -149,9 +149,11 @@ impl Candidate {
             let mut failures = 0;
             while !self.is_over(role) {
                 let before = table.log().range().1;
-                let (why, is_stuck) = match self.follow(role, &scripting) {
+                let end = self.follow(role, &scripting);
+                let is_unable = matches!(end, End::Unable(_));
+                let (why, is_stuck) = match end {
                     End::Over => break,
-                    End::Broken(why) => (why, false),
+                    End::Broken(why) | End::Unable(why) => (why, false),
                     End::Stuck(why) => (why, true),
                 };
                 if let Err(stop) = primary::tell_trouble(table, Some(&why)) {
@@ -164,7 +166,14 @@ impl Candidate {
                 if !is_stuck || table.log().range().1 != before {
                     failures = 0;
                 }
+                if is_unable {
+                    // While it rests, another server may take the link.
+                    table.segment().link().release(&seat);
+                }
                 self.rest(role, if is_stuck { pause::after(failures) } else { RETRY });
+                if is_unable {
+                    break;
+                }
                 failures += u32::from(is_stuck);
             }
         }
@@ -187,16 +196,16 @@ impl Candidate {
             Ok(None) => return "the memory has no address of a primary: give REPLICAOF again".into(),
             Err(stop) => return stop.into(),
         };
-        if found.takes_over {
-            match failover::await_target(table, &|| self.is_over(role)) {
-                Ok(true) => {}
-                Ok(false) => return "the failover has been given up".into(),
-                Err(stop) => return stop.into(),
-            }
+        let goes_on =
+            if found.takes_over { failover::goes_on(table) } else { failover::forget(table).map(|()| true) };
+        match goes_on {
+            Ok(true) => {}
+            Ok(false) => return "the failover has been given up".into(),
+            Err(stop) => return stop.into(),
         }
         let filter = match self.filter(&found) {
             Ok(filter) => filter,
-            Err(why) => return End::Stuck(why),
+            Err(why) => return End::Unable(why),
         };
         let socket = match self.connect(&found) {
             Ok(socket) => socket,

@@ -130,6 +130,11 @@ impl LinkWords<'_> {
             return false;
         }
         self.segment.publish(at::PID, std::process::id().into());
+        // The connection of the thread that had it is gone with it.
+        self.segment.publish(at::STATE, LinkState::Connect as u64);
+        if self.segment.observe(at::DOWN_MS) == 0 {
+            self.segment.publish(at::DOWN_MS, crate::now_ms());
+        }
         true
     }
 

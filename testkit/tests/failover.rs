@@ -1,9 +1,11 @@
 //! FAILOVER: a primary and a replica change their roles, memories and stock servers in both directions, and no acknowledged write is lost.
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::thread::JoinHandle;
 
 use polder_testkit::logs::{World, ask, signal, until};
-use polder_testkit::process::{Server, on_path, stock_servers};
+use polder_testkit::process::{Server, free_port, on_path, stock_servers};
 use polder_testkit::replicas::{catch_up, figure, follow};
 use polder_testkit::resp::Connection;
 
@@ -188,4 +190,72 @@ fn a_failover_goes_on_when_its_server_is_killed() {
     });
     assert_eq!(ask(&mut second, "GET late"), "\"1\"");
     assert_eq!(figure(&mut second, "replication", "role"), "master");
+}
+
+/// Passes what comes on to the other side, until one of them ends; returns true once it has passed `word` on.
+fn pass_on(mut from: &TcpStream, mut to: &TcpStream, word: &[u8]) -> bool {
+    let (mut bytes, mut seen) = ([0; 4096], Vec::new());
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
+        if to.write_all(&bytes[..count]).is_err() {
+            return false;
+        }
+        seen.extend_from_slice(&bytes[..count]);
+        if !word.is_empty() && seen.windows(word.len()).any(|window| window == word) {
+            return true;
+        }
+        let kept = seen.len().min(64);
+        seen.drain(..seen.len() - kept);
+    }
+    let _ = to.shutdown(Shutdown::Both);
+    false
+}
+
+#[test]
+fn a_failover_whose_reply_is_lost_leaves_one_primary() {
+    let (one, other) = (World::new("failover-lost"), World::new("failover-deaf"));
+    let (first_server, mut first) = one.serve(&[]);
+    let door = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = door.local_addr().expect("an address").port();
+    let (target, mut second) = other.serve(&["--replica-announce-port", &port.to_string()]);
+    assert_eq!(ask(&mut second, &format!("REPLICAOF 127.0.0.1 {}", first_server.port())), "OK");
+    catch_up(&mut second, &mut first);
+    assert_eq!(ask(&mut first, &format!("FAILOVER TO 127.0.0.1 {port}")), "OK");
+    // The request arrives, and the reply does not.
+    let (asks, _) = door.accept().expect("the memory that asks");
+    let there = TcpStream::connect(target.address()).expect("a connection");
+    std::thread::scope(|scope| {
+        scope.spawn(|| pass_on(&there, &asks, b""));
+        assert!(pass_on(&asks, &there, b"FAILOVER"));
+        until("it is a primary", || figure(&mut second, "replication", "role") == "master");
+        let _ = (asks.shutdown(Shutdown::Both), there.shutdown(Shutdown::Both));
+    });
+    let (again, _) = door.accept().expect("another attempt");
+    let there = TcpStream::connect(target.address()).expect("a connection");
+    std::thread::scope(|scope| {
+        scope.spawn(|| pass_on(&there, &again, b""));
+        scope.spawn(|| pass_on(&again, &there, b""));
+        until("the failover is over", || {
+            figure(&mut first, "replication", "master_failover_state") == "no-failover"
+        });
+        assert_eq!(figure(&mut first, "replication", "role"), "slave", "there is one primary");
+        catch_up(&mut first, &mut second);
+        assert_eq!(figure(&mut second, "stats", "sync_full"), "0");
+        let _ = (again.shutdown(Shutdown::Both), there.shutdown(Shutdown::Both));
+    });
+}
+
+#[test]
+fn a_target_that_cannot_be_asked_costs_no_primary() {
+    let (one, other) = (World::new("failover-shut"), World::new("failover-wrong-port"));
+    let (first_server, mut first) = one.serve(&[]);
+    let shut = free_port().expect("a port");
+    let (_target, mut second) = other.serve(&["--replica-announce-port", &shut.to_string()]);
+    assert_eq!(ask(&mut second, &format!("REPLICAOF 127.0.0.1 {}", first_server.port())), "OK");
+    catch_up(&mut second, &mut first);
+    assert_eq!(ask(&mut first, &format!("FAILOVER TO 127.0.0.1 {shut} TIMEOUT 1000")), "OK");
+    until("it is given up", || figure(&mut first, "replication", "master_failover_state") == "no-failover");
+    assert_eq!(figure(&mut first, "replication", "role"), "master");
+    assert_eq!(ask(&mut first, "SET k v"), "OK");
+    catch_up(&mut second, &mut first);
+    assert_eq!(figure(&mut first, "stats", "sync_full"), "1", "the replica goes on");
 }

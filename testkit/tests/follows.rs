@@ -337,6 +337,7 @@ fn a_replica_that_has_lost_its_primary_may_refuse_what_is_stale() {
         "DBSIZE",
         "SELECT 1",
         "ECHO x",
+        "EVAL return(redis.call('get','k')) 0",
         "REPLICAOF NO",
         "SUBSCRIBE c",
     ];

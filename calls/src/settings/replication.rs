@@ -8,8 +8,8 @@ const NO_CHANNEL: &str = "a copy and the stream behind it come over one connecti
 
 pub(super) const SETTINGS: &[Setting] = &[
     special("replicaof", Shape::Primary, "").alias("slaveof").at_start().about("The primary that the memory follows, if it has always been a primary itself: later REPLICAOF, REPLICAOF NO ONE and Sentinel decide."),
-    text("masterauth", "").alias("primaryauth").secret().about("The password for the primary that the memory follows. Read with each connection."),
-    text("masteruser", "").alias("primaryuser").secret().about("The user by whose rights the memory follows its primary; without one, `default`."),
+    text("masterauth", "").alias("primaryauth").segment().secret().about("The password for the primary that the memory follows. Read with each connection."),
+    text("masteruser", "").alias("primaryuser").segment().secret().about("The user by whose rights the memory follows its primary; without one, `default`."),
     integer("min-replicas-to-write", 0, INT_MAX, 0)
         .alias("min-slaves-to-write")
         .about("Refuses writes by clients of this server unless the memory has at least this many replicas, at whatever server, that are not late."),

@@ -33,7 +33,7 @@ const START_PATIENCE: Duration = Duration::from_secs(2);
 /// How long one that serves does: maintenance comes back.
 const PATIENCE: Duration = Duration::from_micros(100);
 /// What takes a command's short way is smaller than this, request and reply.
-const SHORT_BYTES: u64 = 256 << 10;
+const SHORT_BYTES: u64 = 640 << 10;
 /// The step of the clock that counts of calls are timed with; what is shorter needs the exact clock.
 pub const COARSE_NS: u64 = 10_000_000;
 
@@ -309,6 +309,8 @@ impl Settings {
 
     /// Has each call timed by itself whatever the settings say, or no more.
     pub fn watch_every_call(&self, wanted: bool) {
+        // Others derive under this lock, too.
+        let _texts = self.texts.write().unwrap_or_else(PoisonError::into_inner);
         if self.watched.swap(wanted, Ordering::Relaxed) != wanted {
             self.derive();
         }

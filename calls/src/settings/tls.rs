@@ -29,7 +29,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         .about("Whether the common name (`cn`) of a client's certificate logs it in as the user of that name, if there is one that is on."),
     integer("tls-auto-reload-interval", 0, INT_MAX, 0)
         .refuses("files are read again at SIGHUP, or when CONFIG SET names them"),
-    switch("tls-replication", false).about("Whether the link to a primary is encrypted; its certificate must lead to `tls-ca-cert-file` or `tls-ca-cert-dir`. Read with each connection."),
+    switch("tls-replication", false).segment().about("Whether the link to a primary is encrypted; its certificate must lead to `tls-ca-cert-file` or `tls-ca-cert-dir`. Read with each connection."),
     switch("tls-cluster", false).refuses("polder has no cluster bus that could be encrypted"),
     text("tls-protocols", "").acted_on(UNABLE).about("The versions that are spoken, of `TLSv1.2` and `TLSv1.3`; empty for both."),
     text("tls-ciphers", "")

@@ -7,7 +7,7 @@ use polder_values::Kind;
 use polder_values::hash::{Pair, Place, set};
 
 use super::thresholds_of;
-use polder_calls::command::FastCall;
+use polder_calls::command::{FastCall, SHORT_WORD_MAX};
 
 pub(super) fn hget(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     view_field(call, |value| match value {
@@ -24,6 +24,9 @@ pub(super) fn hexists(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
 #[inline(always)]
 fn view_field(call: &FastCall<'_>, show: impl FnOnce(Option<&[u8]>)) -> bool {
     let &[_, _, field] = call.args else { return false };
+    if field.len() > SHORT_WORD_MAX {
+        return false;
+    }
     let pair = Pair::of(field, &[]);
     let [head, ..] = pair.parts();
     call.view(Kind::Hash, |hash| {

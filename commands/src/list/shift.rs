@@ -77,6 +77,7 @@ pub(super) fn blmovem(call: &mut Call<'_>) -> Outcome {
         Some(held) => shift(call, &held, from, to, amount),
         None => call.wait(Wait {
             kind,
+            holds: Kind::List,
             keys,
             timeout_ms,
             otherwise: Otherwise::NullArray,

@@ -234,6 +234,7 @@ fn wait_for_one(call: &mut Call<'_>, end: End) -> Outcome {
 fn wait(call: &mut Call<'_>, keys: &[&[u8]], timeout_ms: u64, yields: bool) -> Outcome {
     call.wait(Wait {
         kind: Kind::SortedSet,
+        holds: Kind::SortedSet,
         keys,
         timeout_ms,
         otherwise: Otherwise::NullArray,

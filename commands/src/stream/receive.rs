@@ -170,6 +170,7 @@ fn finish(call: &mut Call<'_>, request: &Request<'_>, memo: Vec<u8>, look_ms: Op
     match request.timeout_ms {
         Some(timeout_ms) => call.wait(Wait {
             kind: Kind::Stream,
+            holds: Kind::Stream,
             keys: request.keys,
             timeout_ms,
             otherwise: Otherwise::NullArray,

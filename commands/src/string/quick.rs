@@ -5,7 +5,7 @@
 //! **Invariant:** what they reply and leave behind is what the slow paths would; whatever could be refused takes the slow path.
 use polder_base::number::Number;
 use polder_base::{Reply, number};
-use polder_calls::command::{FastCall, FastGroup};
+use polder_calls::command::{FastCall, FastGroup, SHORT_WORD_MAX};
 use polder_table::{Attributes, Counter, Effect, Form, Mutation, Old};
 use polder_values::{Kind, PACKED_MAX};
 use smallvec::SmallVec;
@@ -35,6 +35,9 @@ pub(super) fn get(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
 
 pub(super) fn mget(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
     let (keys, mark, mut hits) = (&call.args[1..], reply.mark(), 0);
+    if keys.iter().any(|key| key.len() > SHORT_WORD_MAX) {
+        return false;
+    }
     reply.array(keys.len());
     let done = call.table.quick_get_all(call.location, keys, call.now_ms, |value| match value {
         Some(bytes) => {

@@ -1,14 +1,14 @@
 //! Reasons for which no call is run that needs the data: it is being read, or it is that of a primary that is gone.
-use polder_calls::command::{LOADING, STALE};
+use polder_calls::command::{Command, LOADING, RUNS_QUEUE, SCRIPTS, STALE};
 use polder_calls::settings::id;
-use polder_runtime::{Host, execute};
+use polder_runtime::{Host, Session, execute};
 
 use crate::host::Process;
 
 /// Why calls are refused for a while, and which are not.
 pub struct TurnAway {
     pub why: &'static str,
-    pub allows: fn(&[&[u8]]) -> bool,
+    pub allows: fn(&Session, &[&[u8]]) -> bool,
 }
 
 /// Calls that need data which is being read: Redis's text.
@@ -34,11 +34,15 @@ pub fn why_away(process: &Process) -> Option<&'static TurnAway> {
 }
 
 /// Whether a request is executed while the data is being read.
-fn is_allowed_while_loading(args: &[&[u8]]) -> bool {
+fn is_allowed_while_loading(_session: &Session, args: &[&[u8]]) -> bool {
     execute::resolve(args).is_ok_and(|command| command.has(LOADING))
 }
 
-/// Whether a request is executed while the link to the primary is down. One that writes is: it is told that this is a replica.
-fn is_allowed_while_stale(args: &[&[u8]]) -> bool {
-    execute::resolve(args).is_ok_and(|command| command.has(STALE) || command.is_write())
+/// Whether a request is executed while the link to the primary is down: not a script, nor an EXEC of calls of which one is not. One that writes is: it is told
+/// that this is a replica.
+fn is_allowed_while_stale(session: &Session, args: &[&[u8]]) -> bool {
+    let is_fit = |command: &Command| command.has(STALE) && !command.has(SCRIPTS) || command.is_write();
+    let Ok(command) = execute::resolve(args) else { return false };
+    let queued = session.multi.as_ref().filter(|_| command.has(RUNS_QUEUE));
+    is_fit(command) && queued.is_none_or(|multi| multi.queue.commands().all(is_fit))
 }

@@ -280,7 +280,7 @@ impl Connections {
             return;
         }
         protocol.reply(output, frame.note, |reply| {
-            if (reject.allows)(&words) {
+            if (reject.allows)(session, &words) {
                 // A call that would wait for a script's locks is turned away, as others are.
                 if process.memory.execute(session, process, &words, reply) != Progress::Answered {
                     session.caller.waiting = None;
@@ -294,6 +294,6 @@ impl Connections {
 }
 
 /// Whether a request is executed while a script runs.
-fn is_allowed(args: &[&[u8]]) -> bool {
+fn is_allowed(_session: &Session, args: &[&[u8]]) -> bool {
     execute::resolve(args).is_ok_and(|command| command.runs_while_busy(args))
 }

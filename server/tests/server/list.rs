@@ -93,6 +93,11 @@ fn a_move_that_cannot_be_made_answers_when_it_is_tried() {
     assert_eq!(pusher.ask("RPUSH l a"), ":1");
     assert_eq!(waiter.reply(), "-WRONGTYPE Operation against a key holding the wrong kind of value");
     assert_eq!(next.reply(), "*[$l $a]");
+    // One that waits with the readers of streams does so, too.
+    send(&mut waiter, "BLMOVEM l text LEFT LEFT 0 EXACTLY 2 BULK");
+    until_waiting(&mut pusher, 1);
+    assert_eq!(pusher.ask("RPUSH l a b"), ":2");
+    assert_eq!(waiter.reply(), "-WRONGTYPE Operation against a key holding the wrong kind of value");
 }
 
 #[test]

@@ -32,6 +32,8 @@ impl Txn<'_> {
                 Some(record) => Some(record::found_in(&image, kind, &record)),
                 None => return Ok(None),
             },
+            // It may be another key's.
+            None if image.is_reference() => return Ok(None),
             _ => self.found(&image)?,
         };
         let hit = Hit { image, first_at: first_at((&reading, unit)) };
