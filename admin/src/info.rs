@@ -85,7 +85,7 @@ fn info(call: &mut TxnCall<'_>) -> Outcome {
         let mut sizes = lock(&facts.recorder.key_sizes);
         let is_named = wanted.iter().any(|word| word.eq_ignore_ascii_case(KEY_SIZES_SECTION));
         match sizes.go_on(call.txn, &filled, if is_named { KEYS_MAX } else { KEYS_MAX_UNNAMED }) {
-            // What is damaged is not counted.
+            // Damaged values are not counted.
             Ok(()) | Err(Stop::Fault(_)) => facts.key_sizes = sizes.lines(),
             Err(stop) => return Err(stop),
         }

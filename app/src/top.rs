@@ -88,6 +88,7 @@ impl Replication {
         };
         let replicas = match self.replicas {
             0 => "no replicas".into(),
+            1 => format!("1 replica, {} behind", text::bytes(self.behind)),
             count => format!("{count} replicas, the slowest {} behind", text::bytes(self.behind)),
         };
         Some(format!("role     {role}; {replicas}"))

@@ -3,10 +3,10 @@
 //! ```text
 //!   polder:call 7 XCFGSET 3 key 13 IDMP-DURATION 2 60        the length of each word, and the word
 //! ```
-//! What else a text of ours may say stands in `table/src/log/aside.rs`.
+//! Other texts of ours stand in `table/src/log/aside.rs`.
 use crate::number::unsigned;
 
-/// How the text of a command begins.
+/// The beginning of the text of a command.
 pub const CALL: &[u8] = b"polder:call ";
 
 /// Puts words together, each behind its length.

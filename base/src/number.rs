@@ -274,7 +274,7 @@ impl Number {
         }
     }
 
-    /// Whether it is below zero.
+    /// Returns true if it is below zero.
     pub fn is_negative(self) -> bool {
         match self {
             Number::Decimal(number) => number.is_negative(),
@@ -289,7 +289,7 @@ impl Number {
         }
     }
 
-    /// Whether it is greater than another number of the same mode.
+    /// Returns true if it is greater than another number of the same mode.
     pub fn exceeds(self, other: Number) -> bool {
         match (self, other) {
             (Number::Decimal(left), Number::Decimal(right)) => left.exceeds(right),

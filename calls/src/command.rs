@@ -108,7 +108,7 @@ pub struct FastGroup<'c> {
     pub db: Db,
     pub calls: &'c [&'c [&'c [u8]]],
     pub now_ms: u64,
-    /// What is added to the count of calls.
+    /// Added to the count of calls.
     pub counted: u64,
 }
 

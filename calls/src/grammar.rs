@@ -362,7 +362,7 @@ impl Walk {
     }
 }
 
-/// How long the alternatives of a required choice are.
+/// The lengths of the alternatives of a required choice.
 struct Choice {
     /// Words of the shortest one.
     shortest: usize,

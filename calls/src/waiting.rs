@@ -39,7 +39,7 @@ impl Otherwise {
 pub struct Wait<'k> {
     /// Those it waits with: List, SortedSet or Stream.
     pub kind: Kind,
-    /// What the key that lets it go on must hold.
+    /// The kind of value in the key that lets it go on.
     pub holds: Kind,
     /// In the session's database.
     pub keys: &'k [&'k [u8]],
@@ -60,13 +60,13 @@ pub struct Waiting {
     /// Its place in the queues; 0 as long as it has none.
     pub ticket: u64,
     pub kind: Kind,
-    /// As in [`Wait`].
+    /// See [`Wait`].
     pub holds: Kind,
     pub db: Db,
     pub keys: Vec<Vec<u8>>,
     /// Milliseconds since the Unix epoch; `u64::MAX` for ever.
     pub until_ms: u64,
-    /// As in [`Wait`].
+    /// See [`Wait`].
     pub look_ms: Option<u64>,
     pub otherwise: Otherwise,
     pub memo: Vec<u8>,

@@ -170,7 +170,7 @@ fn configure(call: &mut SessionCall<'_>) -> Outcome {
     Ok(())
 }
 
-/// What a memory says, as a capability, that reads RDB files of the version 14. Stock servers pass over what they do not know.
+/// The capability that a memory names which reads RDB files of the version 14. Stock servers pass over what they do not know.
 pub(crate) const NEWEST_RDB: &[u8] = b"polder-rdb-14";
 
 fn hear(replica: &mut Replica, option: &[u8], value: &[u8]) -> Outcome {

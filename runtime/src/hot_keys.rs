@@ -23,7 +23,7 @@ const KEYS_MAX: usize = 8192;
 const BYTES_MAX: usize = 8 << 20;
 const KEY_BYTES_MAX: usize = 64 << 10;
 
-/// What START has asked for.
+/// The arguments of START.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     pub by_time: bool,
@@ -31,7 +31,7 @@ pub struct Request {
     pub count: usize,
     /// 0: until it is stopped.
     pub duration_ms: u64,
-    /// Of this many accesses of keys, one is counted.
+    /// One of this many accesses of keys is counted.
     pub sample: u64,
 }
 

@@ -1,4 +1,4 @@
-//! How large the values of each database are: INFO keysizes.
+//! The sizes of the values of each database: INFO keysizes.
 //!
 //! No write counts anything for it. A call looks at [`KEYS_MAX`] keys at most, from where the last call of this process has stopped, so its cost
 //! is bounded whatever the memory holds. When all databases have been gone through the pass is *whole*; its counts are shown until the next one is.
@@ -16,7 +16,7 @@ use polder_values::{Kind, size};
 
 /// Keys that one call looks at, about, if it names the section.
 pub const KEYS_MAX: usize = 20_000;
-/// The same of INFO ALL, which monitoring systems call often.
+/// Keys that one INFO ALL looks at: monitoring systems call it often.
 pub const KEYS_MAX_UNNAMED: usize = 2_000;
 /// Keys that are looked at before their counts are added.
 const STEP: usize = 500;
@@ -39,7 +39,7 @@ type Counts = [[u64; BINS]; SHOWN.len()];
 pub struct KeySizes {
     whole: Option<BTreeMap<Db, Counts>>,
     begun: BTreeMap<Db, Counts>,
-    /// Where the pass goes on: a database, and the cursor in it.
+    /// The place where the pass goes on: a database, and the cursor in it.
     at: (Db, u64),
 }
 

@@ -95,7 +95,7 @@ pub struct Recorder {
     pub told: Mutex<Told>,
     /// What other processes have told of themselves last, with their threads: see [`crate::cross_process::ask_reports`].
     pub reports: Mutex<Vec<(Vec<polder_hub::query::Thread>, Vec<u8>)>>,
-    /// How large values are, as far as INFO keysizes has looked.
+    /// The sizes of values, as far as INFO keysizes has looked.
     pub key_sizes: Mutex<KeySizes>,
     /// Which keys cost most, while and after that is tracked.
     pub hot_keys: Mutex<Option<Tracking>>,

@@ -106,7 +106,7 @@ fn follow_as_set(table: &Table, settings: &Configuration) {
 }
 
 fn is_failing_over(table: &Table) -> bool {
-    // What cannot be read now is read again soon.
+    // A record that cannot be read now is read again soon.
     failover::find(table).is_ok_and(|found| found.is_some())
 }
 

@@ -156,7 +156,7 @@ impl ReplicaWords<'_> {
         })
     }
 
-    /// What each replica that reads the stream has acknowledged.
+    /// The acknowledgements of the replicas that read the stream.
     pub fn all(&self) -> Vec<Acknowledged> {
         self.online().map(|line| self.read(line)).collect()
     }

@@ -246,7 +246,7 @@ pub enum Policy {
     VolatileLfu = 5,
     VolatileRandom = 6,
     VolatileTtl = 7,
-    /// What was not changed for the longest time goes, however often it is read.
+    /// The key that was not changed for the longest time goes, however often it is read.
     AllkeysLrm = 8,
     VolatileLrm = 9,
 }
@@ -264,7 +264,7 @@ impl Policy {
         )
     }
 
-    /// Whether it goes by the time that the access clocks of keys hold.
+    /// Returns true if it goes by the time that the access clocks of keys hold.
     pub fn goes_by_time(self) -> bool {
         matches!(self, Policy::AllkeysLru | Policy::VolatileLru | Policy::AllkeysLrm | Policy::VolatileLrm)
     }

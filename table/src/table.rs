@@ -299,7 +299,7 @@ impl Table {
         policy == Policy::AllkeysLfu as u64 || policy == Policy::VolatileLfu as u64
     }
 
-    /// Whether reads leave the access clocks alone, which then tell of writes only.
+    /// Returns true if reads leave the access clocks alone, which then tell of writes only.
     #[cold]
     #[inline(never)]
     pub(crate) fn notes_writes_only(&self) -> bool {

@@ -445,7 +445,7 @@ impl<'a> Draft<'a> {
         Ok(self.tail(nodes)?.max(self.head.last))
     }
 
-    /// Whether it has producers or entries that were given back, which not every program of this layout knows.
+    /// Returns true if it has producers or entries that were given back, which not every program of this layout knows.
     pub fn is_of_redis_8_6(&self) -> bool {
         self.head.production.is_some() || self.has_released()
     }

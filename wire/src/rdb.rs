@@ -64,7 +64,7 @@ pub struct StreamFacts {
     pub added: u64,
 }
 
-/// How a stream treats producers that send an entry again, and what they have sent.
+/// The treatment of producers that send an entry again, and the entries that they have sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Production {
     /// Seconds for which an entry is known by its producer's id.
@@ -77,7 +77,7 @@ pub struct Production {
 }
 
 impl Production {
-    /// What Redis says of a stream that has had no producers.
+    /// The words of Redis for a stream that has had no producers.
     pub const USUAL: Production = Production { duration_s: 100, ids_max: 100, added: 0, duplicates: 0 };
 }
 

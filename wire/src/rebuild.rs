@@ -162,7 +162,7 @@ pub struct CommandWriter {
     has_entries: bool,
     group: Vec<u8>,
     consumer: Vec<u8>,
-    /// What is owned next was given back by its consumer.
+    /// The next entry was given back by its consumer.
     is_released: bool,
     /// The group has a consumer without a name.
     has_nameless: bool,

@@ -52,7 +52,7 @@ pub struct Facts<'c> {
     pub subjects: [u64; 3],
     /// Both sides of replication, where they have been read.
     pub replication: Overview,
-    /// How large values are, where that is shown: see [`polder_runtime::key_sizes`].
+    /// The sizes of values, where they are shown: see [`polder_runtime::key_sizes`].
     pub key_sizes: Vec<String>,
 }
 

@@ -74,7 +74,7 @@ pub struct Settings {
     large_bytes: AtomicU64,
     /// Each call is to be looked at by itself.
     every_call: AtomicBool,
-    /// What calls cost is to be known whatever the settings say.
+    /// The cost of calls is to be known whatever the settings say.
     watched: AtomicBool,
     /// The mark's version at the last refresh.
     seen: AtomicU64,

@@ -5,7 +5,7 @@
 //!   BULK, in the order that they have in the source            1 2 x           x 1 2
 //!   OBO, each one pushed before the next one is popped         2 1 x           x 1 2
 //! ```
-//! Where source and destination are one list, the elements are all taken out before the first one is put back.
+//! All elements are taken out before the first one is put back, also where source and destination are one list.
 use polder_table::Stop;
 use polder_values::Kind;
 use polder_values::list::Draft;
@@ -15,7 +15,7 @@ use super::{End, Held, find, limit, notify_taken, publish, take};
 use polder_calls::call::{Call, Outcome, SYNTAX, is};
 use polder_calls::waiting::{Otherwise, Wait, seconds};
 
-/// How many elements move, and in which order.
+/// The number of elements that move, and their order.
 #[derive(Clone, Copy)]
 struct Amount {
     count: u64,

@@ -25,7 +25,7 @@ fn present<'c>(sets: &[Option<Found<'c>>]) -> Vec<Sequence<'c>> {
     sets.iter().flatten().map(|found| Sequence::of(&found.value)).collect()
 }
 
-/// How sets are combined.
+/// A way to combine sets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Operation {
     Intersection,

@@ -10,7 +10,7 @@ use polder_calls::call::Outcome;
 /// Entries that are looked at before the next ones are read.
 const CHUNK: u64 = 64;
 
-/// What is left for the streams of a call.
+/// The rest of the limits for the streams of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     entries: u64,
@@ -18,7 +18,7 @@ pub(super) struct Budget {
     has_some: bool,
 }
 
-/// What a call was told of it.
+/// The limits that a call has named.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Wanted {
     pub entries: Option<u64>,
@@ -71,7 +71,7 @@ fn id_bytes(id: Id) -> u64 {
 }
 
 impl Budget {
-    /// Whether nothing more can be replied.
+    /// Returns true if nothing more can be replied.
     pub fn is_spent(&self) -> bool {
         self.entries == 0 || self.has_some && self.bytes == Some(0)
     }

@@ -3,7 +3,7 @@
 //! The entry that was delivered the longest time ago comes first; of those delivered in the same millisecond, the one with
 //! the least id. What was given back (XNACK) comes before all others, in the order in which that was done. An entry that is not in the stream any more stays pending and is passed over.
 //!
-//! What a group has pending is looked through for them, in time that grows with its number: only two trees, by id and by
+//! They are looked for among all that a group has pending, in time that grows with its number: only two trees, by id and by
 //! consumer, say what is pending (X3), so that a delivery and XACK change no third one.
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -16,7 +16,7 @@ use super::pending::tell_pending;
 use super::{reply_id, reply_pairs};
 use polder_calls::call::{Call, Outcome};
 
-/// What a group has pending that a call may claim.
+/// Pending entries of a group that a call may claim.
 #[derive(Default)]
 pub(super) struct Idle {
     /// In the order in which they are claimed.
@@ -107,13 +107,13 @@ pub(super) fn reply_fresh(reply: &mut dyn Reply, entry: &Entry<'_>) {
     reply_delivered(reply, entry, (0, 0));
 }
 
-/// What the streams of a call have left for it, where one may be named more than once.
+/// The rest of each stream of a call, where one may be named more than once.
 #[derive(Default)]
 pub(super) struct Left<'c> {
     streams: HashMap<&'c [u8], (Id, u64)>,
 }
 
-/// How a call reads each of its streams.
+/// A call's way through each of its streams.
 #[derive(Clone, Copy)]
 pub(super) struct Reading {
     pub limit: u64,
@@ -122,7 +122,7 @@ pub(super) struct Reading {
 }
 
 impl<'c> Left<'c> {
-    /// What is left of a stream: the last id that its group has read, and how many entries may be claimed.
+    /// The rest of a stream: the last id that its group has read, and how many entries may be claimed.
     pub fn of(&self, key: &[u8]) -> Option<(Id, u64)> {
         self.streams.get(key).copied()
     }

@@ -59,7 +59,7 @@ impl<'c> Origin<'c> {
     }
 }
 
-/// How a stream that has had no producer yet would treat one.
+/// The treatment of a producer by a stream that has had none yet.
 pub(super) fn default_production(call: &Call<'_>) -> Production {
     let number = |id| call.settings.number(id) as u32;
     Production::new(
@@ -74,7 +74,7 @@ fn first_known(call: &Call<'_>, production: &Production) -> Id {
     over_ms.map_or(Id::MIN, |ms| Id { ms: ms + 1, seq: 0 })
 }
 
-/// How many producers there are whose entries are still known, and how many such entries.
+/// The number of producers whose entries are still known, and of such entries.
 pub(super) fn known(call: &Call<'_>, stream: &Stream<'_>) -> Result<(u64, u64), Stop> {
     let Some(production) = stream.production() else { return Ok((0, 0)) };
     let (from, mut counts) = (first_known(call, &production), (0, 0));

@@ -23,7 +23,7 @@ struct Request<'c> {
     timeout_ms: Option<u64>,
     /// Of each stream.
     limit: u64,
-    /// Of all streams.
+    /// For all streams.
     most: Wanted,
     /// CLAIM: milliseconds for which an entry must have been pending to be claimed.
     claim_ms: Option<u64>,
@@ -206,7 +206,7 @@ enum Serving {
     Nothing,
     /// What is pending for it, from an id on.
     History(Id),
-    /// What is claimed, and what the group has not seen yet.
+    /// Claimed entries, and those that the group has not seen yet.
     New,
 }
 
@@ -255,7 +255,7 @@ pub(super) fn xreadgroup(call: &mut Call<'_>) -> Outcome {
             b"$" | b"+" => return Err(meaningless(text)),
             text => id::exact(text)?,
         };
-        // As in Redis, nothing is claimed from the first stream on whose history is read.
+        // Nothing is claimed from the first stream on whose history is read (as in Redis).
         claims &= target.seen == Id::MAX;
         (target.claims, target.limit) = (claims, request.limit);
         targets.push(target);
@@ -318,7 +318,7 @@ impl<'c> Target<'c> {
         }
     }
 
-    /// The same stream as it is now.
+    /// This stream as it is now.
     fn again(
         &self,
         call: &Call<'c>,
@@ -381,7 +381,7 @@ fn servings(
     Ok(servings)
 }
 
-/// As [`servings`], where all streams together have a limit. One that is named again is served the first time only.
+/// Like [`servings`], where all streams together have a limit. One that is named again is served the first time only.
 fn servings_within(
     call: &Call<'_>,
     request: &Request<'_>,
@@ -453,7 +453,7 @@ fn serve(
                 consumer.active_ms = Some(now_ms);
             }
             idle.take(call, key, &mut draft, &group, &consumer)?;
-            // How often a consumer has read again what it has is not told, nor when it was last seen.
+            // Repeated readings of its own entries by a consumer are not told, nor the time when it was last seen.
             pending.iter().for_each(|pending| tell_pending(call, key, &group, &consumer, pending));
             if group.last != before {
                 tell_group(call, key, &group);
@@ -540,13 +540,13 @@ fn reply_history(
     Ok(())
 }
 
-/// What a consumer takes of a stream.
+/// The entries that a consumer takes of a stream.
 struct Taker<'i> {
     /// The consumer's number.
     consumer: u32,
     /// The most entries that it takes.
     limit: u64,
-    /// What it claims, which comes first.
+    /// Its claims, which come first.
     idle: Option<&'i Idle>,
 }
 

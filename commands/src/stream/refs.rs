@@ -188,7 +188,7 @@ impl Excess {
 /// Words of a call.
 type Words<'c> = &'c [&'c [u8]];
 
-/// As many words as a number says, and what stands behind them.
+/// A number, as many words as it says, and the words behind them.
 pub(super) fn numbered<'c>(count: &[u8], words: Words<'c>) -> Result<(Words<'c>, Words<'c>), Stop> {
     let count = number::integer(count).and_then(|count| usize::try_from(count).ok());
     let count = count.filter(|count| *count > 0).ok_or("ERR Number of IDs must be a positive integer")?;

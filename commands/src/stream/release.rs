@@ -1,6 +1,6 @@
 //! XNACK: a consumer gives back what it cannot process, and any other may claim it at once.
 //!
-//! What was given back stays pending, belongs to no consumer, and stands before all that is claimed because it was idle for long.
+//! An entry that was given back stays pending, belongs to no consumer, and stands before all that is claimed because it was idle for long.
 //!
 //! **Invariant:** what older servers are told is an XCLAIM for the consumer that had the entry, as if it was delivered at the moment 0: any
 //! other may claim it. A text of ECHO, which they pass over, says that no consumer owns it.
@@ -11,7 +11,7 @@ use polder_values::stream::{Group, NO_CONSUMER, Pending};
 use super::{find_group, id, no_group, producers, publish, refs};
 use polder_calls::call::{Call, Outcome, SYNTAX, is};
 
-/// What becomes of the number of deliveries.
+/// The change of the number of deliveries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
     /// SILENT: the last delivery does not count.
@@ -24,7 +24,7 @@ enum Mode {
 
 const DELIVERIES_MAX: u64 = i64::MAX as u64;
 
-/// What XNACK is told.
+/// The arguments of XNACK.
 struct Options<'c> {
     mode: Mode,
     ids: &'c [&'c [u8]],
@@ -63,7 +63,7 @@ fn options<'c>(args: &'c [&'c [u8]]) -> Result<Options<'c>, Stop> {
 }
 
 impl Options<'_> {
-    /// How often an entry counts as delivered that is given back.
+    /// The number of deliveries of an entry that is given back.
     fn deliveries(&self, before: Option<u64>) -> u64 {
         match (self.deliveries, self.mode, before) {
             (Some(deliveries), ..) => deliveries,

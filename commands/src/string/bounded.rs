@@ -13,7 +13,7 @@ use crate::item_effect::tell_item;
 use polder_base::number;
 use polder_calls::call::{Call, Outcome, SYNTAX, is};
 
-/// What is added.
+/// The number that is added.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Increment<'a> {
     Integer(&'a [u8]),
@@ -192,7 +192,7 @@ fn add_float(call: &mut Call<'_>, request: &Request<'_>, by: &[u8], until: Optio
     Ok(())
 }
 
-/// What a call puts into its key.
+/// The value that a call puts into its key.
 struct Sum<'a> {
     text: &'a str,
     event: &'static str,
@@ -216,7 +216,7 @@ fn finish(call: &Call<'_>, request: &Request<'_>, found: Option<Found<'_>>, sum:
     let text = sum.text.as_bytes();
     let is_text = sum.event == "incrbyfloat" && number::integer(text).is_some();
     put_number_until(call, key, found, text, is_text, expiry_ms)?;
-    // What SET would not keep is told with the rest.
+    // Attributes that SET would not keep are told with the rest.
     match until {
         _ if is_item => tell_item(call, key)?,
         Some(until) => call.tell(&[b"SET", key, text, b"PXAT", itoa::Buffer::new().format(until).as_bytes()]),

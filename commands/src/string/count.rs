@@ -38,7 +38,7 @@ pub(super) fn integer_in(found: &Option<Found<'_>>) -> Result<i64, Stop> {
     }
 }
 
-/// Whether a string has attributes of an item, which SET would not keep.
+/// Returns true if a string has attributes of an item, which SET would not keep.
 pub(super) fn is_item(found: &Option<Found<'_>>) -> bool {
     found.as_ref().is_some_and(|found| found.flags != 0 || !found.extras.is_empty())
 }
@@ -93,7 +93,7 @@ fn put_number(call: &Call<'_>, key: &[u8], found: Option<Found<'_>>, number: &[u
     put_number_until(call, key, found, number, text, found.and_then(|found| found.expiry_ms))
 }
 
-/// As [`put_number`], with an expiry of its own.
+/// Like [`put_number`], with an expiry of its own.
 pub(super) fn put_number_until(
     call: &Call<'_>,
     key: &[u8],

@@ -33,12 +33,12 @@ pub fn why_away(process: &Process) -> Option<&'static TurnAway> {
     is_stale.then_some(&STALE_DATA)
 }
 
-/// Whether a request is executed while the data is being read.
+/// Returns true if a request is executed while the data is being read.
 fn is_allowed_while_loading(_session: &Session, args: &[&[u8]]) -> bool {
     execute::resolve(args).is_ok_and(|command| command.has(LOADING))
 }
 
-/// Whether a request is executed while the link to the primary is down: not a script, nor an EXEC of calls of which one is not. One that writes is: it is told
+/// Returns true if a request is executed while the link to the primary is down: not a script, nor an EXEC of calls of which one is not. One that writes is: it is told
 /// that this is a replica.
 fn is_allowed_while_stale(session: &Session, args: &[&[u8]]) -> bool {
     let is_fit = |command: &Command| command.has(STALE) && !command.has(SCRIPTS) || command.is_write();

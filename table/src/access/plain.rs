@@ -297,7 +297,7 @@ impl Table {
         }
         let clock = now();
         if clock != entry::clock_of(seen.first) {
-            // Where accesses are counted the clock is another, whose bits are by chance the same once in 16 million reads: one that is not counted.
+            // The clock that counts accesses is another one, whose bits are by chance the same once in 16 million reads: one that is not counted.
             self.note_rarely(seen.at, seen.first, clock);
         }
         Some(read(value))

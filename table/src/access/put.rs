@@ -1,4 +1,4 @@
-//! What the fast paths that write share: the pin around them, and the place of an entry in its bucket.
+//! Shared by the fast paths that write: the pin around them, and the place of an entry in its bucket.
 
 use polder_shm::staged_journal::StagedJournal;
 use polder_shm::{Seat, sync};
@@ -43,7 +43,7 @@ impl Drop for PinGuard<'_> {
     }
 }
 
-/// Whether this many units are free, in a row or not.
+/// Returns true if this many units are free, in a row or not.
 #[inline(always)]
 pub(crate) fn has_room(live: &Live<'_>, units: usize) -> bool {
     bucket::matches(&live.tag_words(), FREE).count_ones() as usize >= units
@@ -64,7 +64,7 @@ impl WordsMut for Copied {
     }
 }
 
-/// The same if the free units do not lie in a row: the other entries move together. `tags` are the bucket's, without those that go.
+/// Makes room where the free units do not lie in a row: the other entries move together. `tags` are the bucket's, without those that go.
 #[inline(never)]
 fn put_compacting(
     notes: &mut StagedJournal<'_>,

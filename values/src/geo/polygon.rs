@@ -3,7 +3,7 @@
 //! A place lies within when a line from it to the east crosses an odd number of edges, so a polygon that crosses itself has holes. Distances are
 //! counted from the middle, the direction of the mean of the corners as points in space.
 //!
-//! What is searched is the circle around the middle that holds the box of degrees around the corners: the farthest place of the box is a corner of it, as long
+//! The search goes over the circle around the middle that holds the box of degrees around the corners: the farthest place of the box is a corner of it, as long
 //! as none is more than 90 degrees of longitude away from the middle, and beyond that the circle is the earth. A polygon whose corners lie on both
 //! sides of the date line has its middle there and its box elsewhere, so nothing lies within it.
 use std::f64::consts::PI;

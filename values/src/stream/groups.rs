@@ -64,7 +64,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// How often it counts as delivered after the next delivery. The greatest number, which XNACK may have set, stays.
+    /// The number of deliveries after the next one. The greatest number, which XNACK may have set, stays.
     pub fn next_deliveries(&self) -> u64 {
         if self.deliveries == i64::MAX as u64 { self.deliveries } else { self.deliveries.wrapping_add(1) }
     }
@@ -336,7 +336,7 @@ impl<'a> Stream<'a> {
         Ok(end - first)
     }
 
-    /// How many entries a group has pending that were given back.
+    /// The number of pending entries of a group that were given back.
     ///
     /// # Errors
     /// [`Fault::Damaged`].
@@ -350,7 +350,7 @@ impl<'a> Stream<'a> {
         Ok(released)
     }
 
-    /// Whether some group has entries pending that were given back.
+    /// Returns true if some group has pending entries that were given back.
     pub fn has_released(&self) -> bool {
         self.head.has_released()
     }
@@ -370,7 +370,7 @@ impl<'a> Stream<'a> {
 }
 
 impl Draft<'_> {
-    /// As [`Stream::has_released`].
+    /// See [`Stream::has_released`].
     pub(super) fn has_released(&self) -> bool {
         self.head.has_released()
     }

@@ -37,7 +37,7 @@ fn half(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// How a stream treats entries that producers send again.
+/// The treatment of entries that producers send again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Production {
     /// Seconds for which an entry is known by its producer's id.
@@ -52,7 +52,7 @@ pub struct Production {
 }
 
 impl Production {
-    /// Of a stream that has had no producer yet.
+    /// The figures of a stream that has had no producer yet.
     pub fn new(duration_s: u32, ids_max: u32) -> Production {
         Production { duration_s, ids_max, ..Production::default() }
     }
@@ -137,7 +137,7 @@ impl<'a> Head<'a> {
         Head { schemas: Cow::Borrowed(&self.schemas), ..*self }
     }
 
-    /// What stands before the schemas.
+    /// The words before the schemas.
     fn written(&self) -> Written {
         let mut written = Written::default();
         let words = [self.last.ms, self.last.seq, self.max_deleted.ms, self.max_deleted.seq, self.removed];

@@ -1,6 +1,6 @@
 //! The trees of a stream's groups and producers: their numbers, and the keys by which their elements are sorted.
 //!
-//! What the elements are is shown in `groups.rs` and `producers.rs`.
+//! `groups.rs` and `producers.rs` show the elements.
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
@@ -20,7 +20,7 @@ pub(super) const PRODUCERS: usize = 5;
 pub(super) const IIDS: usize = 6;
 pub(super) const IDS: usize = 7;
 
-/// Where the names of groups and of consumers begin.
+/// The beginning of the names of groups and of consumers.
 pub(super) const GROUP_NAME: usize = 28;
 pub(super) const CONSUMER_NAME: usize = 24;
 /// Bytes of the whole key of each of the last three.
@@ -29,7 +29,7 @@ pub(super) const PENDING_KEY: usize = 20;
 pub(super) const OWNED_KEY: usize = 20;
 /// Bytes of an element of what is pending.
 pub(super) const PENDING_LEN: usize = 40;
-/// Where the names of producers and their ids begin.
+/// The beginning of the names of producers and their ids.
 pub(super) const PRODUCER_NAME: usize = 4;
 pub(super) const IID: usize = 20;
 

@@ -65,12 +65,12 @@ fn seek_element<'a>(nodes: &'a dyn Nodes, trees: &[Tree], element: &[u8]) -> Res
 }
 
 impl<'a> Stream<'a> {
-    /// How producers are treated, if the stream knows.
+    /// The treatment of producers, if the stream knows any.
     pub fn production(&self) -> Option<Production> {
         self.head.production
     }
 
-    /// How many producers there are.
+    /// The number of producers.
     pub fn producers_len(&self) -> u64 {
         self.head.trees[PRODUCERS].count
     }
@@ -117,7 +117,7 @@ impl<'a> Stream<'a> {
         }))
     }
 
-    /// How many entries a producer knows, from an id on.
+    /// The number of entries that a producer knows, from an id on.
     ///
     /// # Errors
     /// [`Fault::Damaged`].
@@ -176,7 +176,7 @@ impl Draft<'_> {
     /// Notes by which id a producer knows an entry, instead of the one that it has known by it.
     ///
     /// # Errors
-    /// As [`Draft::set_production`].
+    /// See [`Draft::set_production`].
     pub fn note_produced(
         &mut self,
         nodes: &dyn Nodes,
@@ -212,7 +212,7 @@ impl Draft<'_> {
     /// Forgets the first `count` entries that a producer knows, and the producer if it knows no other.
     ///
     /// # Errors
-    /// As [`Draft::set_production`].
+    /// See [`Draft::set_production`].
     pub fn forget_produced(&mut self, nodes: &dyn Nodes, producer: &[u8], count: u64) -> Result<(), Fault> {
         let place = seek_name(nodes, &self.head.trees, producer)?;
         let Some(element) = place.found else { return Ok(()) };
@@ -237,7 +237,7 @@ impl Draft<'_> {
     }
 }
 
-/// Whether the producers are whole (X4).
+/// Returns true if the producers are whole (X4).
 pub(super) fn check(stream: &Stream<'_>) -> Result<(), Fault> {
     let (trees, mut known) = (&stream.head.trees, 0);
     let Some(production) = stream.head.production else {

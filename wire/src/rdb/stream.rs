@@ -134,7 +134,7 @@ impl StreamWalk {
         }
     }
 
-    /// What stands behind a group's pending entries.
+    /// The words behind a group's pending entries.
     fn consumers(&mut self, cursor: &mut Cursor<'_>, texts: &mut [Vec<u8>; 2]) -> Step<Found> {
         match self.place {
             Place::Consumers if self.consumers == 0 && self.version >= 5 => {
@@ -179,7 +179,7 @@ impl StreamWalk {
         }
     }
 
-    /// What stands behind the groups.
+    /// The words behind the groups.
     fn producers(&mut self, cursor: &mut Cursor<'_>, texts: &mut [Vec<u8>; 2]) -> Step<Found> {
         match self.place {
             Place::Production => {

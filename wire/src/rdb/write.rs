@@ -22,7 +22,7 @@ pub enum Form {
     Fixed(u32),
 }
 
-/// What a stream has that not every version can hold.
+/// Parts of a stream that not every version can hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StreamNeeds {
     /// Producers that send entries again. A version that does not know them leaves them out.
@@ -140,9 +140,9 @@ pub struct Writer {
     compressor: Compressor,
     /// The version that what has come needs at least.
     needed: u32,
-    /// Of all behind the first line.
+    /// The sum of all behind the first line.
     sum: Option<Checksum>,
-    /// How much of `out` is in the sum.
+    /// The bytes of `out` that are in the sum.
     summed: usize,
 }
 
@@ -204,7 +204,7 @@ impl Writer {
         self.needed = self.needed.max(version);
     }
 
-    /// Whether Redis's form of this version can be written.
+    /// Returns true if Redis's form of this version can be written.
     fn can_be(&self, version: u32) -> bool {
         match self.form {
             Form::Fixed(fixed) => (version..VALKEY).contains(&fixed),
@@ -620,12 +620,12 @@ impl Writer {
         raw_id(&mut self.out, id);
     }
 
-    /// Whether entries that were given back can be written.
+    /// Returns true if entries that were given back can be written.
     pub fn holds_released(&self) -> bool {
         self.can_be(14)
     }
 
-    /// How many entries of the group were given back, after its consumers; those follow as [`Writer::owned`] ones.
+    /// The number of entries of the group that were given back, after its consumers; those follow as [`Writer::owned`] ones.
     pub fn released(&mut self, count: u64) {
         if self.stream_kind >= kind::STREAM_5 {
             length(&mut self.out, count);
