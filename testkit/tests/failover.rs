@@ -28,8 +28,9 @@ fn count_at(server: &Server) -> JoinHandle<i64> {
 fn change_roles(old: (&Server, &mut Connection), new: (&Server, &mut Connection)) {
     let ((old_server, old), (new_server, new)) = (old, new);
     catch_up(new, old);
+    let earlier = ask(old, "GET n");
     let writer = count_at(old_server);
-    until("it counts", || ask(old, "GET n") != "(nil)");
+    until("it counts", || ask(old, "GET n") != earlier);
     let before = figure(new, "stats", "sync_full");
     assert_eq!(ask(old, &format!("FAILOVER TO 127.0.0.1 {}", new_server.port())), "OK");
     until("the old primary follows", || figure(old, "replication", "role") == "slave");
