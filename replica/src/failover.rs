@@ -13,8 +13,8 @@
 //! - **O3** The pause of writers is renewed again and again. It ends by itself where every server dies.
 //! - **O4** Before the request leaves, the record says that it may have: from then on this memory does not become a primary again by itself, since the replica may be
 //!   one. Only a refusal by a replica that is none ends that, or a client.
-//! - **O5** The record goes in the transaction that has looked at it. Who takes it away does what is left: a memory that is to follow its replica without a record becomes
-//!   a primary.
+//! - **O5** The record goes in the transaction that has looked at it. The thread that removes it ends the rest, too; if it dies before, the
+//!   thread that has the link makes a memory a primary again that is to follow its replica without a record.
 use std::time::Duration;
 
 use polder_base::time::now_ms;
@@ -194,23 +194,16 @@ fn change(table: &Table, how: impl Fn(Option<&Failover>) -> Change) -> Result<Op
 /// # Errors
 /// Redis's text where none runs; faults of the memory.
 pub fn abort(table: &Table, why: &str) -> Outcome {
-    let Some(failover) = change(table, |_| Change::End)? else {
-        return Err("ERR No failover in progress.".into());
-    };
-    tracing::warn!(why, "the failover is given up");
-    let promoted = if failover.stage == Stage::Waits { Ok(()) } else { primary::promote(table) };
-    let_writers_go_on(table);
-    promoted
+    if give_up(table, why, |_| true)? { Ok(()) } else { Err("ERR No failover in progress.".into()) }
 }
 
-/// Gives the failover up, unless the target may have been asked by now (O4). Returns false where it may.
-fn abort_unsent(table: &Table, why: &str) -> Result<bool, Stop> {
-    let is_sent = |failover: &Failover| failover.stage == Stage::Sent;
+/// Gives the failover up, if one runs and `may` be given up. Returns true if it was.
+fn give_up(table: &Table, why: &str, may: impl Fn(&Failover) -> bool) -> Result<bool, Stop> {
     let before = change(table, |found| match found {
-        Some(failover) if !is_sent(failover) => Change::End,
+        Some(failover) if may(failover) => Change::End,
         _ => Change::Nothing,
     })?;
-    let Some(failover) = before.filter(|failover| !is_sent(failover)) else { return Ok(false) };
+    let Some(failover) = before.filter(&may) else { return Ok(false) };
     tracing::warn!(why, "the failover is given up");
     let promoted = if failover.stage == Stage::Waits { Ok(()) } else { primary::promote(table) };
     let_writers_go_on(table);
@@ -349,7 +342,9 @@ pub fn goes_on(table: &Table) -> Result<bool, Stop> {
     hold_writers(table);
     let Stage::Follows(since_ms) = failover.stage else { return Ok(true) };
     let is_late = failover.is_late() && !failover.is_forced || now_ms() > since_ms + PATIENCE_MS;
-    Ok(!(is_late && abort_unsent(table, "the replica could not be asked in time")?))
+    // O4.
+    let is_unsent = |failover: &Failover| failover.stage != Stage::Sent;
+    Ok(!(is_late && give_up(table, "the replica could not be asked in time", is_unsent)?))
 }
 
 /// Removes what a failover has left in a memory that follows another primary: no thread brings it on there.

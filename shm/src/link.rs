@@ -12,7 +12,7 @@
 //!   SECOND ([`Segment::log_continues`]).
 //! - **I3** A log that is turned on or has lost something begins with another IDENTITY, and no IDENTITY2. A promotion keeps the old one as IDENTITY2. A copy
 //!   that is installed takes the primary's.
-//! - **I4** The owner alone writes STATE and what follows it. They are told to people; nothing rests on them.
+//! - **I4** The owner alone writes STATE and what follows it, and STATE says Connect when it takes the link. Only refusals rest on them (NOMASTERLINK, MASTERDOWN): no data does.
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
