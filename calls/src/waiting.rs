@@ -54,6 +54,22 @@ pub struct Wait<'k> {
     pub look_ms: Option<u64>,
 }
 
+impl<'k> Wait<'k> {
+    /// A wait with those that wait for keys of this kind, whose first run has left nothing to others or to later runs.
+    pub fn of(kind: Kind, keys: &'k [&'k [u8]], timeout_ms: u64, otherwise: Otherwise) -> Wait<'k> {
+        Wait {
+            kind,
+            holds: kind,
+            keys,
+            timeout_ms,
+            otherwise,
+            memo: Vec::new(),
+            yields: false,
+            look_ms: None,
+        }
+    }
+}
+
 /// A call that waits, until it is run again.
 #[derive(Clone)]
 pub struct Waiting {

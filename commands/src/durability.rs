@@ -90,14 +90,5 @@ fn is_over(call: &Call<'_>) -> bool {
 }
 
 fn wait_for(call: &mut Call<'_>, copies: Copies, timeout_ms: u64, otherwise: Otherwise) -> Outcome {
-    call.wait(Wait {
-        kind: Kind::List,
-        holds: Kind::List,
-        keys: &[],
-        timeout_ms,
-        otherwise,
-        memo: copies.memo(),
-        yields: true,
-        look_ms: None,
-    })
+    call.wait(Wait { memo: copies.memo(), yields: true, ..Wait::of(Kind::List, &[], timeout_ms, otherwise) })
 }

@@ -169,16 +169,7 @@ pub(super) fn first_for_us<'c, 'k>(
 }
 
 fn wait(call: &mut Call<'_>, keys: &[&[u8]], timeout_ms: u64, otherwise: Otherwise, yields: bool) -> Outcome {
-    call.wait(Wait {
-        kind: Kind::List,
-        holds: Kind::List,
-        keys,
-        timeout_ms,
-        otherwise,
-        memo: Vec::new(),
-        yields,
-        look_ms: None,
-    })
+    call.wait(Wait { yields, ..Wait::of(Kind::List, keys, timeout_ms, otherwise) })
 }
 
 pub(super) fn blpop(call: &mut Call<'_>) -> Outcome {

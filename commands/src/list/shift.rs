@@ -76,14 +76,9 @@ pub(super) fn blmovem(call: &mut Call<'_>) -> Outcome {
     match held {
         Some(held) => shift(call, &held, from, to, amount),
         None => call.wait(Wait {
-            kind,
             holds: Kind::List,
-            keys,
-            timeout_ms,
-            otherwise: Otherwise::NullArray,
-            memo: Vec::new(),
             yields,
-            look_ms: None,
+            ..Wait::of(kind, keys, timeout_ms, Otherwise::NullArray)
         }),
     }
 }

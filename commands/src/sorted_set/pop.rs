@@ -232,14 +232,5 @@ fn wait_for_one(call: &mut Call<'_>, end: End) -> Outcome {
 }
 
 fn wait(call: &mut Call<'_>, keys: &[&[u8]], timeout_ms: u64, yields: bool) -> Outcome {
-    call.wait(Wait {
-        kind: Kind::SortedSet,
-        holds: Kind::SortedSet,
-        keys,
-        timeout_ms,
-        otherwise: Otherwise::NullArray,
-        memo: Vec::new(),
-        yields,
-        look_ms: None,
-    })
+    call.wait(Wait { yields, ..Wait::of(Kind::SortedSet, keys, timeout_ms, Otherwise::NullArray) })
 }

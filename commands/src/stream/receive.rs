@@ -169,14 +169,9 @@ fn ids_of(memo: &[u8]) -> Vec<Id> {
 fn finish(call: &mut Call<'_>, request: &Request<'_>, memo: Vec<u8>, look_ms: Option<u64>) -> Outcome {
     match request.timeout_ms {
         Some(timeout_ms) => call.wait(Wait {
-            kind: Kind::Stream,
-            holds: Kind::Stream,
-            keys: request.keys,
-            timeout_ms,
-            otherwise: Otherwise::NullArray,
             memo,
-            yields: false,
             look_ms,
+            ..Wait::of(Kind::Stream, request.keys, timeout_ms, Otherwise::NullArray)
         }),
         None => {
             call.reply.null_array();
