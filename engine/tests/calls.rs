@@ -311,7 +311,7 @@ fn a_transaction_of_nothing_but_sets_counts_and_replies_as_any_other() {
     }
     assert_eq!(counted[0], counted[1]);
     assert_eq!(counted[0][1..], [5, 1, 1, 5]);
-    // The same by MULTI and EXEC, of one key again and again: the last value counts.
+    // MULTI and EXEC with one key again and again: the last value counts.
     caller.run(&["MULTI"]).expect("open");
     (0..3).for_each(|number| _ = caller.run(&["SET", "k1", &number.to_string()]).expect("queued"));
     assert_eq!(caller.run(&["EXEC"]).expect("done").item().items().map(Iterator::count), Some(3));

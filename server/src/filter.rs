@@ -40,7 +40,7 @@ impl Filter {
     /// TLS.
     ///
     /// # Errors
-    /// When rustls has no memory or random bytes.
+    /// Rustls has no memory or random bytes.
     pub fn secure(config: Arc<ServerConfig>) -> Result<Filter, rustls::Error> {
         Ok(Filter { secure: Some(Secure::new(config)?), ..Filter::default() })
     }
@@ -48,7 +48,7 @@ impl Filter {
     /// TLS of the side that connects, to a peer of this name.
     ///
     /// # Errors
-    /// When rustls has no memory or random bytes.
+    /// Rustls has no memory or random bytes.
     pub fn secure_to(config: Arc<ClientConfig>, name: ServerName<'static>) -> Result<Filter, rustls::Error> {
         Ok(Filter { secure: Some(Secure::to(config, name)?), ..Filter::default() })
     }

@@ -32,7 +32,7 @@ pub enum Flaw {
     ReadsNoStatus,
     /// Of the table: a reader does not check that buckets in which it has not found a key are all unchanged.
     BelievesMiss,
-    /// Of the table: a reader of several keys does not compare at the end the words of the buckets that it has relied on.
+    /// A reader of several keys in the table does not compare at the end the words of the buckets that it has relied on.
     BelievesReads,
     /// Of the table: an extent is replaced while only its first bucket is locked.
     GrowsUnlocked,

@@ -120,7 +120,7 @@ fn of_producers(connection: &mut Connection) -> Vec<String> {
         "XPENDING y g 1-1 1-1 1",
     ];
     let mut known: Vec<String> = lines.iter().map(|line| ask(connection, line)).collect();
-    // How long ago an entry was delivered is not told by two servers at the same moment.
+    // Two servers do not tell the age of a delivery at one moment.
     for pending in &mut known[3..] {
         *pending =
             pending.lines().filter(|line| !line.starts_with("   3)") || line.ends_with("-1")).collect();

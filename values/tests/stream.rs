@@ -526,7 +526,7 @@ fn what_producers_know_is_kept_by_their_ids_and_in_the_order_of_the_entries() {
     let production = stream.production().unwrap();
     assert_eq!((production.duration_s, production.ids_max), (60, 100));
     assert_eq!((production.added, production.duplicates), (5, 6));
-    // The same settings forget nothing, others all.
+    // Equal settings forget nothing, others all.
     draft.set_production(&memory, 60, 100).unwrap();
     assert_eq!(draft.view(&memory).producers_len(), model.len() as u64);
     draft.set_production(&memory, 60, 99).unwrap();

@@ -39,7 +39,7 @@ pub struct Secure {
 
 impl Secure {
     /// # Errors
-    /// When rustls has no memory or random bytes.
+    /// Rustls has no memory or random bytes.
     pub fn new(config: Arc<ServerConfig>) -> Result<Secure, rustls::Error> {
         Ok(Secure::of(ServerConnection::new(config)?.into()))
     }
@@ -47,7 +47,7 @@ impl Secure {
     /// The side that has connected, to a peer of this name.
     ///
     /// # Errors
-    /// When rustls has no memory or random bytes.
+    /// Rustls has no memory or random bytes.
     pub fn to(config: Arc<ClientConfig>, name: ServerName<'static>) -> Result<Secure, rustls::Error> {
         Ok(Secure::of(ClientConnection::new(config, name)?.into()))
     }

@@ -122,7 +122,7 @@ fn a_move_of_an_exact_number_waits_until_the_list_is_long_enough() {
         assert_eq!(waiter.reply(), moved, "{grows}");
         assert_eq!(pusher.ask("LRANGE m 0 -1"), moved);
     }
-    // What it leaves is for others meanwhile.
+    // Others get the rest meanwhile.
     pusher.ask("DEL l m");
     send(&mut waiter, "BLMOVEM l m RIGHT LEFT 0 EXACTLY 3 OBO");
     until_waiting(&mut one.client(), 1);

@@ -16,7 +16,7 @@ pub(crate) struct Attempts {
     /// In all, and those since something has changed.
     all: u32,
     number: u32,
-    /// What was there at the last one.
+    /// The key and its location at the last attempt.
     signs: u64,
 }
 

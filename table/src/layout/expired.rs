@@ -3,7 +3,7 @@
 use polder_values::hash::Hash as HashValue;
 use polder_values::{Nodes, Value};
 
-/// What of a stored key has expired.
+/// The expired part of a stored key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Expired {
     /// The key itself.
@@ -15,12 +15,12 @@ pub(crate) enum Expired {
 }
 
 impl Expired {
-    /// Whether the key does not exist any more.
+    /// Returns true if the key does not exist any more.
     pub(crate) fn is_gone(&self) -> bool {
         *self != Expired::SomeFields
     }
 
-    /// What of the fields of `value` has expired, if `first_ms` is their earliest expiry.
+    /// Returns which part of the fields of `value` has expired, if `first_ms` is their earliest expiry.
     pub(crate) fn fields(
         nodes: &dyn Nodes,
         value: &Value<'_>,

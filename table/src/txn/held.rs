@@ -57,7 +57,7 @@ pub(crate) enum Pending {
 /// The order of locks (T2): see [`Extent::order`].
 pub(crate) type Order = (u64, u64, u64);
 
-/// What a transaction of one key holds: see [`crate::txn::single_key`]. Key and location are what the transaction was told to foresee ([`Txn::foresee`]).
+/// The key that a transaction of one key holds: see [`crate::txn::single_key`]. Key and location are what the transaction was told to foresee ([`Txn::foresee`]).
 #[derive(Clone, Copy, Default)]
 pub(crate) struct SingleKeyTxn {
     pub(crate) active: bool,

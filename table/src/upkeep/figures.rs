@@ -11,7 +11,7 @@ use crate::layout::directory::{self, Slot, database, map_at};
 use crate::table::Table;
 
 impl Table {
-    /// What the memory holds.
+    /// Returns the figures of the memory.
     pub fn usage(&self) -> Usage {
         let segment = self.segment();
         let used = segment.used_bytes();
@@ -45,7 +45,7 @@ impl Table {
         self.tally_of(db, 2)
     }
 
-    /// What the table of a database is made of.
+    /// Returns the parts of the table of a database.
     pub fn shape(&self, db: Db) -> TableShape {
         let mut shape = TableShape::default();
         self.each_extent(db, &mut |extent| {
@@ -120,7 +120,7 @@ impl Table {
         if (keys as i64) < 0 { 0 } else { keys }
     }
 
-    /// What the directory's slot at a position names, for `inspect` and `verify`.
+    /// Returns the name in the directory's slot at a position, for `inspect` and `verify`.
     pub fn slot(&self, word: u64) -> Slot {
         directory::slot_of(self.segment(), word)
     }
