@@ -1,14 +1,17 @@
 //! The runner of test programs: a test that fails runs once more, alone.
 //!
 //! ```text
-//!   cargo test -> runner `xtask attempt PROGRAM ARGUMENTS` -> limit.sh -> PROGRAM
+//!   cargo test -> runner `xtask attempt PROGRAM ARGUMENTS` -> PROGRAM
 //!     libtest names what failed    -> each of these runs again, by itself
 //!     it names nothing (a crash, a hang, a harness of its own) -> the program runs again
+//!     it is silent for too long    -> limit.sh tells where its threads are, and ends it: a failure
 //! ```
 //! A second run that passes makes the test *flaky*: it is listed (`flaky.rs`) and counts as passed. A test that fails
 //! twice fails. The lines that count are held back until this is known.
-use std::io::{BufRead, BufReader};
-use std::process::{Command, ExitCode, Stdio};
+use std::io::Read;
+use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
 
 use regex::{Captures, Regex};
 
@@ -20,6 +23,25 @@ const TESTS_AGAIN_MAX: usize = 10;
 /// Matches the counts of a line, as libtest and the programs of testkit write them.
 pub const COUNTS: &str = r"\b(\d+) passed([,;]) (\d+) failed";
 
+/// The end of a program that hangs.
+#[derive(Clone, Copy)]
+pub struct Limit<'p> {
+    /// The longest time without output.
+    pub silence: Duration,
+    /// Tells where the threads of the process are whose id it gets, and kills it with all that it has started.
+    pub script: &'p str,
+}
+
+impl Limit<'_> {
+    fn end(self, child: &Child) {
+        let seconds = self.silence.as_secs().to_string();
+        let ended = Command::new(self.script).args([&child.id().to_string(), &seconds]).status();
+        if !ended.is_ok_and(|status| status.success()) {
+            println!("{} did not end process {}", self.script, child.id());
+        }
+    }
+}
+
 /// One run of a program.
 struct Run {
     succeeded: bool,
@@ -28,33 +50,39 @@ struct Run {
 
 impl Run {
     /// Runs `command`, and prints its lines but those that count.
-    fn new(command: &mut Command) -> Run {
-        Run::watched(command, |line| {
+    fn new(command: &mut Command, limit: Limit<'_>) -> Run {
+        Run::watched(command, limit, |line| {
             if !counts(line) {
                 println!("{line}");
             }
         })
     }
 
-    fn watched(command: &mut Command, mut watch: impl FnMut(&str)) -> Run {
-        let mut lines = Vec::new();
-        let succeeded = match command.stdout(Stdio::piped()).spawn() {
-            Ok(mut child) => {
-                let out = child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).split(b'\n'));
-                for line in out.map_while(Result::ok) {
-                    let line = String::from_utf8_lossy(&line).into_owned();
-                    watch(&line);
-                    lines.push(line);
-                }
-                child.wait().is_ok_and(|status| status.success())
-            }
+    fn watched(command: &mut Command, limit: Limit<'_>, mut watch: impl FnMut(&str)) -> Run {
+        let mut child = match command.stdout(Stdio::piped()).spawn() {
+            Ok(child) => child,
             Err(error) => {
-                lines.push(error.to_string());
-                watch(&lines[0]);
-                false
+                watch(&error.to_string());
+                return Run { succeeded: false, lines: vec![error.to_string()] };
             }
         };
-        Run { succeeded, lines }
+        let (mut lines, mut rest) = (Vec::new(), Vec::new());
+        let chunks = child.stdout.take().map(chunks);
+        while let Some(chunks) = &chunks {
+            match chunks.recv_timeout(limit.silence) {
+                Ok(chunk) => rest.extend(chunk),
+                // A child that outlives the program may keep its output open.
+                Err(RecvTimeoutError::Timeout) if matches!(child.try_wait(), Ok(Some(_))) => break,
+                Err(RecvTimeoutError::Timeout) => limit.end(&child),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+                lines.push(String::from_utf8_lossy(&rest[..end]).into_owned());
+                rest.drain(..=end);
+                watch(&lines[lines.len() - 1]);
+            }
+        }
+        Run { succeeded: child.wait().is_ok_and(|status| status.success()), lines }
     }
 
     /// Prints the lines that count, as `edit` returns them.
@@ -73,9 +101,23 @@ impl Run {
     }
 }
 
-/// Runs a test program by `limit`, and again what failed in it.
-pub fn attempt(limit: &str, program: &str, arguments: &[&str], flaky: &Flaky) -> ExitCode {
-    let first = Run::new(Command::new(limit).arg(program).args(arguments));
+/// Returns what arrives from `out`, until its end.
+fn chunks(mut out: ChildStdout) -> Receiver<Vec<u8>> {
+    let (send, receive) = channel();
+    std::thread::spawn(move || {
+        let mut chunk = [0; 4096];
+        while let Ok(count @ 1..) = out.read(&mut chunk) {
+            if send.send(chunk[..count].to_vec()).is_err() {
+                break;
+            }
+        }
+    });
+    receive
+}
+
+/// Runs a test program, and again what failed in it.
+pub fn attempt(limit: Limit<'_>, program: &str, arguments: &[&str], flaky: &Flaky) -> ExitCode {
+    let first = Run::new(Command::new(program).args(arguments), limit);
     if first.succeeded {
         first.print_counts(str::to_owned);
         return ExitCode::SUCCESS;
@@ -93,10 +135,10 @@ pub fn attempt(limit: &str, program: &str, arguments: &[&str], flaky: &Flaky) ->
 }
 
 /// Runs a whole program again: whether it passes now.
-fn program_again(limit: &str, program: &str, arguments: &[&str], first: &Run, flaky: &Flaky) -> bool {
+fn program_again(limit: Limit<'_>, program: &str, arguments: &[&str], first: &Run, flaky: &Flaky) -> bool {
     let name = program_name(program);
     println!("{name} failed; it runs again");
-    let second = Run::new(Command::new(limit).arg(program).args(arguments));
+    let second = Run::new(Command::new(program).args(arguments), limit);
     second.print_counts(str::to_owned);
     if second.succeeded {
         println!("flaky: {name}");
@@ -106,12 +148,12 @@ fn program_again(limit: &str, program: &str, arguments: &[&str], first: &Run, fl
 }
 
 /// Runs each failed test again by itself: whether all pass now.
-fn tests_again(limit: &str, program: &str, first: &Run, tests: &[&str], flaky: &Flaky) -> bool {
+fn tests_again(limit: Limit<'_>, program: &str, first: &Run, tests: &[&str], flaky: &Flaky) -> bool {
     let mut passed = 0;
     for &test in tests {
-        let mut command = Command::new(limit);
-        command.args([program, test, "--exact", "--include-ignored", "--test-threads=1"]);
-        let second = Run::watched(&mut command, |_| {});
+        let mut command = Command::new(program);
+        command.args([test, "--exact", "--include-ignored", "--test-threads=1"]);
+        let second = Run::watched(&mut command, limit, |_| {});
         let name = format!("{}: {test}", program_name(program));
         // A filter that meets no test passes, too.
         if second.succeeded && second.lines.iter().any(|line| line.contains(" 1 passed")) {
@@ -153,7 +195,8 @@ fn program_name(program: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::PathBuf;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::{Path, PathBuf};
 
     use super::*;
 
@@ -162,19 +205,31 @@ mod tests {
         folder: PathBuf,
     }
 
+    /// Writes a shell program.
+    fn write(path: &Path, script: &str) {
+        fs::write(path, format!("#!/bin/sh\n{script}")).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
     impl Stage {
         fn new(name: &str, script: &str) -> Stage {
             let folder = std::env::temp_dir().join(format!("polder-attempt-{}-{name}", std::process::id()));
             fs::create_dir_all(&folder).unwrap();
-            fs::write(folder.join("program-1a2b"), format!("cd {}\n{script}", folder.display())).unwrap();
+            write(&folder.join("program-1a2b"), &format!("cd {}\n{script}", folder.display()));
+            write(&folder.join("limit"), "kill -KILL $1");
             Stage { folder }
         }
 
-        /// Runs the program; `sh` stands where `limit.sh` does.
+        /// Runs the program, which may be silent for a minute.
         fn run(&self) -> (bool, Vec<String>) {
+            self.run_within(Duration::from_secs(60))
+        }
+
+        fn run_within(&self, silence: Duration) -> (bool, Vec<String>) {
             let flaky = Flaky::new(&self.folder);
-            let program = self.folder.join("program-1a2b");
-            let code = attempt("sh", program.to_str().unwrap(), &[], &flaky);
+            let (program, script) = (self.folder.join("program-1a2b"), self.folder.join("limit"));
+            let limit = Limit { silence, script: script.to_str().unwrap() };
+            let code = attempt(limit, program.to_str().unwrap(), &[], &flaky);
             (code == ExitCode::SUCCESS, flaky.names())
         }
     }
@@ -220,6 +275,12 @@ mod tests {
         assert_eq!(stage.run(), (true, vec!["program".into()]));
         let stage = Stage::new("crash", "kill -ABRT $$");
         assert_eq!(stage.run(), (false, Vec::new()));
+    }
+
+    #[test]
+    fn a_program_that_is_silent_is_ended_and_runs_again() {
+        let stage = Stage::new("silent", "[ -e ran ] && exit 0; touch ran; echo a line; exec sleep 1000");
+        assert_eq!(stage.run_within(Duration::from_secs(10)), (true, vec!["program".into()]));
     }
 
     #[test]

@@ -18,7 +18,9 @@ mod tidy;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
+use attempt::Limit;
 use flaky::Flaky;
 use tally::{Beside, Clock, Tally};
 
@@ -55,6 +57,9 @@ cargo x bench counts [--write]
                               instructions of operations under callgrind, against bench/counts.json; or writes that file
 cargo x docs                  writes docs/commands.md, docs/settings.md, the C headers and the Python stubs";
 
+/// The longest time in which a test program may print nothing.
+const SILENCE: Duration = Duration::from_secs(600);
+
 /// The seed of the parts that `cargo x test` runs: the same changes give the same result.
 const SEED: &str = "20260711";
 
@@ -63,12 +68,8 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut flaky = Flaky::new(&target());
     if let ["attempt", program, arguments @ ..] = words.as_slice() {
-        return attempt::attempt(
-            concat!(env!("CARGO_MANIFEST_DIR"), "/limit.sh"),
-            program,
-            arguments,
-            &flaky,
-        );
+        let limit = Limit { silence: SILENCE, script: concat!(env!("CARGO_MANIFEST_DIR"), "/limit.sh") };
+        return attempt::attempt(limit, program, arguments, &flaky);
     }
     if let ["check" | "test", ..] = words.as_slice() {
         flaky.clear();
@@ -284,7 +285,7 @@ fn program(name: &str, words: &[&str]) -> Command {
 fn client_long() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
-        .args(["test", "--quiet", "--package", "polder-client", "--lib", "--test", "chaos"])
+        .args(["test", "--quiet", "--package", "polder-client", "--lib", "--test", "client"])
         .current_dir(root());
     command.env("POLDER_SEEDS", "1..10001").env("POLDER_CHAOS_SECONDS", "60");
     command

@@ -17,7 +17,7 @@
 //! What it costs: an EXEC may abort although the watched key was left alone, if two commits to other keys of the bucket came in
 //! between, or if the extent was replaced (growth, shrinking). The client tries again, as after any abort. Measured with 200 us
 //! between WATCH and EXEC: beside 30,000 writes a second to keys drawn from 100, 1,000, 10,000 and 100,000, some 40 %, 2 %, 0 % and
-//! 0 % of EXECs abort so; beside 1 to 2.6 million a second, 100 %, 80 %, 24 to 37 % and 0.5 % (`table/tests/watch.rs` prints the rates of
+//! 0 % of EXECs abort so; beside 1 to 2.6 million a second, 100 %, 80 %, 24 to 37 % and 0.5 % (`table/tests/table/watch.rs` prints the rates of
 //! the machine that it runs on). The first key that is written or watched in a database makes the database: some 9 KiB, once for
 //! each of the 256.
 //!

@@ -1,5 +1,5 @@
 //! A snapshot beside writers that change two keys together: it shows both as they were at one moment. That a reader must not take
-//! records which came while it read is shown by the model in shm/tests/snapshot.rs: no schedule that is drawn here comes by it in time.
+//! records which came while it read is shown by the model in shm/tests/models/snapshot.rs: no schedule that is drawn here comes by it in time.
 
 use std::sync::Arc;
 use std::time::Duration;
