@@ -5,8 +5,8 @@
 #   needs.sh bench   what `cargo x bench protocols` compares HTTP with, and measures it by: nginx, webdis and wrk
 #   needs.sh newer   redis 8.0 and valkey 8.1 from Debian 13, in a folder of their own, for `cargo x peers`
 #   needs.sh newest [FOLDER]
-#                    redis 8.6 and valkey 9.1 as Debian builds them (experimental, sid), with their own libraries, for
-#                    `POLDER_PEERS=FOLDER cargo x bench`; FOLDER is target/peers/newest unless given. Needs no root.
+#                    redis 8.6 and valkey 9.1 as Debian builds them (experimental, sid), with their own libraries, and kevy 3.17 from its
+#                    crate, for `POLDER_PEERS=FOLDER cargo x bench`; FOLDER is target/peers/newest unless given. Needs no root.
 #
 # No package's service is ever started. Valkey is unpacked below target/peers, without touching the machine's
 # package sources; tests that want it or redis-py say so and go on when they could not be had.
@@ -78,12 +78,35 @@ unpack_newer() {
 # The newest Redis and Valkey of a Debian suite that is newer than this machine: their packages and all libraries that these need are unpacked
 # into one folder, and the programs are started by that folder's own loader.
 #
-#   FOLDER/redis-8.6, FOLDER/valkey-9.1   what to start: a script for each
+#   FOLDER/redis-8.6, FOLDER/valkey-9.1, FOLDER/kevy-3.17   what to start: a script for each
 #   FOLDER/SUITE/usr/...                  the unpacked packages of a suite
 unpack_newest() {
     place=$(mkdir -p "$1" && cd "$1" && pwd)
     unpack_from sid valkey-server valkey
     unpack_from experimental redis-server redis
+    build_kevy 3.17.3
+}
+
+# build_kevy VERSION: makes $place/kevy-VERSION, which takes the flags of redis-server that benchmarks give: it runs one thread, and keeps
+# no log.
+build_kevy() {
+    name=kevy-${1%.*}
+    ! [ -e "$place/$name" ] || return 0
+    note "building kevy $1 below $place"
+    if ! cargo install --quiet --locked kevy --version "$1" --root "$place/kevy" --target-dir "$place/kevy/target" >"$place/kevy.log" 2>&1; then
+        note "kevy could not be had (see $place/kevy.log); it is left out"
+        return 0
+    fi
+    rm -rf "$place/kevy/target"
+    cat >"$place/$name" <<END
+#!/bin/sh
+while [ \$# -gt 1 ]; do
+    [ "\$1" != --port ] || port=\$2
+    shift 2
+done
+exec "$place/kevy/bin/kevy" --bind 127.0.0.1 --port "\$port" --threads 1 --no-aof
+END
+    chmod +x "$place/$name"
 }
 
 # unpack_from SUITE PACKAGE NAME: makes $place/NAME-VERSION of the PACKAGE's program.

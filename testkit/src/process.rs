@@ -199,7 +199,7 @@ pub fn newer(name: &str) -> Option<PathBuf> {
 }
 
 /// More servers to compare with: every program in the folder that `POLDER_PEERS` names, or else in the one that `xtask/needs.sh newest` fills
-/// (`redis-8.6`, `valkey-9.1`), by the names of their files.
+/// (`redis-8.6`, `valkey-9.1`, `kevy-3.17`), by the names of their files.
 pub fn more_peers() -> Vec<(String, PathBuf)> {
     let folder =
         std::env::var_os("POLDER_PEERS").map_or_else(|| target_folder().join("peers/newest"), PathBuf::from);
@@ -230,8 +230,12 @@ pub fn stock_servers() -> Vec<(String, PathBuf)> {
         ("valkey81", newer("valkey81")),
     ];
     let found = named.into_iter().filter_map(|(name, program)| Some((name.to_owned(), program?)));
-    let is_server = |(name, _): &(String, PathBuf)| name.starts_with("redis") || name.starts_with("valkey");
-    found.chain(more_peers().into_iter().filter(is_server)).collect()
+    found.chain(more_peers().into_iter().filter(is_stock)).collect()
+}
+
+/// Tells a version of Redis or Valkey from another rival by its name.
+pub fn is_stock((name, _): &(String, PathBuf)) -> bool {
+    name.starts_with("redis") || name.starts_with("valkey")
 }
 
 #[cfg(test)]

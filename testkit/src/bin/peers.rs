@@ -12,7 +12,7 @@ use polder_testkit::door::{Door, InProcess, Socket};
 use polder_testkit::peers::differences::{Differences, Rule};
 use polder_testkit::peers::generate::{KEYS, Template};
 use polder_testkit::peers::{self, Line};
-use polder_testkit::process::{Server, more_peers, newer, on_path, valkey};
+use polder_testkit::process::{Server, is_stock, more_peers, newer, on_path, valkey};
 use polder_testkit::random::Random;
 use polder_testkit::resp::Connection;
 
@@ -111,11 +111,8 @@ fn installed() -> Vec<Peer> {
     // person that looks, not for `make test`.
     if std::env::var_os("POLDER_PEERS").is_some() {
         let known = |name: &str| if name.starts_with("valkey") { "valkey81" } else { "redis8" };
-        peers.extend(more_peers().into_iter().map(|(name, program)| Peer {
-            known: known(&name),
-            name,
-            program,
-        }));
+        let compared = more_peers().into_iter().filter(is_stock);
+        peers.extend(compared.map(|(name, program)| Peer { known: known(&name), name, program }));
     }
     peers
 }
