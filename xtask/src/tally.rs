@@ -72,6 +72,9 @@ struct Outcome {
 /// How many lines of a layer that failed are told again at the end, where the log of a long run is read first.
 const LINES_KEPT: usize = 25;
 
+/// Tests of a program that run at once. They wait for servers more than they compute.
+const TEST_THREADS: &str = "4";
+
 /// What a layer took.
 struct Time {
     layer: String,
@@ -139,7 +142,9 @@ impl Tally {
             return self.fail(layer);
         };
         let runner = format!("target.'cfg(all())'.runner=['{}', 'attempt']", xtask.display());
-        self.cargo(layer, &[&args[..1], &["--config", &runner], &args[1..]].concat());
+        let mut command = self.command(&[&args[..1], &["--config", &runner], &args[1..]].concat());
+        let outcome = self.stream(layer, command.env("RUST_TEST_THREADS", TEST_THREADS));
+        self.settle(layer, outcome);
     }
 
     /// Runs cargo to build what later layers run: whether it succeeded. Only a failure counts.
