@@ -1,9 +1,11 @@
-//! A replica as CLIENT LIST shows it: its connection belongs to a feed, which tells how far it is.
+//! Links as CLIENT LIST shows them: the connection of a replica belongs to a feed, which tells how far it is, and the one to the primary to the link.
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use polder_base::time::now_ms;
-
+use polder_calls::command::Command;
 use polder_runtime::session::Client;
+use polder_table::Db;
 
 /// A replica's connection.
 pub struct Face {
@@ -50,5 +52,64 @@ impl Face {
             client.command = "replconf".into();
         }
         client
+    }
+}
+
+/// The connection to the primary. It is a client from the moment on in which the stream begins, as in Redis.
+pub struct PrimaryFace {
+    /// The client, without what changes.
+    client: Client,
+    created_ms: u64,
+    stream: Mutex<Option<StreamFace>>,
+}
+
+/// The place of the link in the stream of its primary.
+#[derive(Clone, Copy)]
+pub struct StreamFace {
+    pub heard_ms: u64,
+    pub db: Db,
+    /// The last command that was made here.
+    pub last: Option<&'static Command>,
+    /// Bytes of a command that has not come whole, and the room for them.
+    pub waiting_bytes: usize,
+    pub room_bytes: usize,
+}
+
+impl PrimaryFace {
+    /// The face of a connection that has just been made. `client` has its number and addresses.
+    pub fn of(client: Client) -> PrimaryFace {
+        let client =
+            Client { flags: "M".into(), user: b"(superuser)".into(), protocol: "resp", resp: 2, ..client };
+        PrimaryFace { client, created_ms: now_ms(), stream: Mutex::default() }
+    }
+
+    /// The number of the client.
+    pub fn id(&self) -> u64 {
+        self.client.id
+    }
+
+    /// The link follows the stream, and is here.
+    pub fn show(&self, stream: StreamFace) {
+        *self.stream() = Some(stream);
+    }
+
+    /// The primary as a client; `None` before the stream begins.
+    pub fn client(&self) -> Option<Client> {
+        let stream = (*self.stream())?;
+        let now_ms = now_ms();
+        Some(Client {
+            age_seconds: now_ms.saturating_sub(self.created_ms) / 1000,
+            idle_seconds: now_ms.saturating_sub(stream.heard_ms) / 1000,
+            db: stream.db,
+            command: stream.last.map_or("NULL".into(), |command| command.label()),
+            query_bytes: stream.waiting_bytes,
+            query_room: stream.room_bytes,
+            memory: size_of::<PrimaryFace>() + stream.waiting_bytes + stream.room_bytes,
+            ..self.client.clone()
+        })
+    }
+
+    fn stream(&self) -> MutexGuard<'_, Option<StreamFace>> {
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -24,6 +24,7 @@ use polder_shm::{LinkFigures, LinkState, Role};
 use polder_table::{Rider, Table};
 use polder_wire::resp::command;
 
+use crate::face::PrimaryFace;
 use crate::failover;
 use crate::feed::Link;
 use crate::primary::Primary;
@@ -81,6 +82,7 @@ pub struct Follower<'f> {
     pub stops: &'f AtomicBool,
     pub primary: &'f Primary,
     pub role: Role,
+    pub face: &'f PrimaryFace,
 }
 
 /// The state of a link.

@@ -494,6 +494,8 @@ impl Host for Process {
                 statistics.query_bytes_max.max((activity.query_bytes + activity.query_room) as u64);
             statistics.reply_bytes_max = statistics.reply_bytes_max.max(activity.reply_room as u64);
         }
+        // Redis counts it, and not the replicas.
+        statistics.clients += u64::from(self.primary_link.client().is_some());
         (statistics.keys_awaited, statistics.keys_awaited_or_gone) =
             (awaited.len() as u64, awaited_or_gone.len() as u64);
         statistics
@@ -508,6 +510,7 @@ impl Host for Process {
         all.iter()
             .map(|record| if record.id == own { record.caller(caller) } else { record.client(now_ms) })
             .chain(fed)
+            .chain(self.primary_link.client())
             .collect()
     }
 
@@ -519,7 +522,9 @@ impl Host for Process {
     }
 
     fn kill(&self, id: u64) -> bool {
-        let Some(record) = self.clients.find(id) else { return self.feeds.kill(id) };
+        let Some(record) = self.clients.find(id) else {
+            return self.feeds.kill(id) || self.primary_link.kill(id);
+        };
         let first = record.doom();
         if first {
             self.mailboxes[record.thread].post(ThreadMessage::Close(id));

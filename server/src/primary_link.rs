@@ -3,18 +3,21 @@
 //! One of all servers of a memory has the link (`polder_shm::link`); the others look every [`STAND_BY`] whether it is alive, and one of them goes on where
 //! it was.
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use polder_calls::settings::{Id, id};
 use polder_engine::{Memory, Table};
+use polder_replica::face::PrimaryFace;
 use polder_replica::link::{End, Follower};
 use polder_replica::primary::{self, Primary};
 use polder_replica::{failover, pause};
 use polder_runtime::configuration::Configuration;
+use polder_runtime::session::{Client, Session};
 use polder_shm::Role;
 use socket2::Socket;
 
@@ -29,7 +32,7 @@ const TLS: Id = id("tls-replication");
 
 /// The period in which a candidate looks whether it is its turn, and a link that rests whether there is something to do.
 const STAND_BY: Duration = Duration::from_millis(50);
-/// The pause before another attempt.
+/// The time from one attempt to the next. A link that has held for longer is tried again at once.
 const RETRY: Duration = Duration::from_secs(1);
 /// The longest time that an address is tried.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -43,6 +46,13 @@ pub struct PrimaryLink {
     is_begun: AtomicBool,
     /// The memory was a replica when it was last looked at.
     was_replica: AtomicBool,
+    connection: Arc<Mutex<Option<Connected>>>,
+}
+
+/// The connection of the link: its face, and another handle of its socket.
+struct Connected {
+    face: Arc<PrimaryFace>,
+    socket: Socket,
 }
 
 impl PrimaryLink {
@@ -71,12 +81,16 @@ impl PrimaryLink {
     }
 
     fn start(&self, memory: &Arc<Memory>, settings: &Arc<Configuration>) {
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut thread = lock(&self.thread);
         if thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return;
         }
-        let candidate =
-            Candidate { memory: memory.clone(), settings: settings.clone(), stops: self.stops.clone() };
+        let candidate = Candidate {
+            memory: memory.clone(),
+            settings: settings.clone(),
+            stops: self.stops.clone(),
+            connection: self.connection.clone(),
+        };
         match std::thread::Builder::new().name("polder-link".into()).spawn(move || candidate.run()) {
             Ok(begun) => *thread = Some(begun),
             Err(error) => {
@@ -85,10 +99,22 @@ impl PrimaryLink {
         }
     }
 
+    /// The primary as a client of this process, if it follows one.
+    pub fn client(&self) -> Option<Client> {
+        lock(&self.connection).as_ref().and_then(|connected| connected.face.client())
+    }
+
+    /// Closes the connection to the primary; returns whether it has this number. The link goes on where it was.
+    pub fn kill(&self, client: u64) -> bool {
+        let connection = lock(&self.connection);
+        let found = connection.as_ref().filter(|connected| connected.face.id() == client);
+        found.is_some_and(|connected| connected.socket.shutdown(Shutdown::Both).is_ok())
+    }
+
     /// Ends the thread. Another server of the memory goes on where it was.
     pub fn end(&self) {
         self.stops.store(true, Ordering::Release);
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = lock(&self.thread).take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the thread that followed the primary has panicked");
         }
@@ -105,6 +131,10 @@ fn follow_as_set(table: &Table, settings: &Configuration) {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn is_failing_over(table: &Table) -> bool {
     // A record that cannot be read now is read again soon.
     failover::find(table).is_ok_and(|found| found.is_some())
@@ -115,6 +145,7 @@ struct Candidate {
     memory: Arc<Memory>,
     settings: Arc<Configuration>,
     stops: Arc<AtomicBool>,
+    connection: Arc<Mutex<Option<Connected>>>,
 }
 
 impl Candidate {
@@ -148,7 +179,7 @@ impl Candidate {
             }
             let mut failures = 0;
             while !self.is_over(role) {
-                let before = table.log().range().1;
+                let (before, began) = (table.log().range().1, Instant::now());
                 let end = self.follow(role, &scripting);
                 let is_unable = matches!(end, End::Unable(_));
                 let (why, is_stuck) = match end {
@@ -170,7 +201,8 @@ impl Candidate {
                     // While it rests, another server may take the link.
                     table.segment().link().release(&seat);
                 }
-                self.rest(role, if is_stuck { pause::after(failures) } else { RETRY });
+                let retry = RETRY.saturating_sub(began.elapsed());
+                self.rest(role, if is_stuck { pause::after(failures) } else { retry });
                 if is_unable {
                     break;
                 }
@@ -211,6 +243,10 @@ impl Candidate {
             Ok(socket) => socket,
             Err(error) => return format!("{}:{}: {error}", found.host, found.port).into(),
         };
+        let face = match self.show(&socket) {
+            Ok(face) => face,
+            Err(error) => return error.into(),
+        };
         let mut link = ReplicaLink::new(socket, filter);
         let follower = Follower {
             table,
@@ -219,10 +255,28 @@ impl Candidate {
             stops: &self.stops,
             primary: &found,
             role,
+            face: &face,
         };
         let end = follower.run(&mut link);
+        *lock(&self.connection) = None;
         link.end();
         end
+    }
+
+    /// Has CLIENT LIST show the connection, and CLIENT KILL find it.
+    fn show(&self, socket: &Socket) -> io::Result<Arc<PrimaryFace>> {
+        let address = |found: io::Result<socket2::SockAddr>| {
+            found.map(|found| found.as_socket().map_or(String::new(), |address| address.to_string()))
+        };
+        let face = Arc::new(PrimaryFace::of(Client {
+            id: polder_hub::next_client(self.memory.table()),
+            address: address(socket.peer_addr())?,
+            local_address: address(socket.local_addr())?,
+            descriptor: socket.as_raw_fd(),
+            ..Client::of(&Session::default(), 0)
+        }));
+        *lock(&self.connection) = Some(Connected { face: face.clone(), socket: socket.try_clone()? });
+        Ok(face)
     }
 
     /// TLS to the primary, if the settings want it.

@@ -44,8 +44,10 @@ impl ClientKind {
     }
 
     fn of(client: &Client) -> ClientKind {
-        if client.flags.starts_with('S') {
-            return ClientKind::Replica;
+        match client.flags.chars().next() {
+            Some('S') => return ClientKind::Replica,
+            Some('M') => return ClientKind::Primary,
+            _ => {}
         }
         match client.channels + client.patterns + client.shard_channels {
             0 => ClientKind::Normal,

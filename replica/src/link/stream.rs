@@ -8,6 +8,7 @@ use polder_table::{Db, SYSTEM};
 use polder_wire::resp::{Limits, Request, Requests};
 
 use super::{End, Following, TELL_PERIOD, shown};
+use crate::face::StreamFace;
 
 /// The longest argument that is taken.
 const LIMITS: Limits = Limits { bulk_bytes_max: 4 << 30, stranger: false };
@@ -49,6 +50,7 @@ impl Following<'_, '_> {
         let mut requests = Requests::default();
         self.acknowledge(&mut place)?;
         loop {
+            self.show(&applier);
             let input = std::mem::take(&mut self.input);
             let mut rest = &input[..];
             let taken = loop {
@@ -84,6 +86,17 @@ impl Following<'_, '_> {
             }
             self.receive()?;
         }
+    }
+
+    /// Shows CLIENT LIST how far the link is.
+    fn show(&self, applier: &Applier<'_>) {
+        self.follower.face.show(StreamFace {
+            heard_ms: self.figures.heard_ms,
+            db: applier.session.caller.db,
+            last: applier.session.tally.last,
+            waiting_bytes: self.input.len(),
+            room_bytes: self.input.capacity() - self.input.len(),
+        });
     }
 
     /// Makes one command of the primary.

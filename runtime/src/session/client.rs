@@ -17,7 +17,7 @@ pub struct Client {
     pub name: Arc<[u8]>,
     pub age_seconds: u64,
     pub idle_seconds: u64,
-    /// Redis's letters (`N` for none); `S` first for a replica; `x` in MULTI, `e` and `T` for NO-EVICT and NO-TOUCH, `I` for IMPORT-SOURCE, `b` blocked, `U` by Unix socket.
+    /// Redis's letters (`N` for none); `S` first for a replica, `M` for the primary; `x` in MULTI, `e` and `T` for NO-EVICT and NO-TOUCH, `I` for IMPORT-SOURCE, `b` blocked, `U` by Unix socket.
     pub flags: String,
     pub db: Db,
     pub channels: usize,

@@ -66,6 +66,50 @@ fn a_memory_follows_stock_servers_whatever_server_of_it_dies() {
     }
 }
 
+/// Words of CLIENT LIST that tell of the primary.
+fn of_primary(replica: &mut Connection) -> Vec<String> {
+    let names = ["addr=", "flags=", "db=", "sub=", "multi=", "events=", "cmd=", "user=", "redir=", "resp="];
+    let list = replica.call(&["CLIENT", "LIST", "TYPE", "master"]).expect("a reply").shown();
+    let words = list.split([' ', '"', '\\']).filter(|word| names.iter().any(|name| word.starts_with(name)));
+    words.map(str::to_owned).collect()
+}
+
+#[test]
+fn the_primary_is_a_client_of_its_replica_as_in_redis() {
+    let Some(program) = on_path("redis-server") else { return println!("no redis-server: left out") };
+    let (server, mut stock) = primary(&program);
+    let world = World::new("follows-client");
+    let (_one, mut first) = world.serve(&[]);
+    let (_other, mut second) = world.serve(&[]);
+    assert_eq!(of_primary(&mut first), [""; 0]);
+    replicate(&mut first, &server);
+    let (_theirs, mut theirs) = follow(&program, server.port(), &[]);
+    for replica in [&mut first, &mut theirs] {
+        catch_up(replica, &mut stock);
+    }
+    for line in ["SELECT 3", "SET k v"] {
+        assert_eq!(ask(&mut stock, line), "OK");
+    }
+    until("both are there", || {
+        let (mine, theirs) = (of_primary(&mut second), of_primary(&mut theirs));
+        mine == theirs && mine.iter().any(|word| word == "db=3")
+    });
+    let before = figure(&mut stock, "stats", "sync_partial_ok").parse::<u64>().expect("a number");
+    for (number, replica) in [&mut second, &mut theirs].into_iter().enumerate() {
+        assert_eq!(ask(replica, "CLIENT KILL TYPE master"), "(integer) 1");
+        let count = (before + number as u64 + 1).to_string();
+        until("it goes on", || figure(&mut stock, "stats", "sync_partial_ok") == count);
+        catch_up(replica, &mut stock);
+        assert!(of_primary(replica).contains(&format!("addr={}", server.address())));
+        // Sentinel kills these at each failover.
+        ask(replica, "CLIENT KILL TYPE normal");
+        assert!(of_primary(replica).iter().any(|word| word == "flags=M"));
+    }
+    assert_eq!(figure(&mut stock, "stats", "sync_full"), "2");
+    assert_eq!(ask(&mut second, "REPLICAOF NO ONE"), "OK");
+    until("it is gone", || of_primary(&mut second).is_empty());
+}
+
 #[test]
 fn what_a_redis_8_6_knows_of_producers_comes_with_the_copy_and_with_the_stream() {
     let Some((_, program)) = stock_servers().into_iter().find(|(name, _)| name == "redis-8.6") else {
