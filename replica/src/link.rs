@@ -104,6 +104,7 @@ impl Follower<'_> {
         match self.begin(link) {
             Ok(mut following) => {
                 let end = following.follow().expect_err("a link has an end");
+                show_all(self.table);
                 following.tell(LinkState::Connect);
                 end
             }
@@ -298,7 +299,10 @@ impl Following<'_, '_> {
         match received {
             Ok(0) => return Err("the primary has closed the connection".into()),
             Ok(_) => self.hear(),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.link.wait(false, None, PAUSE)?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                show_all(self.follower.table);
+                self.link.wait(false, None, PAUSE)?;
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error.into()),
         }
@@ -349,6 +353,12 @@ impl Following<'_, '_> {
         self.follower.table.segment().link().tell(&self.figures);
         self.told = Instant::now();
     }
+}
+
+/// Has the log hold all that links have committed: the offset by which Sentinel chooses a replica is that of its end.
+pub fn show_all(table: &Table) {
+    // Without memory for it, it is merged later.
+    let _ = table.log().merge();
 }
 
 fn identity_of(name: &str) -> Result<[u8; 40], End> {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use polder_calls::settings::{Id, id};
 use polder_engine::{Memory, Table};
 use polder_replica::face::PrimaryFace;
-use polder_replica::link::{End, Follower};
+use polder_replica::link::{End, Follower, show_all};
 use polder_replica::primary::{self, Primary};
 use polder_replica::{failover, pause};
 use polder_runtime::configuration::Configuration;
@@ -223,6 +223,9 @@ impl Candidate {
     /// Follows the primary until the connection ends.
     fn follow(&self, role: Role, scripting: &polder_runtime::scripting::Scripting) -> End {
         let table = self.memory.table();
+        // A link that has died may have committed something.
+        table.segment().recover_dead();
+        show_all(table);
         let found = match primary::find(table) {
             Ok(Some(primary)) => primary,
             Ok(None) => return "the memory has no address of a primary: give REPLICAOF again".into(),
