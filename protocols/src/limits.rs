@@ -30,6 +30,8 @@ const HTTP_IDLE: Id = id("http-idle-timeout");
 const HOLD: Id = id("hold-publishers");
 const APPENDFSYNC: Id = id("appendfsync");
 const COVERS_READS: Id = id("always-covers-reads");
+const AWAIT_REPLICAS: Id = id("replies-await-replicas");
+const AWAIT_TIMEOUT: Id = id("replies-await-timeout");
 
 /// The least that all clients together may take if there is a limit, as in Redis: a client can still lift the limit.
 const CLIENTS_BYTES_LEAST: usize = 128 << 10;
@@ -84,13 +86,16 @@ struct OutputLimits {
     hard: [u64; DOORS.len()],
 }
 
-/// What waits for the disk.
+/// Replies that wait for the disk or for replicas.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskLimits {
     /// Replies to writes do.
     pub replies_wait: bool,
     /// Replies to reads do, too.
     pub reads_wait: bool,
+    /// Replicas for which replies to writes wait, and how long, in milliseconds; 0 is for ever.
+    pub replicas: u64,
+    pub replicas_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -154,6 +159,8 @@ impl ServerLimits {
             disk: DiskLimits {
                 replies_wait: settings.string(APPENDFSYNC) == "always",
                 reads_wait: settings.is_on(COVERS_READS),
+                replicas: size(AWAIT_REPLICAS) as u64,
+                replicas_ms: size(AWAIT_TIMEOUT) as u64,
             },
             tls: TlsLimits {
                 handshake_seconds: size(HANDSHAKE) as u64,

@@ -191,6 +191,18 @@ impl Protocol {
         }
     }
 
+    /// Says an error in the place of all replies that wait, and ends the session.
+    pub fn fail(&mut self, text: &str, session: &mut Session, output: &mut Output) {
+        match self {
+            Protocol::Resp(_) => output.error(text),
+            Protocol::Memcached(memcached) => memcached.fail(text, output),
+            Protocol::Http(http) => http.fail(text, output),
+            Protocol::Messages(messages) => messages.reply(output, 0, |reply| reply.error(text)),
+            Protocol::Terminal(terminal) => terminal.reply(output, 0, |reply| reply.error(text)),
+        }
+        session.closing = true;
+    }
+
     /// Whether this client may be told: some clients could not tell a message from a reply.
     #[inline]
     pub fn accepts(&self, session: &Session, delivery: &Delivery<'_>) -> bool {

@@ -319,6 +319,7 @@ fn end(
 ) -> Progress {
     session.tally.calls += 1;
     if let Err(stop) = outcome {
+        session.tally.refused += 1;
         reply.rewind(mark);
         refuse(host, reply, stop);
     }

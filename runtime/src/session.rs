@@ -265,6 +265,7 @@ impl Session {
         fresh.identity.takes_redirects = self.identity.takes_redirects;
         fresh.clock = Clock { clocked_ms: 0, ..self.clock };
         fresh.tally.calls = self.tally.calls;
+        fresh.tally.refused = self.tally.refused;
         fresh.tally.last = self.tally.last;
         fresh.caller = Caller { parks: self.caller.parks, atomic: self.caller.atomic, ..Caller::default() };
         fresh.interrupt = self.interrupt;

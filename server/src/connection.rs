@@ -20,6 +20,7 @@ use socket2::Socket;
 
 use crate::clients::{Activity, Record};
 use crate::filter::{self, Filter, Framed};
+use crate::holds::DiskState;
 use crate::transfer::{self, Flow, Pool, READ_BYTES};
 use polder_protocols::batch::Odd;
 use polder_protocols::doors::{Door, Spoken};
@@ -78,15 +79,6 @@ pub struct TurnState {
     pub held_up: bool,
     /// The next request has met a lock that stayed taken, and has not been executed since.
     pub barred: bool,
-}
-
-/// What a connection has to do with the disk (`turn/disk.rs`).
-#[derive(Default)]
-pub struct DiskState {
-    /// What waits to be sent waits until the disk has the commits before this number; 0: it does not wait.
-    pub held_for: u64,
-    /// A call since the last time that something was sent may have written.
-    pub may_have_written: bool,
 }
 
 impl Connection {
@@ -282,7 +274,7 @@ impl Connection {
 
     /// Whether nothing more of the input is to be executed for now.
     pub fn is_halted(&self) -> bool {
-        self.turn.parked || self.session.closing || self.disk.held_for != 0
+        self.turn.parked || self.session.closing || self.disk.hold.is_some()
     }
 
     /// Whether there is something to read, and it may be read now.
@@ -290,7 +282,7 @@ impl Connection {
     pub fn may_read(&self) -> bool {
         self.ready.readable
             && !self.session.closing
-            && self.disk.held_for == 0
+            && self.disk.hold.is_none()
             && (!self.turn.parked || self.reads_ahead())
             && self.filter.as_ref().is_none_or(|filter| filter.may_receive())
     }

@@ -64,6 +64,11 @@ impl Filter {
         self.datagrams.as_deref_mut()
     }
 
+    /// Returns true if what waits in the output may be replaced: no part of it was framed.
+    pub fn may_replace(&self) -> bool {
+        self.datagrams.is_none() && self.framed.as_ref().is_none_or(|framed| framed.may_replace())
+    }
+
     /// Whether there is room for more from the socket.
     pub fn may_receive(&self) -> bool {
         self.datagrams.as_ref().is_none_or(|datagrams| datagrams.may_receive())

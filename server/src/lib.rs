@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `turn` | the loop of a thread: the order of things in a turn, its connections, and those of them that wait |
 //! | `connection` | a socket with its session and its buffers |
+//! | `holds` | what the replies of a connection wait for |
 //! | `filter`, `tls` | TLS on a connection; what all connections share of it: certificates, ciphers, session tickets |
 //! | `transfer` | the buffers that reads and writes of connections share, and how one went |
 //! | `listener`, `listener_set` | binding addresses and paths, admitting clients; what a process listens on |
@@ -31,6 +32,7 @@ mod connection;
 mod failure;
 mod feeds;
 mod filter;
+mod holds;
 mod host;
 mod listener;
 mod listener_set;

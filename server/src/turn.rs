@@ -13,7 +13,7 @@
 //! | `waiters`, `holding` | which connections wait for what, and when they are tried again; lists only |
 //! | `connections` | serving, reading, writing and closing connections |
 //! | `delivery` | messages to clients |
-//! | `disk` | replies and calls that wait for the disk |
+//! | `disk`, `disk_waits` | replies and calls that wait for the disk or for replicas |
 //! | `waits` | connections that begin to wait and go on |
 //! | `hearing`, `weighing` | the thread's inbox; the memory of clients |
 //! | `poller` | what wakes the thread |

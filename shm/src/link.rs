@@ -52,12 +52,17 @@ pub struct LinkFigures {
 }
 
 /// The role of a memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Role {
     word: u64,
 }
 
 impl Role {
+    /// The role of a word of a segment.
+    pub fn of(word: u64) -> Role {
+        Role { word }
+    }
+
     pub fn is_replica(self) -> bool {
         self.word & 1 != 0
     }
@@ -88,7 +93,7 @@ impl Segment {
     /// The role.
     #[inline]
     pub fn role(&self) -> Role {
-        Role { word: self.observe(at::ROLE) }
+        Role::of(self.observe(at::ROLE))
     }
 
     /// Returns true if what this memory commits makes the stream: not in a replica, nor during a promotion, when the stream has its primary's name still.

@@ -195,6 +195,29 @@ impl ReplicaWords<'_> {
         self.online().filter(has).count() as u64
     }
 
+    /// Returns a number for calls and replies that wait until replicas have all that the calling thread has committed or seen up to now (R4). While commits
+    /// draw no numbers, since the log is off, it is drawn here: only replicas that come later reach it.
+    pub fn seen(&self) -> u64 {
+        let words = self.segment.storage();
+        if self.segment.logs() { words.seen() } else { words.draw() + 1 }
+    }
+
+    /// Returns the number below which at least this many replicas have all commits (R4). `end` is what [`ReplicaWords::settled_end`] has returned: replicas that
+    /// are there have all that was committed before that call, so the number is `u64::MAX`, which is for numbers that were read before it only.
+    pub fn acknowledged_by(&self, replicas: u64, end: Option<u64>) -> u64 {
+        if !self.segment.logs() {
+            return 0;
+        }
+        let number = |line: u64| {
+            let is_there = end.is_some_and(|end| self.segment.observe(line + at::PLACE) >= end);
+            if is_there { u64::MAX } else { self.segment.observe(line + at::CSN) }
+        };
+        let mut numbers: Vec<u64> = self.online().map(number).collect();
+        numbers.sort_unstable_by_key(|number| std::cmp::Reverse(*number));
+        let last = usize::try_from(replicas).ok().and_then(|count| count.checked_sub(1));
+        last.map_or(u64::MAX, |last| numbers.get(last).copied().unwrap_or(0))
+    }
+
     /// Returns a place in the log below which every commit before this call lies, whatever thread has made it, if none waits to be merged or to be written
     /// out. Reads three words of each seat.
     pub fn settled_end(&self) -> Option<u64> {

@@ -181,6 +181,13 @@ impl Table {
         self.segment.sum_over_seats(at::COUNTERS + 8 * Counter::Changes as u64)
     }
 
+    /// Returns a number that moves with each commit of the calling thread that changes data or stands in the change log.
+    pub fn own_commits(&self) -> u64 {
+        self.seat().map_or(0, |seat| {
+            seat.get(at::COUNTERS + 8 * Counter::Changes as u64).wrapping_add(seat.outbox_end())
+        })
+    }
+
     /// Adds to a counter of the calling thread's seat.
     #[inline]
     pub fn count(&self, counter: Counter, by: u64) {

@@ -89,6 +89,14 @@ impl Connection {
         }
     }
 
+    /// Returns true if nothing comes in this time, nor the end.
+    pub fn is_silent(&mut self, time: Duration) -> bool {
+        let is_set = |stream: &TcpStream, time| stream.set_read_timeout(Some(time)).is_ok();
+        let silent = is_set(self.reader.get_ref(), time)
+            && self.reader.fill_buf().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+        silent && is_set(self.reader.get_ref(), PATIENCE)
+    }
+
     fn line(&mut self) -> io::Result<String> {
         let mut line = Vec::new();
         self.reader.read_until(b'\n', &mut line)?;

@@ -13,6 +13,12 @@ pub(super) const SETTINGS: &[Setting] = &[
     integer("min-replicas-to-write", 0, INT_MAX, 0)
         .alias("min-slaves-to-write")
         .about("Refuses writes by clients of this server unless the memory has at least this many replicas, at whatever server, that are not late."),
+    integer("replies-await-replicas", 0, 63, 0)
+        .segment()
+        .about("Holds the replies of all servers to writes until this many replicas have acknowledged what was written; 0: they leave at once."),
+    integer("replies-await-timeout", 0, INT_MAX, 10_000)
+        .segment()
+        .about("Milliseconds after which a reply that waits for replicas is replaced by NOREPLICAS and its connection closed: the write stands, and a failover may lose it. 0: it waits for ever."),
     integer("min-replicas-max-lag", 0, INT_MAX, 10).alias("min-slaves-max-lag").about("Seconds since its last acknowledgement after which a replica is late; 0 turns `min-replicas-to-write` off."),
     text("replica-announce-ip", "").alias("slave-announce-ip").about("The address that a replica tells its primary; without one, that of the connection."),
     integer("replica-announce-port", 0, 65535, 0).alias("slave-announce-port").about("The port that a replica tells its primary; 0: `port`."),

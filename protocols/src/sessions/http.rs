@@ -175,6 +175,13 @@ impl Http {
         }
     }
 
+    /// Does [`Protocol::fail`](super::Protocol::fail). The head of a response that has begun may have been sent: nothing is added to it.
+    pub fn fail(&mut self, text: &str, output: &mut Output) {
+        if self.work.is_none() && !self.streams {
+            Answer::of_call(text).write(output, Style::LAST);
+        }
+    }
+
     /// As [`Protocol::own`](super::Protocol::own): the beginning or the end of the work.
     pub fn own(
         &mut self,

@@ -308,6 +308,13 @@ impl Memcached {
         batch.push_noted(place, note.0, Odd::Own, end);
     }
 
+    /// Does [`Protocol::fail`](super::Protocol::fail). In binary the request is not known any more that an error would name.
+    pub fn fail(&mut self, text: &str, output: &mut Output) {
+        if self.binary != Some(true) {
+            output.raw(format!("SERVER_ERROR {text}\r\n").as_bytes());
+        }
+    }
+
     /// As [`Protocol::reply`](super::Protocol::reply).
     pub fn reply<R>(&mut self, output: &mut Output, note: u32, run: impl FnOnce(&mut dyn Reply) -> R) -> R {
         let note = Note(note);

@@ -96,6 +96,8 @@ pub struct Listening {
 pub struct CallTally {
     pub last: Option<&'static Command>,
     pub calls: u64,
+    /// Calls that were refused.
+    pub refused: u64,
     /// Questions to other processes ([`polder_hub::ask`]) that its transactions have had answered.
     pub questions: usize,
     /// What has been counted of its next calls, and of what the EXECs among them will run.

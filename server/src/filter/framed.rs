@@ -79,6 +79,11 @@ impl Framed {
         self.ended
     }
 
+    /// Returns true if what waits in the output is made of whole messages, none of which was framed in part.
+    pub fn may_replace(&self) -> bool {
+        self.raw_bytes == 0 && !self.in_message && self.closing == Closing::No
+    }
+
     /// Notes that the transport has ended.
     pub fn end(&mut self) {
         self.ended = true;

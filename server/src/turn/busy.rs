@@ -28,6 +28,7 @@ use super::away::TurnAway;
 use super::connections::{Connections, TurnInputs};
 use super::service::Service;
 use crate::connection::Connection;
+use crate::holds::Written;
 use crate::host::Process;
 use polder_protocols::batch::{Batch, Content, Frame, Left, Odd, Spare};
 
@@ -247,6 +248,15 @@ impl Service {
 impl Connections {
     /// Executes a request if it is allowed now, and else replies why it is not.
     pub fn reject(&mut self, slot: usize, frame: &Frame, batch: &Batch<'_>, reject: &TurnAway) {
+        let commits = self.process.memory.table().own_commits();
+        self.run_or_reject(slot, frame, batch, reject);
+        let surely = self.process.memory.table().own_commits() != commits;
+        if let Some(connection) = self.slots[slot].as_mut().filter(|_| surely) {
+            connection.disk.written.add(Written { perhaps: true, surely });
+        }
+    }
+
+    fn run_or_reject(&mut self, slot: usize, frame: &Frame, batch: &Batch<'_>, reject: &TurnAway) {
         let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.is_halted()) else {
             return;
         };

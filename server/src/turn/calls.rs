@@ -4,7 +4,9 @@
 //! **Invariant E2:** a message that was published before a call is written in front of that call's reply.
 use std::time::Duration;
 
-use polder_calls::command::{Command, MAY_WRITE, OWN_CONNECTION, PUBSUB, RUNS_QUEUE, Run, SCRIPTS};
+use polder_calls::command::{
+    CONTAINER, Command, MAY_WRITE, OWN_CONNECTION, PUBSUB, RUNS_QUEUE, Run, SCRIPTS,
+};
 use polder_engine::BatchPlan;
 use polder_hub::has_messages;
 use polder_runtime::{Host, Progress};
@@ -14,6 +16,7 @@ use super::connections::{Connections, TurnInputs};
 use super::frames::{calls_of, group, holds_back};
 use super::service::Service;
 use crate::connection::Connection;
+use crate::holds::Written;
 use polder_protocols::batch::{Batch, Content, Frame, Left, Odd, Spare};
 
 /// How long room is made before a call of a client that tracks keys: as long as Redis evicts at once by default.
@@ -140,7 +143,8 @@ fn make_room_for(room_due_ms: &mut u64, connections: &Connections, slot: usize) 
 
 /// Whether a call may change something.
 fn may_write(command: &Command) -> bool {
-    command.is_write() || command.has(SCRIPTS | RUNS_QUEUE | MAY_WRITE)
+    // The rows of subcommands are not known here.
+    command.is_write() || command.has(SCRIPTS | RUNS_QUEUE | MAY_WRITE | CONTAINER)
 }
 
 impl Service {
@@ -160,6 +164,7 @@ impl Service {
         if !self.connections.may_run(slot, frame, batch) {
             return 1;
         }
+        let work = self.connections.work_of(slot);
         // During a pause each request is looked at by itself.
         let candidates = if self.connections.waiters.pause.is_some() { &frames[..1] } else { frames };
         if let Some(done) = self.run_scripts(slot, candidates, batch, hint, turn) {
@@ -200,9 +205,18 @@ impl Service {
             }
             Content::Odd(number) => answered(connection.run_odd(&odds[number], frame.note, (host, memory))),
         };
-        let may_write = connections.disk.is_on
+        let perhaps = connections.disk.is_on()
             && (0..done.max(1)).any(|at| plan.command(number + at).is_none_or(may_write));
-        connections.after_frame(slot, frames, (done, may_write), progress)
+        let written = match perhaps && connections.disk.replicas > 0 {
+            true => connections.written(
+                slot,
+                work,
+                progress,
+                (0..done.max(1)).map(|at| plan.command(number + at)),
+            ),
+            false => Written { perhaps, surely: false },
+        };
+        connections.after_frame(slot, frames, (done, written), progress)
     }
 
     /// Runs the first of `frames` if it runs scripts, which may take long, and those behind it that share its transaction; returns
@@ -226,17 +240,21 @@ impl Service {
                 .filter(|connection| connection.protocol.groups_replies());
             let many = connection
                 .map_or(1, |connection| group(frames, args, (&connection.session, host, memory), hint));
+            let work = self.connections.work_of(slot);
             let (done, progress) =
                 self.run_long(slot, frame.note, &calls_of(&frames[..many.max(1)], args), turn);
-            return Some(self.connections.after_frame(slot, frames, (done, true), progress));
+            let written = self.connections.written(slot, work, progress, std::iter::empty());
+            return Some(self.connections.after_frame(slot, frames, (done, written), progress));
         }
         if let Content::Odd(odd) = frame.content
             && let Odd::Words(words) = &odds[odd]
             && self.words_run_scripts(slot, words)
         {
             let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+            let work = self.connections.work_of(slot);
             let (done, progress) = self.run_long(slot, frame.note, &[&args], turn);
-            return Some(self.connections.after_frame(slot, frames, (done, true), progress));
+            let written = self.connections.written(slot, work, progress, std::iter::empty());
+            return Some(self.connections.after_frame(slot, frames, (done, written), progress));
         }
         None
     }
@@ -268,17 +286,43 @@ impl Connections {
         true
     }
 
+    /// Returns what calls have written: `before` is what [`Connections::work_of`] has returned when they began. One that found what it was to write, and has
+    /// changed nothing, tells of an earlier write, so its reply waits as well; that of a refused one does not.
+    #[cold]
+    fn written<'c>(
+        &self,
+        slot: usize,
+        before: (u64, u64),
+        progress: Progress,
+        commands: impl Iterator<Item = Option<&'c Command>>,
+    ) -> Written {
+        let (commits, refused) = self.work_of(slot);
+        let session = self.slots[slot].as_ref().map(|connection| &connection.session);
+        // The plan knows neither subcommands nor calls that do not come as plain words.
+        let last = session.and_then(|session| session.tally.last);
+        let (mut writes, mut calls) = (false, 0);
+        for command in commands {
+            let command = command.filter(|command| !command.has(CONTAINER)).or(last);
+            writes |= command.is_some_and(|command| command.is_write());
+            calls += 1;
+        }
+        let is_refused = refused.wrapping_sub(before.1) >= calls;
+        let is_queued = session.is_some_and(|session| session.multi.is_some());
+        let has_found = writes && progress == Progress::Answered && !is_refused && !is_queued;
+        Written { perhaps: true, surely: commits != before.0 || has_found }
+    }
+
     /// What follows from the progress of the first `done` of `frames`; returns how many of them are done.
     #[inline(always)]
     fn after_frame(
         &mut self,
         slot: usize,
         frames: &[Frame],
-        (done, may_write): (usize, bool),
+        (done, written): (usize, Written),
         progress: Progress,
     ) -> usize {
         let Some(connection) = &mut self.slots[slot] else { return 1 };
-        connection.disk.may_have_written |= may_write;
+        connection.disk.written.add(written);
         let Connection { session, output, taken, turn, door, .. } = &mut **connection;
         if let Some(last) = frames[..done].last() {
             *taken = last.end;

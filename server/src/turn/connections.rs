@@ -384,6 +384,7 @@ impl Connections {
                 }
             }
         }
+        connection.disk.partly_sent = connection.has_output();
         true
     }
 
@@ -527,10 +528,13 @@ impl Connections {
             let Some(connection) = &self.slots[slot] else { continue };
             let idle_ms = self.now_ms.saturating_sub(connection.session.clock.active_ms);
             // A subscriber says nothing for as long as it likes, as in Redis.
-            let may_idle =
-                connection.turn.parked || connection.session.listens() || connection.door.takes_datagrams();
+            let is_held = connection.disk.hold.is_some();
+            let may_idle = is_held
+                || connection.turn.parked
+                || connection.session.listens()
+                || connection.door.takes_datagrams();
             let idle = timeout_ms != 0 && idle_ms > timeout_ms && !may_idle;
-            let stuck = connection.session.closing && idle_ms > CLOSE_PATIENCE_MS;
+            let stuck = connection.session.closing && !is_held && idle_ms > CLOSE_PATIENCE_MS;
             let handshaking = connection.filter.as_ref().is_some_and(|filter| filter.is_handshaking());
             let late = handshake_ms != 0 && handshaking && idle_ms > handshake_ms;
             if idle || stuck || late || self.is_over_output_limit(slot) {

@@ -1,14 +1,19 @@
 //! The connections and calls of a thread that wait for the disk or for replicas: see [`disk`](super::disk).
 use polder_calls::waiting::Copies;
+use polder_shm::Role;
 
-/// What of a thread waits for the disk.
+/// The connections and calls of a thread that wait for the disk or for replicas.
 #[derive(Default)]
 pub struct DiskWaits {
-    /// Replies wait in this turn; those to reads, too.
-    pub is_on: bool,
+    /// In this turn replies to writes wait for the disk; those to reads, too.
+    pub in_file: bool,
     pub covers_reads: bool,
     /// Writes were refused when the turn began, since the log is not written.
     pub refuses_writes: bool,
+    /// The count of replicas for which replies to writes wait in this turn.
+    pub replicas: u64,
+    /// The role of the memory when the turn began, where they wait for any.
+    pub role: Role,
     /// Connections that are held.
     pub held: Vec<usize>,
     /// Copies that calls wait for, and the clients that have made them.
@@ -16,6 +21,12 @@ pub struct DiskWaits {
 }
 
 impl DiskWaits {
+    /// Returns true if replies wait in this turn.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.in_file || self.replicas > 0
+    }
+
     /// Whether anything waits.
     #[inline]
     pub fn is_empty(&self) -> bool {

@@ -11,6 +11,7 @@ use polder_shm::seat::Pressed;
 
 use super::connections::Connections;
 use crate::connection::Connection;
+use crate::holds::Written;
 
 impl Connections {
     /// Parks a connection in front of a request that a pause holds back.
@@ -133,6 +134,7 @@ impl Connections {
             return self.close(slot);
         }
         let due_ms = connection.session.caller.waiting.as_ref().map_or(0, |waiting| waiting.due_ms());
+        let commits = self.process.memory.table().own_commits();
         let Connection { session, output, protocol, record, waiting_note, .. } = &mut **connection;
         output.lend(|| self.pool.take());
         session.clock.turn_ms = self.now_ms;
@@ -156,7 +158,10 @@ impl Connections {
                 record.go_on_waiting();
                 self.waiters.wait_for_lock_again(slot);
             }
-            Progress::Answered => self.end_wait(slot, due_ms),
+            Progress::Answered => {
+                let surely = process.memory.table().own_commits() != commits;
+                self.end_wait(slot, due_ms, Written { perhaps: true, surely });
+            }
         }
     }
 
@@ -210,15 +215,18 @@ impl Connections {
         session.clock.turn_ms = self.now_ms;
         session.clock.patience_us = self.waiters.patience_us;
         let process = &*self.process;
+        let commits = process.memory.table().own_commits();
         protocol.reply(output, *waiting_note, |reply| end(process.memory.table(), session, process, reply));
-        self.end_wait(slot, due_ms);
+        // It may have run once more.
+        let surely = process.memory.table().own_commits() != commits;
+        self.end_wait(slot, due_ms, Written { perhaps: true, surely });
     }
 
     /// A client waits no longer. Its next requests are executed in the next turn, because this one may have passed them already.
-    fn end_wait(&mut self, slot: usize, due_ms: u64) {
+    fn end_wait(&mut self, slot: usize, due_ms: u64, written: Written) {
         let Some(connection) = &mut self.slots[slot] else { return };
         connection.record.end_wait();
-        connection.disk.may_have_written = true;
+        connection.disk.written.add(written);
         self.disk.forget_call(connection.session.identity.id);
         self.waiters.end_wait(slot, connection.session.identity.id, due_ms);
         self.tell(slot);

@@ -102,11 +102,29 @@ fn a_number_is_acknowledged_by_what_lies_behind_its_question() {
     assert_eq!((words.count(wanted, false), words.count(wanted, true)), (1, 0));
     words.acknowledge(5, before, Some(before), 1);
     assert_eq!((words.count(later, true), words.count(wanted, true)), (0, 1));
+    let by_one = words.acknowledged_by(1, None);
+    assert!((wanted..later).contains(&by_one), "{by_one}");
+    assert_eq!([0, 2].map(|replicas| words.acknowledged_by(replicas, None)), [u64::MAX, 0]);
+    // All that lies before the end is there.
+    assert_eq!([before, before + 1].map(|end| words.acknowledged_by(1, Some(end))), [u64::MAX, by_one]);
     assert_eq!(seat.append_to_log(b"PING", Appends::At(before)).unwrap(), Merged::Nothing, "it has moved");
     assert_eq!(seat.append_to_log(b"PING", Appends::At(before + 6)).unwrap(), Merged::Some);
     let mut bytes = Vec::new();
     assert_eq!(seat.read_log(before, &mut bytes, 100).unwrap(), Ok(before + 10));
     assert_eq!(bytes, b"GETACKPING");
+}
+
+#[test]
+fn without_a_log_no_replica_has_what_was_seen() {
+    let (_guard, segment) = segment("replica-off");
+    let seat = segment.seat().unwrap();
+    let words = segment.replicas();
+    assert!(words.claim(5, &seat));
+    words.go_online(5, &seat);
+    let seen = words.seen();
+    assert!(seen > 0 && words.acknowledged_by(1, None) < seen);
+    // Each number is beyond what any replica has been asked for.
+    assert!(words.seen() > seen);
 }
 
 /// R3, at any death of the thread that asks.
