@@ -84,8 +84,10 @@ use polder_base::time::{coarse_ms, now_ms};
 #[doc(inline)]
 pub use polder_base::{Fault, Protocol, Reply};
 use polder_calls::command::{ADMIN, BLOCKING, CONTAINER, DANGEROUS, NOSCRIPT, Run, SCRIPTS};
+use polder_calls::waiting::Copies;
 use polder_calls::{BatchKey, Command};
 use polder_persist::opened;
+use polder_persist::storage_process::holds_replies;
 use polder_runtime::scripting::Scripting;
 use polder_runtime::switches;
 use polder_runtime::{CallHint, execute};
@@ -124,7 +126,7 @@ use smallvec::SmallVec;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// An attached segment. Threads share it by reference or in an [`Arc`]; each thread that calls gets a registered place (a *seat*)
 /// in the segment, up to 1,024 for all processes together.
@@ -544,6 +546,31 @@ impl Memory {
     #[cold]
     fn look_at_permit(&self) -> Result<(), Stop> {
         execute::permit_writes(self.host())
+    }
+
+    /// Waits until all that was committed before this call, by whatever program, has been acknowledged by this many replicas and, where the memory has an
+    /// append-only log, is on the disk. Returns false if it is not when the time is over: it stands in the memory, and a failover may lose it. Servers hold
+    /// their replies to writes by themselves (`replies-await-replicas`); typed calls and [`Caller`]s return at once, and this is their means.
+    ///
+    /// # Errors
+    /// [`Fault::System`] in a memory that is a replica, or becomes one meanwhile: what it has was written elsewhere.
+    pub fn sync(&self, replicas: u64, timeout: Duration) -> Result<bool, Fault> {
+        let segment = self.table.segment();
+        let (role, begun) = (self.table.role(), Instant::now());
+        let in_file = holds_replies(&self.table);
+        let copies = Copies { csn: segment.replicas().seen(), in_file, replicas, in_files: false };
+        copies.want(segment);
+        loop {
+            if role.is_replica() || self.table.role() != role {
+                return Err(Fault::System("the memory is a replica: its primary tells what is kept".into()));
+            }
+            let left = timeout.saturating_sub(begun.elapsed());
+            if copies.are_made(segment) || left.is_zero() {
+                // A role that has changed twice meanwhile would have made other copies of it.
+                return Ok(copies.are_made(segment) && self.table.role() == role);
+            }
+            thread_state::nap(&self.table, left.min(waiting::COPIES_NAP));
+        }
     }
 
     /// How long a CLIENT PAUSE still holds back writes, or reads.

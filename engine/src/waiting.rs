@@ -17,7 +17,7 @@ use crate::{Memory, PAUSE_NAP};
 const BUSY_REST: Duration = Duration::from_millis(1);
 
 /// The time between two looks of a call that waits for the disk or for replicas.
-const COPIES_NAP: Duration = Duration::from_millis(2);
+pub(crate) const COPIES_NAP: Duration = Duration::from_millis(2);
 
 /// One caller that waits; what is heard for others of the thread goes to them.
 struct Waiter<'c> {

@@ -26,6 +26,7 @@ mod rdb;
 mod readme;
 mod refused;
 mod replica;
+mod replica_holds;
 mod replica_kills;
 mod replica_large;
 mod replica_links;
