@@ -17,6 +17,7 @@
 //! - **Ears**: a client that waits for a key or listens to a subject gets what is pushed or published there ([`ears`]).
 //! - No operation of a survivor takes longer than [`STALL_MAX`], its time without a CPU not counted.
 //!
+//! [`replicas`] does this with nodes that replicate from each other.
 //! [`mixed`] does this with processes of all kinds on one memory: servers with clients, and embedders in Rust, C and Python.
 pub mod actor;
 pub mod cast;
@@ -31,6 +32,7 @@ pub mod mixed;
 
 pub mod followed;
 pub mod points;
+pub mod replicas;
 pub mod tokens;
 pub mod value;
 

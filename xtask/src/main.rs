@@ -40,6 +40,8 @@ cargo x payloads [--seed N] [--seconds N] [--only NAME]
                               damaged payloads for RESTORE of Polder and the real servers
 cargo x crash points          kill -9 at every store of every write path, by commands
 cargo x crash stores [NAME]   the same below commands, with deaths of recoverers; the whole memory verified after each
+cargo x crash replicas [--seed N] [--seconds N] [--pause MS] [--awaits N]
+                              nodes of several kinds that replicate: processes killed, primaries lost; nothing acknowledged is missing
 cargo x crash torture [SEED [SECONDS]]
                               processes that do everything and die all the time
 cargo x crash [--seed N] [--kills N] [--actors N] [--pause MS] [--stall MS]
@@ -84,6 +86,7 @@ fn main() -> ExitCode {
         ["peers", "--transcripts"] => transcripts(&mut tally, "--redis-server"),
         ["crash", "stores", rest @ ..] => table(&mut tally, "kill", &[&["--all"], rest].concat()),
         ["crash", "torture", rest @ ..] => table(&mut tally, "torture", rest),
+        ["crash", "replicas", ..] => testkit(&mut tally, "crash replicas", "crash", &words[1..]),
         ["crash", rest @ ..] if rest.contains(&"--seconds") && !rest.contains(&"--histories") => {
             torture(&mut tally, rest)
         }
@@ -243,6 +246,7 @@ fn clocked(tally: &mut Tally, length: &Length) {
     tally.run("crash points", program("crash", &["points"]));
     tally.run("actors in C and Python", script("testkit/actors/build.sh"));
     tally.run("torture", program("crash", &[&["--seed", SEED], &length.torture[..]].concat()));
+    tally.run("crash replicas", program("crash", &["replicas", "--seed", SEED, "--seconds", "20"]));
     tally.run(
         "histories",
         program("crash", &[&["--histories", "--seed", SEED], &length.histories[..]].concat()),

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use polder_testkit::crash::STALL_MAX;
 use polder_testkit::crash::driver::{self, Plan};
-use polder_testkit::crash::{mixed, points};
+use polder_testkit::crash::{mixed, points, replicas};
 use polder_testkit::history;
 use polder_testkit::process;
 use polder_testkit::random::Random;
@@ -16,6 +16,7 @@ fn main() -> ExitCode {
     let outcome = match std::env::args().nth(1).as_deref() {
         Some("points") => run_points(),
         Some("--histories") => run_histories(),
+        Some("replicas") => run_replicas(),
         _ if std::env::args().any(|word| word == "--seconds") => run_mixed(),
         _ => plan().and_then(|plan| run(&plan)),
     };
@@ -29,6 +30,16 @@ fn main() -> ExitCode {
     }
 }
 
+/// The options behind the first words, each with its number.
+fn numbers(skipped: usize) -> Result<Vec<(String, u64)>, String> {
+    let (mut words, mut found) = (std::env::args().skip(skipped), Vec::new());
+    while let Some(word) = words.next() {
+        let value = words.next().and_then(|value| value.parse().ok());
+        found.push((word.clone(), value.ok_or_else(|| format!("{word} needs a number"))?));
+    }
+    Ok(found)
+}
+
 fn plan() -> Result<Plan, String> {
     let mut plan = Plan {
         seed: Random::seed_of_the_day(),
@@ -37,12 +48,7 @@ fn plan() -> Result<Plan, String> {
         pause_ms_max: 20,
         stall_ms_max: STALL_MAX.as_millis() as u64,
     };
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        let value: u64 = words
-            .next()
-            .and_then(|value| value.parse().ok())
-            .ok_or_else(|| format!("{word} needs a number"))?;
+    for (word, value) in numbers(1)? {
         match word.as_str() {
             "--seed" => plan.seed = value,
             "--kills" => plan.kills = value as u32,
@@ -67,6 +73,35 @@ fn run(plan: &Plan) -> Result<bool, String> {
     Ok(whole)
 }
 
+/// The run of nodes that replicate from each other.
+fn run_replicas() -> Result<bool, String> {
+    let mut plan =
+        replicas::Plan { seed: Random::seed_of_the_day(), seconds: 60, pause_ms: 100, awaits: None };
+    for (word, value) in numbers(2)? {
+        match word.as_str() {
+            "--seed" => plan.seed = value,
+            "--seconds" => plan.seconds = value,
+            "--pause" => plan.pause_ms = value,
+            "--awaits" => plan.awaits = Some(value),
+            _ => return Err("crash replicas [--seed N] [--seconds N] [--pause MS] [--awaits N]".into()),
+        }
+    }
+    println!("seed {}", plan.seed);
+    let report = replicas::run(&plan)?;
+    report.failures.iter().for_each(|failure| println!("{failure}"));
+    println!(
+        "{} processes killed, {} primaries lost ({}), {} writes acknowledged, {} of them missing",
+        report.kills,
+        report.losses,
+        report.primaries.join(", "),
+        report.acknowledged,
+        report.missing
+    );
+    let whole = report.failures.is_empty();
+    println!("crash replicas: {} passed, {} failed", u32::from(whole), u32::from(!whole));
+    Ok(whole)
+}
+
 /// The torture run of all kinds of processes.
 fn run_mixed() -> Result<bool, String> {
     let mut plan = mixed::Plan {
@@ -76,12 +111,7 @@ fn run_mixed() -> Result<bool, String> {
         pause_ms: 100,
         stall_ms_max: 15_000,
     };
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        let value: u64 = words
-            .next()
-            .and_then(|value| value.parse().ok())
-            .ok_or_else(|| format!("{word} needs a number"))?;
+    for (word, value) in numbers(1)? {
         match word.as_str() {
             "--seed" => plan.seed = value,
             "--seconds" => plan.seconds = value,
@@ -123,12 +153,7 @@ fn run_histories() -> Result<bool, String> {
         servers: 2,
         pause_ms_max: 60,
     };
-    let mut words = std::env::args().skip(2);
-    while let Some(word) = words.next() {
-        let value: u64 = words
-            .next()
-            .and_then(|value| value.parse().ok())
-            .ok_or_else(|| format!("{word} needs a number"))?;
+    for (word, value) in numbers(2)? {
         match word.as_str() {
             "--seed" => plan.seed = value,
             "--seconds" => plan.seconds = value,
