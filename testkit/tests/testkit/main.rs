@@ -19,6 +19,7 @@ mod log_base;
 mod log_items;
 mod log_safety;
 mod log_server;
+mod moving;
 mod partition;
 mod persistence;
 mod power_cut;
