@@ -22,6 +22,10 @@ pub enum Flaw {
     SleepsAlike,
     /// The log merger reads the counter of commits after the tails.
     CounterLast,
+    /// A feed looks at the outboxes, and then at the journals.
+    OutboxesFirst,
+    /// A feed has itself woken when it has looked.
+    AsksLate,
     /// A thread that changes the map waits for no writer.
     AwaitsNoCommit,
     /// A fast path locks a bucket as it is now, and not as it was when it was read.

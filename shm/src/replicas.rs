@@ -25,6 +25,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use crate::layout::{features, header, log, replicas as at};
 use crate::storage::mark;
+use crate::sync::{self, Flaw};
 use crate::{Segment, lock, seat::Seat};
 
 /// The words of the replicas of a segment.
@@ -271,12 +272,20 @@ impl ReplicaWords<'_> {
         self.segment
             .word(at::FEEDING + seat.index() / 64 * 8)
             .fetch_or(1 << (seat.index() % 64), Ordering::SeqCst);
-        self.segment.word(header::FEEDER).swap(1, Ordering::SeqCst);
+        let asks_late = sync::has(Flaw::AsksLate);
+        if !asks_late {
+            self.segment.word(header::FEEDER).swap(1, Ordering::SeqCst);
+        }
         // SYNC: feeder.
         fence(Ordering::SeqCst);
+        let is_empty = || self.segment.outbox_bytes() == 0;
+        let was_empty = sync::has(Flaw::OutboxesFirst).then(is_empty);
         // Journals first: a writer whose journal is over has its record in an outbox.
         let is_quiet = self.segment.storage().is_quiet(seat.index());
-        let is_empty = self.segment.outbox_bytes() == 0;
+        let is_empty = was_empty.unwrap_or_else(is_empty);
+        if asks_late {
+            self.segment.word(header::FEEDER).swap(1, Ordering::SeqCst);
+        }
         // Another thread that takes records out of the outboxes holds the lock until they are in the log.
         let merges = lock::owner(self.segment.observe(log::MERGE_LOCK)).is_some();
         match self.segment.log_end().0 == place && is_empty && self.unasked().is_none() {

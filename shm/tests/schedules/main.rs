@@ -8,6 +8,7 @@
 //! What is proven here is the order of steps, not the choice of barriers (tests/orderings.rs).
 
 mod commits;
+mod feeds;
 mod inboxes;
 mod outboxes;
 mod pins;

@@ -20,7 +20,7 @@ const STATES: [u64; 2] = [word(0) + 8, word(1) + 8];
 const STORES: u32 = 160;
 
 /// Writes records as they are.
-struct Plain;
+pub struct Plain;
 
 impl Format for Plain {
     fn begin(&mut self, _state: u64) {}
@@ -36,7 +36,7 @@ impl Format for Plain {
 }
 
 /// Changes a key, and tells so.
-fn change(seat: &Seat, key: usize) {
+pub fn change(seat: &Seat, key: usize) {
     let segment = seat.segment();
     seat.pin();
     seat.open_outbox().expect("room");
