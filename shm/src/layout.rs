@@ -32,6 +32,8 @@ pub mod features {
     pub const ITEM_EXTRAS: u64 = 1 << 32;
     /// Commits append what they change to outboxes ([`outbox`](crate::outbox)): a program that does not would leave gaps.
     pub const CHANGE_LOG: u64 = 1 << 33;
+    /// Entries may be stubs, whose values lie in a tier ([`tier`](super::tier)): a program that does not know these could read no such key.
+    pub const TIER: u64 = 1 << 34;
     /// Commits append to the log what replicas are to hear beside changes ([`replicas`](super::replicas)): a program that does not would leave gaps.
     pub const REPLICATION: u64 = 1 << 35;
     /// The memory follows another one, or has done so ([`link`](super::link)): its log may hold the primary's own bytes, and databases may be staged.
@@ -39,7 +41,7 @@ pub mod features {
     /// Streams may know producers by their ids of entries, and have entries pending that no consumer owns.
     pub const STREAM_PRODUCERS: u64 = 1 << 37;
     /// The required ones that this program knows.
-    pub const KNOWN: u64 = ITEM_EXTRAS | CHANGE_LOG | REPLICATION | FOLLOWS | STREAM_PRODUCERS;
+    pub const KNOWN: u64 = ITEM_EXTRAS | CHANGE_LOG | TIER | REPLICATION | FOLLOWS | STREAM_PRODUCERS;
 
     /// The required ones of a layout word that this program does not know.
     pub const fn unknown(word: u64) -> u64 {
@@ -122,6 +124,8 @@ pub mod header {
     pub const CSN: u64 = 2624;
     /// 1 while a thread that feeds a replica sleeps, or is about to: a writer that has drawn a number wakes it ([`replicas`](crate::replicas)).
     pub const FEEDER: u64 = CSN + 8;
+    /// Bytes that the tier has in the memory of its own process: they count for `maxmemory`.
+    pub const TIER_BYTES: u64 = 2704;
     /// What tells the memory from every other: random, from its beginning on; a line of its own.
     pub const MEMORY_ID: u64 = 2752; // 16 bytes
     /// Random, from each start of the machine on before which a `file:` segment was in use until the machine went down; 0: there was none. What is in

@@ -32,6 +32,10 @@ pub enum Stop {
     /// A blocking command found nothing: nothing was written, and the call is run again when one of its keys has changed.
     #[error("the call waits for a key")]
     Wait,
+    /// A key's value lies in a tier: what is wanted of it is noted in the transaction ([`Txn::take_cold`](crate::Txn::take_cold)). Nothing was published;
+    /// the call is run again once the values are back.
+    #[error("the value of a key lies in the tier of this memory: a server that has the tier can fetch it")]
+    Cold,
     /// The command refuses: the whole error text, its code first.
     #[error("{0}")]
     Refused(Cow<'static, str>),
@@ -56,6 +60,7 @@ impl Stop {
             Stop::Busy => "BUSY",
             Stop::Retry => "RETRY",
             Stop::Wait => "WAIT",
+            Stop::Cold => "COLD",
         }
     }
 }

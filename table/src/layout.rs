@@ -11,5 +11,7 @@ pub(crate) mod expired;
 pub(crate) mod extras;
 pub mod hash;
 pub mod interest;
+pub(crate) mod parcel;
 pub(crate) mod raw;
 pub(crate) mod record;
+pub(crate) mod stub;

@@ -1,6 +1,7 @@
 //! Keys, buckets, entries, transactions, expiry, eviction, changes.
 //!
 //! ```text
+//!   tier      values that leave for a tier and come back   works through transactions
 //!   upkeep    room, memory, expiry, eviction, verify       works through transactions
 //!   txn       any number of keys, all together
 //!   access    one key or a few: locate, read, update
@@ -17,6 +18,7 @@ pub mod change;
 mod layout;
 mod log;
 mod table;
+mod tier;
 mod txn;
 mod upkeep;
 
@@ -27,6 +29,7 @@ pub use api::*;
 pub use change::{Change, ChangeSink, CommitView, Dump};
 pub use layout::extras::ItemExtras;
 pub use layout::hash::Hash;
+pub use layout::stub::{Cold, Name, shorten_positions};
 pub use layout::{bucket, clock, directory, entry, hash, interest};
 pub use log::aside::{Aside, NAME as ASIDE_NAME, Unknown as UnknownAside};
 pub use log::recording::{Effect, READ_ONLY};
@@ -36,6 +39,7 @@ pub use log::telling::Mark;
 pub use log::{Log, LogError};
 pub use table::loading::Loading;
 pub use table::{Pinned, Table};
+pub use tier::spill::{Sweep, Victim, Wanted};
 pub use txn::Txn;
 pub use txn::ride::{OTHER_ROLE, Rider};
 pub use upkeep::inspect::Inspection;

@@ -16,6 +16,7 @@
 //!   still that bucket, and a slice that was handed out stays readable.
 
 pub(crate) mod buffers;
+pub(crate) mod cold;
 pub(crate) mod database;
 pub(crate) mod declare;
 pub(crate) mod effect;
@@ -53,11 +54,12 @@ use crate::api::*;
 use crate::layout::bucket;
 use crate::layout::clock;
 use crate::layout::directory::MAP_LOCK;
-use crate::layout::entry::{self, Image, is_key};
+use crate::layout::entry::{self, Image, is_cold, is_key};
 use crate::layout::extras;
 use crate::layout::hash::{Hash, hash};
 use crate::layout::raw;
 use crate::layout::record::{self, Record};
+use crate::layout::stub::Name;
 use crate::log::recording::Changed;
 use crate::log::telling::Telling;
 use crate::table::Table;
@@ -98,6 +100,10 @@ impl KeyTest for (&Txn<'_>, &[u8]) {
         let (txn, key) = self;
         let (kind, payload) = raw::payload(txn.segment(), record)?;
         record::is_of(*txn, kind, payload, key)
+    }
+
+    fn meets(&self, name: Name) {
+        self.0.meets(name);
     }
 }
 
@@ -332,7 +338,8 @@ impl<'t> Txn<'t> {
         }
         let hash = self.hash_of(key);
         let mut marks = self.buffers.reads.marks.borrow_mut();
-        let hit = lookup::lookup(&self.seat, db, &hash, &(self, key), &mut marks)?;
+        let hit = lookup::lookup(&self.seat, db, &hash, &(self, key), &mut marks)
+            .map_err(|stop| self.met_in(db, stop))?;
         let Some(hit) = hit else { return Ok(None) };
         Ok(self.found(&hit.image)?.map(|found| (hit, found)))
     }
@@ -540,7 +547,7 @@ impl<'t> Txn<'t> {
     }
 
     #[inline]
-    fn make_record(&self, kind: NodeKind, parts: &[&[u8]]) -> Result<Ref, Fault> {
+    pub(crate) fn make_record(&self, kind: NodeKind, parts: &[&[u8]]) -> Result<Ref, Fault> {
         let node = self.seat.make(kind, parts.iter().map(|part| part.len()).sum())?;
         raw::fill(self.segment(), node, parts);
         Ok(node)
@@ -674,7 +681,8 @@ impl<'t> Txn<'t> {
                 None if held.spot.is_some_and(|spot| spot.expired.is_some()) => None,
                 None => continue,
             };
-            let before = held.spot.as_ref().map(|spot| &spot.image);
+            // A spill does not change the state: its stub is saved, whose copy stays, and not the record, which may be younger than the snapshot.
+            let before = after.filter(|image| is_cold(image)).or(held.spot.as_ref().map(|spot| &spot.image));
             record(Changed {
                 root: held.extent.root,
                 hash: &held.hash,

@@ -153,8 +153,9 @@ fn matrix(case: &Case, all: bool) -> Result<(u64, u64, u64), String> {
 
 /// Runs a case in which no process dies: how many stores it makes, what was there before and what is there after.
 fn rehearse(case: &Case) -> Result<(u64, Location, Location), String> {
+    // Of another segment: reading brings back what lies in a tier.
+    let old = location(&case.prepare().table);
     let place = case.prepare();
-    let old = location(&place.table);
     // In a child, whose caches are as empty as those of the children that are going to die.
     let stores = counted(|| {
         take_seat(case, &place.table);
@@ -302,10 +303,14 @@ fn location(table: &Table) -> Location {
     for db in 0..3 {
         let mut cursor = 0;
         loop {
-            let txn = table.begin(Mode::Read).expect("a seat");
-            cursor = txn
-                .scan(db, cursor, 1000, &mut |scanned| keys.push((db, scanned.key.to_vec())))
-                .expect("readable");
+            let (next, found) = common::run_as(table, Mode::Read, |txn| {
+                let mut found = Vec::new();
+                let next =
+                    txn.scan(db, cursor, 1000, &mut |scanned| found.push((db, scanned.key.to_vec())))?;
+                Ok((next, found))
+            });
+            keys.extend(found);
+            cursor = next;
             if cursor == 0 {
                 break;
             }

@@ -28,6 +28,7 @@ use crate::layout::bucket::{self, BUCKET_BYTES, LINE_WORDS, UNITS, WORDS, Words}
 use crate::layout::directory::{self, Bucket, Extent, MAP_LOCK};
 use crate::layout::entry::{self, Image};
 use crate::layout::hash::Hash;
+use crate::layout::stub::{self, Name};
 
 /// A word that a reader relies on, as it was.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +90,9 @@ pub trait KeyTest {
     /// # Errors
     /// [`Fault::Damaged`] when the record makes no sense.
     fn is_key_of(&self, record: Ref) -> Result<bool, Fault>;
+
+    /// Notes that a stub is met that may be this key's.
+    fn meets(&self, name: Name);
 }
 
 /// How a look into one bucket ended.
@@ -381,7 +385,19 @@ fn look_at(
             if !steady() || !seat.covers_now() {
                 return Ok(Look::Changed);
             }
-            key.is_key_of(entry::record_in(second)?)?
+            if stub::is_stub(second) {
+                let first = words.word(LINE_WORDS + unit * 2);
+                let may_be = stub::may_be(second, hash);
+                if may_be && steady() {
+                    key.meets(stub::name_of(first, second));
+                    return Err(Stop::Cold);
+                } else if may_be {
+                    return Ok(Look::Changed);
+                }
+                false
+            } else {
+                key.is_key_of(entry::record_in(second)?)?
+            }
         } else {
             false
         };

@@ -271,7 +271,7 @@ impl Table {
         }
         for seen in foreseen.iter().filter(|seen| seen.entry != 0) {
             let second = lens.load(seen.entry + 8);
-            if second as u8 & entry::REFERENCE != 0 {
+            if entry::names_record(second) {
                 segment.prefetch(offset_of(entry::record_of(second)));
             }
         }

@@ -50,7 +50,7 @@ impl Table {
             }
             for entry in entries {
                 let second = segment.load(entry + 8);
-                if second as u8 & entry::REFERENCE != 0 {
+                if entry::names_record(second) {
                     segment.prefetch(offset_of(entry::record_of(second)));
                     segment.prefetch(offset_of(entry::record_of(second)) + 64);
                 }

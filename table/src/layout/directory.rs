@@ -26,6 +26,7 @@ use polder_shm::{RawView, Segment, offset_of, ref_to};
 
 use crate::api::{DATABASES, Db, STAGED, SYSTEM};
 use crate::layout::bucket::{BUCKET_BYTES, LINES_AT, PIECE_BUCKETS, PIECE_BYTES, UNITS_AT};
+use crate::layout::stub::Granule;
 
 /// The lock over the map of databases.
 pub const MAP_LOCK: u64 = ROOTS_AT;
@@ -258,6 +259,11 @@ impl Extent {
     pub fn covers(&self, position: u64) -> bool {
         let span_max = u64::MAX.checked_shr(self.depth).unwrap_or(0);
         self.prefix == position & !span_max
+    }
+
+    /// Returns true if the positions of a granule have not all one home here, and the same (U3).
+    pub(crate) fn cuts(&self, Granule { first, last }: Granule) -> bool {
+        !self.covers(first) || !self.covers(last) || self.home_of(first) != self.home_of(last)
     }
 
     /// The first position whose home is `home`. `None` behind the hash space's end: an extent of a damaged depth has more homes than positions

@@ -44,8 +44,11 @@ pub const FLAGS: u8 = 0x40;
 pub const INNER: u8 = 0x40;
 /// A short string that was edited (inline entries; records say it themselves).
 pub const RAW: u8 = 0x80;
-/// In the kind: the value lies elsewhere. Reserved for the tier: this program makes no such entry, and what the entry names it does not follow.
+/// In the kind: the entry is a stub, whose value lies in a tier (`stub.rs`).
 pub const COLD: u8 = 8;
+/// The value has a copy in the tier with the entry's version (entries with a reference, which have no need of [`RAW`]). Each write makes another entry,
+/// without this; what only moves a value keeps it.
+pub const CLEAN: u8 = 0x80;
 /// The kind of an entry that is no key. Older builds marked watched keys that were absent so, for an hour; such entries go when they expire.
 pub const MARKER: u8 = 0;
 
@@ -85,7 +88,7 @@ impl Image {
     /// What its value is; `None` for a marker.
     ///
     /// # Errors
-    /// An entry that this program cannot read.
+    /// [`Stop::Cold`] of a stub; an entry that this program cannot read.
     #[inline]
     pub fn kind(&self) -> Result<Option<Kind>, Stop> {
         match Kind::from_stored(self.meta() & KIND) {
@@ -137,6 +140,12 @@ pub fn record_of(second: u64) -> Ref {
     Ref(second >> 24)
 }
 
+/// Returns true if an entry's second word names a record.
+#[inline(always)]
+pub fn names_record(second: u64) -> bool {
+    second as u8 & (REFERENCE | COLD) == REFERENCE
+}
+
 /// The record that an entry's second word names.
 ///
 /// # Errors
@@ -151,8 +160,7 @@ pub fn record_in(second: u64) -> Result<Ref, Stop> {
 #[inline(never)]
 fn unreadable(meta: u8) -> Stop {
     if meta & COLD != 0 && Kind::from_stored(meta & KIND & !COLD).is_some() {
-        let why = "the value of this key lies in a tier, which this program cannot read: use a newer program";
-        return Fault::System(why.into()).into();
+        return Stop::Cold;
     }
     Fault::Damaged { what: "the kind of an entry" }.into()
 }
@@ -161,6 +169,12 @@ fn unreadable(meta: u8) -> Stop {
 pub fn with_record(image: &Image, record: Ref) -> Image {
     let mut image = *image;
     image.words[1] = image.words[1] & 0xff_ffff | record.0 << 24;
+    image
+}
+
+/// The same entry, which says that its value has a copy.
+pub fn clean(mut image: Image) -> Image {
+    image.words[1] |= u64::from(CLEAN);
     image
 }
 
@@ -423,6 +437,11 @@ pub fn inline_fields(bytes: &[u8]) -> Option<Inline<'_>> {
 /// Whether an entry is a key that users see.
 pub(crate) fn is_key(image: &Image) -> bool {
     image.meta() & KIND != MARKER
+}
+
+/// Whether an entry is a stub.
+pub(crate) fn is_cold(image: &Image) -> bool {
+    image.meta() & (COLD | REFERENCE) == COLD | REFERENCE
 }
 
 /// Whether an entry is a key's that expires.

@@ -17,6 +17,7 @@ use crate::api::{Db, Stop};
 use crate::layout::directory::Bucket;
 use crate::layout::entry::Image;
 use crate::layout::hash::Hash;
+use crate::layout::stub::{Cold, Name};
 use crate::txn::held::{Held, Order, Want};
 use crate::txn::new_nodes::NewNodes;
 use crate::txn::shadow::Shadow;
@@ -97,6 +98,9 @@ impl Hasher for Spread {
         self.0
     }
 }
+
+/// What is counted of a database: keys, those with an expiry, those with fields that have one, those whose values lie in a tier.
+pub(crate) const TALLIED: usize = 4;
 
 /// A change, with its key among the buffers' bytes.
 #[derive(Clone, Copy)]
@@ -200,7 +204,7 @@ pub(crate) struct Slow {
 pub(crate) struct MapChanges {
     pub(crate) flushes: RefCell<Vec<Db>>,
     pub(crate) swaps: RefCell<Vec<(Db, Db)>>,
-    tallies: RefCell<Vec<(u64, [i64; 3])>>,
+    tallies: RefCell<Vec<(u64, [i64; TALLIED])>>,
     /// Tallies that databases under construction have taken.
     pub(crate) fresh_tallies: RefCell<Vec<u64>>,
 }
@@ -227,6 +231,17 @@ pub(crate) struct LogNotes {
     pub(crate) record: RefCell<Vec<u8>>,
 }
 
+/// Stubs that were met.
+#[derive(Default)]
+pub(crate) struct Stubs {
+    /// Those whose values the transaction needs: they outlive its attempts.
+    pub(crate) met: RefCell<Vec<Cold>>,
+    /// The one in the place of which its value is put back: its key is what the transaction says.
+    pub(crate) installing: Cell<Option<Name>>,
+    /// Those that growth would cut.
+    pub(crate) cut: RefCell<Vec<Name>>,
+}
+
 /// See the module.
 #[derive(Default)]
 pub struct TxnBuffers {
@@ -246,6 +261,7 @@ pub struct TxnBuffers {
     pub(crate) map: MapChanges,
     pub(crate) outgoing: Outgoing,
     pub(crate) log: LogNotes,
+    pub(crate) stubs: Stubs,
 }
 
 impl TxnBuffers {
@@ -350,7 +366,7 @@ impl TxnBuffers {
     }
 
     /// Adds to the tallies.
-    pub(crate) fn tally(&self, tally: u64, counts: [i64; 3]) {
+    pub(crate) fn tally(&self, tally: u64, counts: [i64; TALLIED]) {
         self.used.set(true);
         let mut tallies = self.map.tallies.borrow_mut();
         match tallies.iter_mut().find(|(number, _)| *number == tally) {
@@ -469,6 +485,9 @@ impl TxnBuffers {
         self.retry.wanting.get_mut().clear();
         *self.retry.trouble.get_mut() = None;
         self.reads.stale.get_mut().clear();
+        self.stubs.met.get_mut().clear();
+        self.stubs.installing.set(None);
+        self.stubs.cut.get_mut().clear();
     }
 
     /// Notes a key that has expired, while they are few.

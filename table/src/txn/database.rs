@@ -20,7 +20,7 @@ use polder_shm::{Changes, Locked, lock, ref_to};
 
 use crate::api::{DATABASES, Db, SYSTEM, Stop, bit_of};
 use crate::layout::directory::{self, GARBAGE_AT, GARBAGE_SLOTS, MAP_LOCK, map_at};
-use crate::layout::entry::{Image, has_expiry, has_inner_expiry, is_key};
+use crate::layout::entry::{Image, has_expiry, has_inner_expiry, is_cold, is_key};
 use crate::layout::hash::Hash;
 use crate::txn::Txn;
 use crate::txn::buffers::SlowWriter;
@@ -375,8 +375,10 @@ impl Txn<'_> {
                 buildings.iter().for_each(|building| building.finish(self.segment()));
                 let tally = directory::tally_of(root);
                 for (_, image) in &writes {
-                    self.buffers
-                        .tally(tally, [is_key, has_expiry, has_inner_expiry].map(|test| test(image) as i64));
+                    self.buffers.tally(
+                        tally,
+                        [is_key, has_expiry, has_inner_expiry, is_cold].map(|test| test(image) as i64),
+                    );
                     if let Some(expiry_ms) = self.bound_of(image)? {
                         self.segment().lower(node + directory::database::EXPIRY_MIN, expiry_ms);
                         buildings.iter().for_each(|building| building.lower(self.segment(), expiry_ms));

@@ -7,8 +7,9 @@
 use polder_values::Value;
 
 use crate::api::{Db, Found, Stop};
-use crate::layout::entry::{self, Image};
+use crate::layout::entry::{self, Image, is_cold};
 use crate::layout::expired::Expired;
+use crate::layout::stub;
 use crate::txn::Txn;
 
 impl Txn<'_> {
@@ -89,6 +90,9 @@ impl Txn<'_> {
     pub(crate) fn bound_of(&self, image: &Image) -> Result<Option<u64>, Stop> {
         if !image.is_reference() || !image.may_expire() {
             return self.expiry_of(image);
+        }
+        if is_cold(image) {
+            return Ok(stub::bound_of(image));
         }
         let record = self.record(image.record()?)?;
         Ok(record.expiry_ms.into_iter().chain(record.inner_expiry_ms).min())

@@ -4,7 +4,7 @@ use crate::access::locate::{Location, Reading, Search};
 use crate::access::lookup::Hit;
 use crate::access::read::{first_at, record_of};
 use crate::api::Stop;
-use crate::layout::entry::Image;
+use crate::layout::entry::{Image, is_cold};
 use crate::layout::record;
 use crate::txn::Txn;
 use crate::txn::held::Met;
@@ -25,6 +25,10 @@ impl Txn<'_> {
         };
         let mut image = Image::EMPTY;
         if location.read_entry(segment, (&reading, unit), &mut image).is_none() || !self.seat.covers_now() {
+            return Ok(None);
+        }
+        if is_cold(&image) {
+            // It may be another key's.
             return Ok(None);
         }
         let found = match image.kind()? {

@@ -12,6 +12,7 @@ use crate::layout::bucket::{self, UNITS, Words};
 use crate::layout::directory::{self, Extent};
 use crate::layout::entry::{self, is_key};
 use crate::layout::hash::Hash;
+use crate::layout::stub;
 use crate::txn::Txn;
 use crate::txn::held::{Held, Spot};
 
@@ -62,7 +63,7 @@ impl Txn<'_> {
             // The database was swapped or flushed: its new directory is another lock order.
             return Err(Stop::Retry);
         }
-        let spot = self.search(db, &extent, home, &hash, key)?;
+        let spot = self.search(db, &extent, home, &hash, key).map_err(|stop| self.met_in(db, stop))?;
         let expired = spot.filter(|spot| is_key(&spot.image)).and_then(|spot| spot.expired);
         let keeps_expired = expired.is_some() && !self.removes_expired();
         if let Some(expired) = expired.filter(|_| !keeps_expired) {
@@ -226,6 +227,13 @@ impl Txn<'_> {
             let unit = candidates.trailing_zeros() as usize;
             candidates &= candidates - 1;
             let second = live.unit_word(unit * 2 + 1);
+            if stub::is_stub(second) {
+                if self.is_installed(live.unit_word(unit * 2), second, hash)? {
+                    let image = bucket::image_at(&live, unit);
+                    return Ok(Ok(Spot { shadow, unit, image, hop, expired: None }));
+                }
+                continue;
+            }
             let same = if second as u8 & entry::REFERENCE == 0 {
                 entry::inline_key_is(
                     |number| live.unit_word((unit * 2 + number).min(UNITS * 2 - 1)),

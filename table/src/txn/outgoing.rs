@@ -207,7 +207,8 @@ impl CommitView for Txn<'_> {
 
     fn glimpse(&self, db: Db, key: &[u8]) -> Result<Option<Found<'_>>, Stop> {
         let mut marks = ReadSet::new();
-        match lookup::lookup(&self.seat, db, &self.hash_of(key), &(self, key), &mut marks)? {
+        let looked = lookup::lookup(&self.seat, db, &self.hash_of(key), &(self, key), &mut marks);
+        match looked.map_err(|stop| self.met_in(db, stop))? {
             Some(hit) => Ok(self.found(&hit.image)?),
             None => Ok(None),
         }

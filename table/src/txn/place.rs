@@ -6,10 +6,11 @@ use polder_shm::lock;
 use crate::api::{Counter, Stop};
 use crate::layout::bucket::{self, Words};
 use crate::layout::directory::{self, MAP_LOCK, database, extent, map_at};
-use crate::layout::entry::{self, Image, has_expiry, has_inner_expiry, is_key};
+use crate::layout::entry::{self, Image, has_expiry, has_inner_expiry, is_cold, is_key};
 use crate::layout::expired::Expired;
 use crate::layout::hash::FREE;
 use crate::txn::Txn;
+use crate::txn::buffers::TALLIED;
 use crate::txn::held::{Deficit, Held, Pending, Spot, Want};
 
 impl Txn<'_> {
@@ -163,16 +164,16 @@ impl Txn<'_> {
         Ok(done)
     }
 
-    /// Counts what the change does to the numbers of keys, of keys with expiry, and of keys with fields that have one.
+    /// Counts what the change does to the numbers of keys, of keys with expiry, of keys with fields that have one, and of stubs.
     fn tally(&self, tally: u64, before: Option<&Image>, pending: &Pending) {
         let after = match pending {
             Pending::Write(image) => Some(image),
             Pending::Remove => None,
         };
         let count = |image: Option<&Image>, test: fn(&Image) -> bool| image.is_some_and(test) as i64;
-        let counts =
-            [is_key, has_expiry, has_inner_expiry].map(|test| count(after, test) - count(before, test));
-        if counts != [0; 3] {
+        let counts = [is_key, has_expiry, has_inner_expiry, is_cold]
+            .map(|test| count(after, test) - count(before, test));
+        if counts != [0; TALLIED] {
             self.buffers.tally(tally, counts);
         }
     }

@@ -19,7 +19,7 @@ use crate::access::update;
 use crate::api::{Counter, Db, Found, New, Replaces, SYSTEM, Stop, bit_of};
 use crate::layout::bucket::{self, LINE_WORDS};
 use crate::layout::directory;
-use crate::layout::entry::Image;
+use crate::layout::entry::{Image, is_cold};
 use crate::txn::Txn;
 use crate::txn::held::{Held, Pending, Plan, SingleKeyTxn, Spot};
 
@@ -71,6 +71,10 @@ impl<'t> Txn<'t> {
         let image = &mut *self.buffers.single.before.borrow_mut();
         *image = Image::EMPTY;
         bucket::read_image(&live, unit, image);
+        if is_cold(image) {
+            // The slow path says whose it is.
+            return Ok(None);
+        }
         if image.is_reference() {
             // The lock keeps the entry from changing, but the pin must reach to its record's birth.
             while !self.seat.covers_now() {}

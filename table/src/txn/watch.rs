@@ -75,14 +75,15 @@ impl Txn<'_> {
             self.attempt.lookups.set(self.attempt.lookups.get() + 1);
             let hash = self.hash_of(&watch.key);
             let root = self.root_now(watch.db);
-            let entry =
-                match lookup::lookup(&self.seat, watch.db, &hash, &(self, &watch.key[..]), &mut marks)? {
-                    Some(hit) => {
-                        let expired = self.gone(&hit.image)?;
-                        Some((hit.image, expired.is_some()))
-                    }
-                    None => None,
-                };
+            let entry = match lookup::lookup(&self.seat, watch.db, &hash, &(self, &watch.key[..]), &mut marks)
+                .map_err(|stop| self.met_in(watch.db, stop))?
+            {
+                Some(hit) => {
+                    let expired = self.gone(&hit.image)?;
+                    Some((hit.image, expired.is_some()))
+                }
+                None => None,
+            };
             (root, entry, lookup::absence(&marks[before..]))
         };
         let is_other_root = root != watch.root;

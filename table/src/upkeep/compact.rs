@@ -223,7 +223,7 @@ impl Txn<'_> {
     /// all.
     fn move_some(&self, db: Db, key: &[u8], path: Vec<usize>, cramped: &mut u32) -> Option<Vec<usize>> {
         let mut walk = Walk::default();
-        let moved = self.neutral(db, key, &mut |entry| {
+        let moved = self.neutral(db, key, None, &mut |entry, _| {
             walk = Walk { begin: path.clone(), ..Walk::default() };
             self.moved(entry, &mut walk)
         });

@@ -45,6 +45,11 @@ impl Table {
         self.tally_of(db, 2)
     }
 
+    /// Keys of a database whose values lie in a tier, as [`Table::keys`].
+    pub fn cold_keys(&self, db: Db) -> u64 {
+        self.tally_of(db, 3)
+    }
+
     /// Returns the parts of the table of a database.
     pub fn shape(&self, db: Db) -> TableShape {
         let mut shape = TableShape::default();
@@ -94,7 +99,7 @@ impl Table {
         position.is_none()
     }
 
-    /// Keys in a database (`word` 0), keys with an expiry (1) or with fields that have one (2), from the tallies of all seats.
+    /// Keys in a database (`word` 0), keys with an expiry (1) or with fields that have one (2), and stubs (3), from the tallies of all seats.
     pub(crate) fn tally_of(&self, db: Db, word: u64) -> u64 {
         const ATTEMPTS_MAX: u32 = 1_000;
         let Ok(seat) = self.seat() else { return 0 };

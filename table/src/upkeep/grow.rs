@@ -26,6 +26,7 @@ use crate::layout::entry::{self, Image, UNIT_BYTES, WORDS_MAX};
 use crate::layout::hash::{CONTINUED, FREE, Hash, hash};
 use crate::layout::raw;
 use crate::layout::record::Key;
+use crate::layout::stub::{self, Granule};
 use crate::txn::Txn;
 use crate::txn::held::Want;
 
@@ -140,7 +141,7 @@ enum Grown {
     Done,
     /// Another thread has changed the extent; there may be room now.
     Overtaken,
-    /// The entries did not fit: try a larger shape.
+    /// The entries did not fit, or a stub would be cut (U3): try a larger shape.
     Cramped,
 }
 
@@ -223,6 +224,7 @@ impl Building {
 impl Txn<'_> {
     /// Makes room around a position of a database for these entries. The transaction has just been rolled back: its seat's journal is empty.
     fn grow(&self, db: Db, position: u64, wants: &[Want]) {
+        self.buffers.stubs.cut.borrow_mut().clear();
         for extra in 0..PIECES_MAX {
             match self.try_reshape(db, position, |old| Some(self.shapes_for(old, extra, wants))) {
                 Ok(Grown::Cramped) => self.seat.rollback(),
@@ -235,7 +237,11 @@ impl Txn<'_> {
             }
         }
         // Its entries say that they are larger than its buckets (S5).
-        self.trouble(Fault::Damaged { what: "an extent" });
+        self.trouble(if self.wants_cut(db) {
+            Stop::Cold
+        } else {
+            Fault::Damaged { what: "an extent" }.into()
+        });
     }
 
     /// Makes room for what a transaction adds, in the order of the entries' positions. Each extent that lacked room grows once, and its
@@ -480,14 +486,21 @@ impl Txn<'_> {
             let begin = bucket::beginnings(&live.tag_words());
             for unit in bucket::bits(begin) {
                 let second = lens.load(bucket.units + (unit * UNIT_BYTES) as u64 + 8);
-                if second as u8 & entry::REFERENCE != 0 {
+                if entry::names_record(second) {
                     segment.prefetch(offset_of(entry::record_of(second)));
                 }
             }
             for unit in bucket::bits(begin) {
                 let from = bucket.units + (unit * UNIT_BYTES) as u64;
                 let second = lens.load(from + 8);
-                let (position, units) = if second as u8 & entry::REFERENCE != 0 {
+                let (position, units) = if stub::is_stub(second) {
+                    let Granule { first, last } = stub::name_of(lens.load(from), second).granule();
+                    if cuts(buildings, (first, last)) {
+                        self.note_cut(old, buildings);
+                        return Ok(false);
+                    }
+                    (first, 1)
+                } else if second as u8 & entry::REFERENCE != 0 {
                     (self.hash_of_entry(&bucket::image_at(&live, unit))?.position, 1)
                 } else {
                     // Read where it lies: a copy that was made word by word, read at other places, makes the processor wait.
@@ -520,6 +533,22 @@ impl Txn<'_> {
             }
         }
         Ok(true)
+    }
+
+    /// Notes the stubs of an extent that would be cut in its successors.
+    #[cold]
+    fn note_cut(&self, old: &Extent, buildings: &[Building]) {
+        let segment = self.segment();
+        for bucket in (0..old.buckets()).filter_map(|index| old.bucket(segment, index)) {
+            let live = Live { segment, bucket };
+            for (unit, _) in bucket::entries(&live) {
+                let Some(name) = bucket::image_at(&live, unit).stub() else { continue };
+                let Granule { first, last } = name.granule();
+                if cuts(buildings, (first, last)) {
+                    self.buffers.stubs.cut.borrow_mut().push(name);
+                }
+            }
+        }
     }
 
     /// The hash of the key of an entry.
@@ -656,6 +685,15 @@ impl Txn<'_> {
         self.buffers.map.fresh_tallies.borrow_mut().push(free);
         Some(free)
     }
+}
+
+/// Returns true if the positions from the first to the last have not all one home in extents that are being built.
+fn cuts(buildings: &[Building], (first, last): (u64, u64)) -> bool {
+    let has_one_home = |building: &Building| {
+        let home = |position| directory::home_of(position, building.depth, building.homes);
+        building.covers(first) && building.covers(last) && home(first) == home(last)
+    };
+    !buildings.iter().any(has_one_home)
 }
 
 /// Pieces for entries of this many units in all, at [`SHRUNK_PERCENT`].

@@ -32,7 +32,8 @@ use crate::layout::clock;
 use crate::layout::directory::{
     self, Extent, GARBAGE_AT, GARBAGE_SLOTS, MAP_LOCK, Named, SWEEP_LOCK, Slot, database, extent, map_at,
 };
-use crate::layout::entry::{self, Image};
+use crate::layout::entry::{self, Image, is_cold};
+use crate::layout::stub;
 use crate::log::recording;
 use crate::table::Table;
 use crate::txn::Txn;
@@ -577,7 +578,10 @@ impl Txn<'_> {
             };
             for image in images {
                 if image.kind().is_err() {
-                    left = left.min(now + UNREADABLE_REST_MS);
+                    // Where a tier has the value, what is due is fetched first.
+                    let bound_ms =
+                        stub::bound_of(&image).filter(|bound_ms| is_cold(&image) && *bound_ms > now);
+                    left = left.min(bound_ms.unwrap_or(now + UNREADABLE_REST_MS));
                     continue;
                 }
                 match (self.expiry_of(&image), self.bound_of(&image)) {

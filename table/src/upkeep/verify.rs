@@ -35,6 +35,7 @@ use crate::layout::hash;
 use crate::layout::hash::{CONTINUED, FREE};
 use crate::layout::raw;
 use crate::layout::record::{self, Key};
+use crate::layout::stub::{self, Name};
 use crate::table::Table;
 use crate::txn::Txn;
 use crate::upkeep::grow::stash_buckets;
@@ -146,6 +147,7 @@ struct Walked {
     keys: u64,
     expires: u64,
     inner: u64,
+    cold: u64,
     expiry_min: u64,
 }
 
@@ -170,6 +172,19 @@ struct Homes {
     told: Vec<(u64, u64)>,
     keys: HashSet<Vec<u8>>,
     expiry_min: u64,
+}
+
+impl Homes {
+    /// Counts an entry in bucket `index` that is at home in another one.
+    fn place(&mut self, found: &Extent, index: u64, home: u64) -> Result<(), String> {
+        match index {
+            _ if index == home => {}
+            _ if index == home + 1 => self.there[home as usize].0 += 1,
+            _ if found.places(home).contains(&index) => self.there[home as usize].1 += 1,
+            _ => return Err(format!("is at home in bucket {home}, far away")),
+        }
+        Ok(())
+    }
 }
 
 impl<'t> Pass<'t> {
@@ -247,6 +262,7 @@ impl<'t> Pass<'t> {
             keys: 0,
             expires: 0,
             inner: 0,
+            cold: 0,
             expiry_min: u64::MAX,
         };
         for found in self.extents(directory, &walked)? {
@@ -265,6 +281,7 @@ impl<'t> Pass<'t> {
             (0, "keys", walked.keys),
             (1, "keys with an expiry", walked.expires),
             (2, "keys with fields that expire", walked.inner),
+            (3, "stubs", walked.cold),
         ] {
             let base = segment.load(node + database::KEYS_BASE + word * 8);
             let told =
@@ -489,6 +506,9 @@ impl<'t> Pass<'t> {
         walked: &mut Walked,
     ) -> Result<(), String> {
         self.counts.entries += 1;
+        if let Some(name) = image.stub() {
+            return self.stub(found, index, image, name, homes, walked);
+        }
         let kind = image.kind().map_err(|_| {
             format!("is of kind {}, which this program does not know", image.meta() & entry::KIND)
         })?;
@@ -506,13 +526,7 @@ impl<'t> Pass<'t> {
         if found.depth > 0 && (hash.position ^ found.prefix) >> (64 - found.depth) != 0 {
             return Err("belongs to another extent".into());
         }
-        let home = found.home_of(hash.position);
-        match index {
-            _ if index == home => {}
-            _ if index == home + 1 => homes.there[home as usize].0 += 1,
-            _ if found.places(home).contains(&index) => homes.there[home as usize].1 += 1,
-            _ => return Err(format!("is at home in bucket {home}, far away")),
-        }
+        homes.place(found, index, found.home_of(hash.position))?;
         if !homes.keys.insert(key) {
             return Err("has a key that is there twice".into());
         }
@@ -520,6 +534,32 @@ impl<'t> Pass<'t> {
         walked.expires += has_expiry(image) as u64;
         walked.inner += has_inner_expiry(image) as u64;
         homes.expiry_min = homes.expiry_min.min(bound_ms.unwrap_or(u64::MAX));
+        Ok(())
+    }
+
+    /// Checks a stub. Its copy is not looked at.
+    fn stub(
+        &mut self,
+        found: &Extent,
+        index: u64,
+        image: &Image,
+        name: Name,
+        homes: &mut Homes,
+        walked: &mut Walked,
+    ) -> Result<(), String> {
+        image.stored_kind().ok_or("is a stub of no kind")?;
+        if found.cuts(name.granule()) {
+            return Err("is a stub whose place cannot be told".into());
+        }
+        homes.place(found, index, found.home_of(name.granule().first))?;
+        if !homes.keys.insert(name.bytes().to_vec()) {
+            return Err("is a stub that is there twice".into());
+        }
+        walked.keys += 1;
+        walked.cold += 1;
+        walked.expires += has_expiry(image) as u64;
+        walked.inner += has_inner_expiry(image) as u64;
+        homes.expiry_min = homes.expiry_min.min(stub::bound_of(image).unwrap_or(u64::MAX));
         Ok(())
     }
 

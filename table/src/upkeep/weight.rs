@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 
 use polder_base::Ref;
 use polder_shm::class::SLAB_BYTES;
-use polder_shm::layout::seat as at;
+use polder_shm::layout::{header, seat as at};
 use polder_shm::{class_bytes, offset_of};
 use polder_values::Nodes;
 
@@ -54,6 +54,8 @@ impl Table {
             .map(|word| segment.sum_over_seats(word));
         let uncounted = passing.iter().fold(segment.fixed_bytes(), |sum, bytes| sum.saturating_add(*bytes));
         let all = segment.used_bytes().saturating_sub(uncounted).saturating_sub(segment.log_bytes());
+        // What the tier has in its process takes the place of what it has taken out.
+        let all = all + segment.load(header::TIER_BYTES);
         let room = segment.geometry().slabs_max * SLAB_BYTES;
         if all > room - room / NEAR_CEILING { all } else { all.saturating_sub(cached) }
     }

@@ -1,6 +1,8 @@
 //! What the table's tests share: a segment of its own for each, verified and removed at its end.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub mod tier;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -154,18 +156,28 @@ pub fn try_run_as<R>(
     mode: Mode,
     call: impl Fn(&Txn<'_>) -> Result<R, Stop>,
 ) -> Result<R, Stop> {
-    let txn = table.begin(mode)?;
+    let mut txn = table.begin(mode)?;
     loop {
         match call(&txn).and_then(|outcome| txn.commit().map(|()| outcome)) {
             Err(Stop::Retry) => txn.abort(),
+            Err(Stop::Cold) => txn = fetch(table, txn, mode),
             done => return done,
         }
     }
 }
 
+/// Brings back the values that a transaction wants, and begins another one.
+fn fetch<'t>(table: &'t Table, txn: Txn<'t>, mode: Mode) -> Txn<'t> {
+    txn.abort();
+    let wanted = txn.take_cold();
+    drop(txn);
+    tier::fetch(table, &wanted);
+    table.begin(mode).expect("a seat")
+}
+
 /// The string of a key.
 pub fn get(table: &Table, db: u16, key: &[u8]) -> Option<Vec<u8>> {
-    let txn = table.begin(Mode::Read).expect("a seat");
+    let mut txn = table.begin(Mode::Read).expect("a seat");
     loop {
         let outcome = txn.find(db, key).and_then(|found| match found {
             Some(Found { value, .. }) => Ok(Some(string::contiguous(&txn, &value)?.into_owned())),
@@ -174,6 +186,7 @@ pub fn get(table: &Table, db: u16, key: &[u8]) -> Option<Vec<u8>> {
         match outcome.and_then(|value| txn.commit().map(|()| value)) {
             Ok(value) => return value,
             Err(Stop::Retry) => txn.abort(),
+            Err(Stop::Cold) => txn = fetch(table, txn, Mode::Read),
             Err(stop) => panic!("{stop:?}"),
         }
     }

@@ -11,6 +11,7 @@ use crate::common::{Place, run, run_alone, try_run_as};
 
 mod fast_paths;
 pub mod logged;
+mod tiered;
 
 /// What a death may leave.
 #[derive(Clone, Copy, PartialEq)]
@@ -98,6 +99,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(maintenance());
     cases.extend(letters());
     cases.extend(snapshots());
+    cases.extend(tiered::cases());
     cases.extend(logged::cases());
     cases
 }

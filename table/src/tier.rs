@@ -1,0 +1,10 @@
+//! Values in a tier: they leave the memory and come back, by neutral transactions (`txn/neutral.rs`) that no user notices. The tier itself is a store of
+//! bytes by names, which a floor above keeps.
+
+use std::time::Duration;
+
+pub(crate) mod fetch;
+pub(crate) mod spill;
+
+/// How long it waits for a lock, as other maintenance does: the holder may be stopped.
+pub(crate) const PATIENCE: Duration = Duration::from_micros(100);

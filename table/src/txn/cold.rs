@@ -1,0 +1,74 @@
+//! Stubs that a transaction meets: what it wants of the tier, and the one in the place of which a value is put back.
+//!
+//! A transaction that needs a value which lies in a tier stops with [`Stop::Cold`], and publishes nothing. What it wants is noted here, and outlives its
+//! attempts: the caller fetches it without a lock, a pin or an open transaction, and runs the call again.
+
+use crate::api::{Db, Stop};
+use crate::layout::entry::Image;
+use crate::layout::hash::Hash;
+use crate::layout::stub::{self, Cold, Name};
+use crate::txn::Txn;
+
+/// The number of no database: a look into a bucket does not know which it is of.
+const UNKNOWN: Db = Db::MAX;
+
+impl Txn<'_> {
+    /// What the transaction wants of the tier; it forgets that. To be asked once the transaction was aborted that has stopped with [`Stop::Cold`].
+    pub fn take_cold(&self) -> Vec<Cold> {
+        let mut met = self.buffers.stubs.met.take();
+        met.sort_unstable();
+        met.dedup();
+        met
+    }
+
+    /// Notes that a stub is met that may be of the key that is looked for.
+    #[cold]
+    pub(crate) fn meets(&self, name: Name) {
+        self.buffers.stubs.met.borrow_mut().push(Cold { db: UNKNOWN, name });
+    }
+
+    /// Says in which database the stubs were met, where that has stopped a look for a key.
+    #[cold]
+    pub(crate) fn met_in(&self, db: Db, stop: Stop) -> Stop {
+        if stop == Stop::Cold {
+            let mut met = self.buffers.stubs.met.borrow_mut();
+            met.iter_mut().filter(|cold| cold.db == UNKNOWN).for_each(|cold| cold.db = db);
+        }
+        stop
+    }
+
+    /// Notes the stubs among entries, and stops if there are some.
+    pub(crate) fn meets_all<'i>(&self, db: Db, images: impl Iterator<Item = &'i Image>) -> Result<(), Stop> {
+        let names = images.filter_map(Image::stub).map(|name| Cold { db, name });
+        let mut met = self.buffers.stubs.met.borrow_mut();
+        let before = met.len();
+        met.extend(names);
+        if met.len() == before { Ok(()) } else { Err(Stop::Cold) }
+    }
+
+    /// Notes the stubs that growth would cut in each shape. Returns false if there are none.
+    pub(crate) fn wants_cut(&self, db: Db) -> bool {
+        let cut = self.buffers.stubs.cut.take();
+        self.buffers.stubs.met.borrow_mut().extend(cut.iter().map(|name| Cold { db, name: *name }));
+        !cut.is_empty()
+    }
+
+    /// Returns true if a stub with these words is the one in the place of which the value is put back of a key with this hash.
+    ///
+    /// # Errors
+    /// [`Stop::Cold`] if it may be this key's and nothing is put back.
+    #[cold]
+    pub(crate) fn is_installed(&self, first: u64, second: u64, hash: &Hash) -> Result<bool, Stop> {
+        if !stub::may_be(second, hash) {
+            return Ok(false);
+        }
+        let name = stub::name_of(first, second);
+        match self.buffers.stubs.installing.get() {
+            Some(wanted) => Ok(wanted == name),
+            None => {
+                self.meets(name);
+                Err(Stop::Cold)
+            }
+        }
+    }
+}
