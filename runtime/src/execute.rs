@@ -191,7 +191,10 @@ fn run_alone(
         txn.commit()
     });
     // If memory is full, the slow path finds out whether some can be freed.
-    if matches!(outcome, Err(Stop::Retry | Stop::Busy | Stop::Wait | Stop::Fault(Fault::Full(_)))) {
+    if matches!(
+        outcome,
+        Err(Stop::Retry | Stop::Busy | Stop::Wait | Stop::Cold | Stop::Fault(Fault::Full(_)))
+    ) {
         txn.looks().set([0; 2]);
         if mode == Mode::Write {
             txn.abort();
@@ -422,11 +425,16 @@ pub(crate) fn refuse(host: &dyn Host, reply: &mut dyn Reply, stop: Stop) {
     reply.error(&text);
 }
 
+/// The error of a call that needs a value of a tier that no process has.
+pub const NO_TIER: &str =
+    "TRYAGAIN the tier of this memory has no process: start a server with swap-mode disk";
+
 /// What a client is told of why a call stopped.
 fn text_of(stop: Stop) -> Cow<'static, str> {
     match stop {
         Stop::Refused(text) => text,
         Stop::Fault(fault) => fault.to_string().into(),
+        Stop::Cold => NO_TIER.into(),
         Stop::Retry | Stop::Busy | Stop::Wait => {
             unreachable!("whoever begins a transaction runs it again, and who has patience waits")
         }

@@ -6,5 +6,5 @@ use std::time::Duration;
 pub(crate) mod fetch;
 pub(crate) mod spill;
 
-/// How long it waits for a lock, as other maintenance does: the holder may be stopped.
+/// The longest wait for a lock, as in other maintenance: the holder may be stopped.
 pub(crate) const PATIENCE: Duration = Duration::from_micros(100);

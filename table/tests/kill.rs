@@ -153,7 +153,7 @@ fn matrix(case: &Case, all: bool) -> Result<(u64, u64, u64), String> {
 
 /// Runs a case in which no process dies: how many stores it makes, what was there before and what is there after.
 fn rehearse(case: &Case) -> Result<(u64, Location, Location), String> {
-    // Of another segment: reading brings back what lies in a tier.
+    // A segment of its own: reading brings back what lies in a tier.
     let old = location(&case.prepare().table);
     let place = case.prepare();
     // In a child, whose caches are as empty as those of the children that are going to die.

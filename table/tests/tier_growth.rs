@@ -39,12 +39,12 @@ fn no_key_is_lost_where_extents_grow_shrink_and_split_over_cut_granules() {
         let report = place.table.verify().expect("a seat");
         assert!(report.is_clean(), "{report}");
         // Shrinking leaves what it would cut.
-        for number in (0..12_000u64).filter(|number| number % 4 != 0) {
+        for number in (0..12_000u64).filter(|number| !number.is_multiple_of(4)) {
             assert!(place.run(|txn| txn.remove(0, &numbered(number), Replaces::Whole)), "{number}");
         }
         (0..200).for_each(|_| _ = place.table.run_maintenance(20_000));
         for number in 0..12_000u64 {
-            let expected = (number % 4 == 0).then(|| value(number, rounds[number as usize]));
+            let expected = number.is_multiple_of(4).then(|| value(number, rounds[number as usize]));
             assert_eq!(place.get(0, &numbered(number)), expected, "{number}");
         }
     }

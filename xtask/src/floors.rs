@@ -18,6 +18,7 @@ const FLOORS: &[(&str, (u32, u32))] = &[
     ("polder-wire", (1, 0)),
     ("polder-table", (2, 0)),
     ("polder-storage", (2, 0)),
+    ("polder-tier", (2, 0)),
     ("polder-hub", (3, 0)),
     ("polder-calls", (4, 1)),
     ("polder-commands", (4, 2)),

@@ -247,7 +247,7 @@ impl World for ScriptContext<'_, '_> {
             Ok(()) | Err(Stop::Refused(_)) => self.txn.end_call().and(outcome),
             other => other,
         };
-        if let Err(stop @ (Stop::Retry | Stop::Busy | Stop::Wait | Stop::Fault(_))) = outcome {
+        if let Err(stop @ (Stop::Retry | Stop::Busy | Stop::Wait | Stop::Cold | Stop::Fault(_))) = outcome {
             self.stop = Some(stop);
             return Called::Unwind;
         }

@@ -172,7 +172,7 @@ pub fn with_record(image: &Image, record: Ref) -> Image {
     image
 }
 
-/// The same entry, which says that its value has a copy.
+/// Says in an entry that its value has a copy.
 pub fn clean(mut image: Image) -> Image {
     image.words[1] |= u64::from(CLEAN);
     image
@@ -439,7 +439,7 @@ pub(crate) fn is_key(image: &Image) -> bool {
     image.meta() & KIND != MARKER
 }
 
-/// Whether an entry is a stub.
+/// Returns true if an entry is a stub.
 pub(crate) fn is_cold(image: &Image) -> bool {
     image.meta() & (COLD | REFERENCE) == COLD | REFERENCE
 }

@@ -81,7 +81,7 @@ impl Name {
     }
 }
 
-/// What is wanted of a tier: a copy, and the database in which its stub is.
+/// A copy that is wanted, and the database in which its stub is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cold {
     pub db: Db,

@@ -38,7 +38,7 @@ pub struct Victim {
     pub db: Db,
     pub key: Vec<u8>,
     pub name: Name,
-    /// What the store is to take; `None`: it has it.
+    /// The copy that the store is to take; `None`: it has it.
     pub parcel: Option<Vec<u8>>,
 }
 
@@ -85,7 +85,7 @@ pub struct Wanted {
     pub age_min: u64,
     /// Only keys with an expiry.
     pub volatile: bool,
-    /// How many, and of how many bytes, at most.
+    /// Their number, and that of their bytes, at most.
     pub count: usize,
     pub bytes: usize,
 }
@@ -103,7 +103,7 @@ impl Table {
     /// Ages of keys that could be spilled, drawn at random, with the bytes of their values.
     ///
     /// # Errors
-    /// As [`Table::begin`].
+    /// Those of [`Table::begin`].
     pub fn sample_ages(&self, draws: usize) -> Result<Vec<(u64, usize)>, Stop> {
         let txn = self.begin(Mode::Read)?;
         let now_ms = polder_base::time::now_ms();
@@ -130,7 +130,7 @@ impl Table {
     /// the walk, which then begins anew.
     ///
     /// # Errors
-    /// As [`Table::begin`]; [`polder_base::Fault::Damaged`].
+    /// Those of [`Table::begin`]; [`polder_base::Fault::Damaged`].
     pub fn victims(&self, sweep: &mut Sweep, wanted: &Wanted, into: &mut Vec<Victim>) -> Result<bool, Stop> {
         let txn = self.begin(Mode::Read)?;
         let now_ms = polder_base::time::now_ms();
@@ -171,7 +171,7 @@ impl Table {
     /// The victim that one key would be; `None`: it is absent, or cannot be spilled.
     ///
     /// # Errors
-    /// As [`Table::victims`].
+    /// Those of [`Table::victims`].
     pub fn victim_of(&self, db: Db, key: &[u8]) -> Result<Option<Victim>, Stop> {
         let txn = self.begin(Mode::Read)?;
         let (hash, mut attempts) = (self.hash(key), Attempts::default());

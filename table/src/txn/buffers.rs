@@ -99,7 +99,7 @@ impl Hasher for Spread {
     }
 }
 
-/// What is counted of a database: keys, those with an expiry, those with fields that have one, those whose values lie in a tier.
+/// The counts of a database: keys, those with an expiry, those with fields that have one, those whose values lie in a tier.
 pub(crate) const TALLIED: usize = 4;
 
 /// A change, with its key among the buffers' bytes.

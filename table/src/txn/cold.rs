@@ -13,7 +13,7 @@ use crate::txn::Txn;
 const UNKNOWN: Db = Db::MAX;
 
 impl Txn<'_> {
-    /// What the transaction wants of the tier; it forgets that. To be asked once the transaction was aborted that has stopped with [`Stop::Cold`].
+    /// Returns what the transaction wants of the tier, and forgets that. To be asked once the transaction was aborted that has stopped with [`Stop::Cold`].
     pub fn take_cold(&self) -> Vec<Cold> {
         let mut met = self.buffers.stubs.met.take();
         met.sort_unstable();

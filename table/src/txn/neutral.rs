@@ -20,6 +20,9 @@ use crate::layout::stub::Name;
 use crate::txn::Txn;
 use crate::txn::held::Pending;
 
+/// Makes another entry of one that lies in this extent, or none.
+pub(crate) type Change<'c> = &'c mut dyn FnMut(&Image, &Extent) -> Result<Option<Image>, Stop>;
+
 /// Attempts to change one key.
 const ATTEMPTS: usize = 8;
 
@@ -36,7 +39,7 @@ impl Txn<'_> {
         db: Db,
         key: &[u8],
         stub: Option<Name>,
-        change: &mut dyn FnMut(&Image, &Extent) -> Result<Option<Image>, Stop>,
+        change: Change<'_>,
     ) -> Result<bool, Stop> {
         self.buffers.stubs.installing.set(stub);
         // The keys that the transaction before had to declare do not matter for this one.
@@ -58,12 +61,7 @@ impl Txn<'_> {
     }
 
     /// Makes the key's new entry what it is going to be. Returns whether there is one.
-    fn restate(
-        &self,
-        db: Db,
-        key: &[u8],
-        change: &mut dyn FnMut(&Image, &Extent) -> Result<Option<Image>, Stop>,
-    ) -> Result<bool, Stop> {
+    fn restate(&self, db: Db, key: &[u8], change: Change<'_>) -> Result<bool, Stop> {
         let index = self.hold(db, key, false)?;
         let (spot, extent) = {
             let held = &self.buffers.held.borrow()[index];

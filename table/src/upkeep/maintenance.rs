@@ -578,7 +578,7 @@ impl Txn<'_> {
             };
             for image in images {
                 if image.kind().is_err() {
-                    // Where a tier has the value, what is due is fetched first.
+                    // A due value that lies in a tier is fetched first.
                     let bound_ms =
                         stub::bound_of(&image).filter(|bound_ms| is_cold(&image) && *bound_ms > now);
                     left = left.min(bound_ms.unwrap_or(now + UNREADABLE_REST_MS));

@@ -54,7 +54,7 @@ impl Table {
             .map(|word| segment.sum_over_seats(word));
         let uncounted = passing.iter().fold(segment.fixed_bytes(), |sum, bytes| sum.saturating_add(*bytes));
         let all = segment.used_bytes().saturating_sub(uncounted).saturating_sub(segment.log_bytes());
-        // What the tier has in its process takes the place of what it has taken out.
+        // The memory that the tier has in its process takes the place of what it has taken out.
         let all = all + segment.load(header::TIER_BYTES);
         let room = segment.geometry().slabs_max * SLAB_BYTES;
         if all > room - room / NEAR_CEILING { all } else { all.saturating_sub(cached) }

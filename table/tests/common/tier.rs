@@ -5,9 +5,12 @@ use std::sync::Mutex;
 
 use polder_table::{Cold, Name, Table, Victim};
 
-static COPIES: Mutex<Option<HashMap<(u64, Name), Vec<u8>>>> = Mutex::new(None);
+/// Copies by their segments and names.
+type Copies = HashMap<(u64, Name), Vec<u8>>;
 
-fn with<R>(work: impl FnOnce(&mut HashMap<(u64, Name), Vec<u8>>) -> R) -> R {
+static COPIES: Mutex<Option<Copies>> = Mutex::new(None);
+
+fn with<R>(work: impl FnOnce(&mut Copies) -> R) -> R {
     work(COPIES.lock().expect("no test has panicked here").get_or_insert_default())
 }
 

@@ -40,7 +40,7 @@ fn fetched(place: &Place) {
 fn crowded(place: &Place) {
     for number in 0..900 {
         place.set(0, &numbered(number), &[3; 100], None);
-        if number % 3 != 0 {
+        if !number.is_multiple_of(3) {
             assert!(tier::spill(&place.table, 0, &numbered(number)));
         }
     }

@@ -16,5 +16,6 @@ mod snapshot;
 mod spent;
 mod stress;
 mod swap;
+mod tier;
 mod verify;
 mod watch;

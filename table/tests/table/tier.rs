@@ -1,8 +1,6 @@
 //! Values that leave the memory for a tier and come back: what stops at a stub, what goes on, and that nothing is taken for what it is not.
 
-mod common;
-
-use common::{Place, tier, untold};
+use crate::common::{self, Place, tier, untold};
 use polder_table::{Attributes, Foreseen, ItemExtras, Mode, Mutation, New, Replaces, Stop, Sweep, Wanted};
 use polder_values::{Kind, Value};
 
@@ -79,7 +77,7 @@ fn every_fast_path_leaves_a_stub_to_the_slow_one() {
     let table = &place.table;
     // Entries in their homes, next door and in the stash.
     (0..3_000).for_each(|number| place.set(0, &numbered(number), &long(number), None));
-    let expiry = |number: usize| (number % 3 == 0).then_some(LATER_MS);
+    let expiry = |number: usize| number.is_multiple_of(3).then_some(LATER_MS);
     for number in 0..3_000 {
         let key = numbered(number);
         place.set(0, &key, &long(number), expiry(number));
@@ -111,7 +109,7 @@ fn every_fast_path_leaves_a_stub_to_the_slow_one() {
         let mut foreseen = [Foreseen::NOTHING; 2];
         table.foresee(0, &[key, b"absent"], &mut foreseen);
         let mut locations = Vec::new();
-        table.prefetch([(0, key), (0, &b"absent"[..])].into_iter(), &mut locations);
+        table.prefetch([(0, key), (0, &b"absent"[..])], &mut locations);
         for mode in [Mode::Read, Mode::Write] {
             for alone in [false, true] {
                 let mut txn = table.begin(mode).expect("a seat");
@@ -253,7 +251,7 @@ fn keys_that_expire_do_so_when_they_are_back() {
     while polder_base::time::now_ms() <= soon_ms {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    // What is cold is not removed without its name.
+    // A cold key is not removed without its name.
     place.table.run_maintenance(10_000);
     assert_eq!(place.table.keys(0), (2, 2));
     assert_eq!(place.get(0, b"soon"), None);
