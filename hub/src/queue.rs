@@ -652,8 +652,15 @@ fn to_wake(
     db: Db,
     key: &[u8],
 ) -> Result<Option<Record>, Stop> {
-    let something =
-        kind != Kind::Stream && next.is_some() && txn.peek(db, key)?.is_some_and(|found| found.kind == kind);
+    if kind == Kind::Stream || next.is_none() {
+        return Ok(None);
+    }
+    let something = match txn.peek(db, key) {
+        Ok(found) => found.is_some_and(|found| found.kind == kind),
+        // Values in a tier are strings.
+        Err(Stop::Cold) => false,
+        Err(stop) => return Err(stop),
+    };
     Ok(next.filter(|_| something))
 }
 

@@ -363,7 +363,7 @@ pub fn resume(table: &Table, session: &mut Session, host: &dyn Host, reply: &mut
             reply.rewind(mark);
             return Progress::Busy;
         }
-        Err(stop) if *stop == Stop::Wait || outlasts(stop) => {
+        Err(stop) if matches!(stop, Stop::Wait | Stop::Cold) || outlasts(stop) => {
             reply.rewind(mark);
             blocking::came(table, session);
             return Progress::Waiting;

@@ -75,13 +75,13 @@ impl KeySizes {
     /// Counts some values of a database. Returns the next cursor, and how many keys were looked at.
     fn step(&mut self, txn: &Txn<'_>, db: Db) -> Result<(u64, usize), Stop> {
         let mut keys: Vec<Vec<u8>> = Vec::new();
-        let cursor = txn.scan(db, self.at.1, STEP, &mut |scanned| keys.push(scanned.key.to_vec()))?;
+        let cursor = txn.scan_hot(db, self.at.1, STEP, &mut |scanned| keys.push(scanned.key.to_vec()))?;
         let mut sizes = Vec::with_capacity(keys.len());
         for key in &keys {
             let found = match txn.glimpse(db, key) {
                 Ok(Some(found)) => found,
-                // An entry that cannot be read is passed over.
-                Ok(None) | Err(Stop::Fault(_)) => continue,
+                // An entry that cannot be read is passed over, and so is one whose value has left for a tier meanwhile.
+                Ok(None) | Err(Stop::Fault(_) | Stop::Cold) => continue,
                 Err(stop) => return Err(stop),
             };
             let Some(row) = SHOWN.iter().position(|(kind, _)| *kind == found.kind) else { continue };

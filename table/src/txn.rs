@@ -54,7 +54,7 @@ use crate::api::*;
 use crate::layout::bucket;
 use crate::layout::clock;
 use crate::layout::directory::MAP_LOCK;
-use crate::layout::entry::{self, Image, is_cold, is_key};
+use crate::layout::entry::{self, Image, is_key};
 use crate::layout::extras;
 use crate::layout::hash::{Hash, hash};
 use crate::layout::raw;
@@ -681,8 +681,7 @@ impl<'t> Txn<'t> {
                 None if held.spot.is_some_and(|spot| spot.expired.is_some()) => None,
                 None => continue,
             };
-            // A spill does not change the state: its stub is saved, whose copy stays, and not the record, which may be younger than the snapshot.
-            let before = after.filter(|image| is_cold(image)).or(held.spot.as_ref().map(|spot| &spot.image));
+            let before = held.spot.as_ref().map(|spot| &spot.image);
             record(Changed {
                 root: held.extent.root,
                 hash: &held.hash,

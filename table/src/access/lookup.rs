@@ -385,7 +385,7 @@ fn look_at(
             if !steady() || !seat.covers_now() {
                 return Ok(Look::Changed);
             }
-            if stub::is_stub(second) {
+            if entry::is_stub(second) {
                 let first = words.word(LINE_WORDS + unit * 2);
                 let may_be = stub::may_be(second, hash);
                 if may_be && steady() {

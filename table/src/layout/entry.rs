@@ -155,11 +155,18 @@ pub fn record_in(second: u64) -> Result<Ref, Stop> {
     if second as u8 & COLD != 0 { Err(unreadable(second as u8)) } else { Ok(record_of(second)) }
 }
 
+/// Returns true if the second word of an entry is a stub's: it has both bits, and a kind that there is.
+#[inline(always)]
+pub(crate) fn is_stub(second: u64) -> bool {
+    second as u8 & (COLD | REFERENCE) == COLD | REFERENCE
+        && Kind::from_stored(second as u8 & KIND & !COLD).is_some()
+}
+
 /// Why an entry with this kind byte cannot be read.
 #[cold]
 #[inline(never)]
 fn unreadable(meta: u8) -> Stop {
-    if meta & COLD != 0 && Kind::from_stored(meta & KIND & !COLD).is_some() {
+    if is_stub(meta.into()) {
         return Stop::Cold;
     }
     Fault::Damaged { what: "the kind of an entry" }.into()
@@ -441,7 +448,7 @@ pub(crate) fn is_key(image: &Image) -> bool {
 
 /// Returns true if an entry is a stub.
 pub(crate) fn is_cold(image: &Image) -> bool {
-    image.meta() & (COLD | REFERENCE) == COLD | REFERENCE
+    is_stub(image.words[1])
 }
 
 /// Whether an entry is a key's that expires.

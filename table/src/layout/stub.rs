@@ -95,17 +95,11 @@ pub(crate) struct Granule {
     pub(crate) last: u64,
 }
 
-/// Returns true if the second word of an entry is a stub's.
-#[inline(always)]
-pub(crate) fn is_stub(second: u64) -> bool {
-    second as u8 & (COLD | REFERENCE) == COLD | REFERENCE
-}
-
 impl Image {
     /// The name of the copy that holds the value, if the entry is a stub.
     #[inline]
     pub fn stub(&self) -> Option<Name> {
-        is_stub(self.words[1]).then(|| name_of(self.words[0], self.words[1]))
+        entry::is_stub(self.words[1]).then(|| name_of(self.words[0], self.words[1]))
     }
 
     /// The kind of the value, wherever that lies; `None` for a marker and what cannot be read.
@@ -128,8 +122,12 @@ pub(crate) fn may_be(second: u64, hash: &Hash) -> bool {
 pub(crate) fn stub_of(image: &Image, hash: &Hash, bound_ms: Option<u64>) -> Image {
     let kept = image.meta() & (KIND | EXPIRY | INNER);
     let minute = bound_ms.map_or(0, |bound_ms| bound_ms.saturating_sub(EPOCH_MS) / MINUTE_MS);
+    let minute = minute.min(MINUTE_MAX);
+    // A reader that notes its access expects version and clock of the entry as it was: a minute that looks like that clock would become another one. The
+    // minute before it is a bound, too.
+    let minute = minute - u64::from(minute != 0 && minute == u64::from(image.clock()));
     let mut words = [0; WORDS_MAX];
-    words[0] = entry::first_word(image.version(), minute.min(MINUTE_MAX) as u32);
+    words[0] = entry::first_word(image.version(), minute as u32);
     let meta = kept | COLD | REFERENCE;
     words[1] = u64::from(meta) | u64::from(hash.extra) << 8 | Name::of(hash, 0).position << 24;
     Image { words, units: 1 }

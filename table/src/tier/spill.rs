@@ -8,9 +8,10 @@
 //! ```
 //!
 //! - **V2** An entry becomes a stub only if its version is the one of a copy that the store has taken. It is compared under the lock of its bucket.
+//! - **V9** The bytes that the store has in the memory of its own process count for `maxmemory` (`header::TIER_BYTES`).
 //! - An entry that says that its copy is there (*clean*, [`entry::CLEAN`]) goes without steps 1 and 2.
 //!
-//! Nothing is spilled while a snapshot is on, which would hold what is spilled anyway.
+//! Nothing is spilled while a snapshot is on, which would hold what is spilled anyway, and would have to read copies.
 
 use polder_shm::layout::features;
 use polder_values::{Kind, Value};
@@ -209,8 +210,13 @@ impl Table {
         let spilled = txn.neutral(victim.db, &victim.key, None, &mut |image, extent| {
             txn.spilled(image, extent, &hash, victim)
         });
-        // Another thread has spilled it.
-        if spilled == Err(Stop::Cold) { Ok(false) } else { spilled }
+        match spilled {
+            // Another thread has spilled it.
+            Err(Stop::Cold) => Ok(false),
+            // A snapshot has begun meanwhile.
+            Err(Stop::Retry) if self.segment().snapshot() != 0 => Ok(false),
+            spilled => spilled,
+        }
     }
 }
 

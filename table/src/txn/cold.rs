@@ -8,6 +8,7 @@ use crate::layout::entry::Image;
 use crate::layout::hash::Hash;
 use crate::layout::stub::{self, Cold, Name};
 use crate::txn::Txn;
+use crate::txn::held::Pending;
 
 /// The number of no database: a look into a bucket does not know which it is of.
 const UNKNOWN: Db = Db::MAX;
@@ -44,6 +45,12 @@ impl Txn<'_> {
         let before = met.len();
         met.extend(names);
         if met.len() == before { Ok(()) } else { Err(Stop::Cold) }
+    }
+
+    /// Returns true if it makes a stub of an entry.
+    pub(crate) fn spills(&self) -> bool {
+        let held = self.buffers.held.borrow();
+        held.iter().any(|held| matches!(&held.pending, Some(Pending::Write(image)) if image.stub().is_some()))
     }
 
     /// Notes the stubs that growth would cut in each shape. Returns false if there are none.

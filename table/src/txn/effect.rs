@@ -382,6 +382,10 @@ impl Txn<'_> {
         }
         let number = recording::snapshot(word);
         if number != 0 {
+            if self.spills() {
+                // It would hold the record, and show the stub.
+                return Err(Stop::Retry);
+            }
             self.record_changes(&mut |key| save(&self.seat, number, &key));
         }
         match ride {

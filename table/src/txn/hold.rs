@@ -12,7 +12,6 @@ use crate::layout::bucket::{self, UNITS, Words};
 use crate::layout::directory::{self, Extent};
 use crate::layout::entry::{self, is_key};
 use crate::layout::hash::Hash;
-use crate::layout::stub;
 use crate::txn::Txn;
 use crate::txn::held::{Held, Spot};
 
@@ -227,7 +226,7 @@ impl Txn<'_> {
             let unit = candidates.trailing_zeros() as usize;
             candidates &= candidates - 1;
             let second = live.unit_word(unit * 2 + 1);
-            if stub::is_stub(second) {
+            if entry::is_stub(second) {
                 if self.is_installed(live.unit_word(unit * 2), second, hash)? {
                     let image = bucket::image_at(&live, unit);
                     return Ok(Ok(Spot { shadow, unit, image, hop, expired: None }));

@@ -51,6 +51,30 @@ impl Txn<'_> {
         count: usize,
         visit: &mut dyn FnMut(Scanned<'_>),
     ) -> Result<u64, Stop> {
+        self.scan_all(db, cursor, (count, false), visit)
+    }
+
+    /// Like [`Txn::scan`], of the keys whose values lie in the memory: it passes over stubs.
+    ///
+    /// # Errors
+    /// A fault.
+    pub fn scan_hot(
+        &self,
+        db: Db,
+        cursor: u64,
+        count: usize,
+        visit: &mut dyn FnMut(Scanned<'_>),
+    ) -> Result<u64, Stop> {
+        self.scan_all(db, cursor, (count, true), visit)
+    }
+
+    fn scan_all(
+        &self,
+        db: Db,
+        cursor: u64,
+        (count, passes_stubs): (usize, bool),
+        visit: &mut dyn FnMut(Scanned<'_>),
+    ) -> Result<u64, Stop> {
         self.escalate()?;
         let db = self.physical(db);
         let mut seen = 0;
@@ -77,8 +101,10 @@ impl Txn<'_> {
                     continue;
                 }
             };
-            self.meets_all(db, images.iter().map(|(_, image)| image))?;
-            for (_, image) in &images {
+            if !passes_stubs {
+                self.meets_all(db, images.iter().map(|(_, image)| image))?;
+            }
+            for (_, image) in images.iter().filter(|(_, image)| image.stub().is_none()) {
                 seen += self.show(db, image, visit)? as usize;
             }
             match next {
@@ -208,7 +234,9 @@ impl Txn<'_> {
             if self.tallied_none(db) {
                 break;
             }
-            if let Some(image) = self.draw_entry(db)
+            let drawn = self.draw_entry(db);
+            self.meets_all(db, drawn.iter())?;
+            if let Some(image) = drawn
                 && matches!(image.kind(), Ok(Some(_)))
                 && self.gone(&image)?.is_none()
             {

@@ -493,7 +493,7 @@ impl Txn<'_> {
             for unit in bucket::bits(begin) {
                 let from = bucket.units + (unit * UNIT_BYTES) as u64;
                 let second = lens.load(from + 8);
-                let (position, units) = if stub::is_stub(second) {
+                let (position, units) = if entry::is_stub(second) {
                     let Granule { first, last } = stub::name_of(lens.load(from), second).granule();
                     if cuts(buildings, (first, last)) {
                         self.note_cut(old, buildings);

@@ -303,7 +303,7 @@ impl Table {
             // The exact sum is made only where an older one says so.
             limits.evicts()
                 && most > 0
-                && self.segment().used_bytes() > most
+                && self.used_in_all() > most
                 && self.claimed_lately() > most
                 && self.claimed() > most
         }
@@ -318,7 +318,7 @@ impl Table {
         let (mut draws, mut busy, mut evicted) = (0, 0, 0);
         let most = limits.memory_max;
         // Mostly there is room even if all counts.
-        if self.segment().used_bytes() <= most || self.claimed_lately() > most && self.stands_still() {
+        if self.used_in_all() <= most || self.claimed_lately() > most && self.stands_still() {
             return true;
         }
         while self.claimed_lately() > most {
@@ -343,8 +343,8 @@ impl Table {
             }
             match self.evict_one(&limits, &mut draws) {
                 Ok(true) => (busy, evicted) = (0, evicted + 1),
-                // Another victim may not be locked.
-                Err(Stop::Busy) if busy < BUSY_VICTIMS_MAX => busy += 1,
+                // Another victim may not be locked, nor have left for a tier.
+                Err(Stop::Busy | Stop::Cold) if busy < BUSY_VICTIMS_MAX => busy += 1,
                 _ => return self.claimed() <= most,
             }
         }

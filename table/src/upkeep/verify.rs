@@ -559,7 +559,9 @@ impl<'t> Pass<'t> {
         walked.cold += 1;
         walked.expires += has_expiry(image) as u64;
         walked.inner += has_inner_expiry(image) as u64;
-        homes.expiry_min = homes.expiry_min.min(stub::bound_of(image).unwrap_or(u64::MAX));
+        // A due stub waits for its value, and is looked at again after a time.
+        let bound_ms = stub::bound_of(image).filter(|bound_ms| *bound_ms > polder_base::time::now_ms());
+        homes.expiry_min = homes.expiry_min.min(bound_ms.unwrap_or(u64::MAX));
         Ok(())
     }
 

@@ -54,10 +54,17 @@ impl Table {
             .map(|word| segment.sum_over_seats(word));
         let uncounted = passing.iter().fold(segment.fixed_bytes(), |sum, bytes| sum.saturating_add(*bytes));
         let all = segment.used_bytes().saturating_sub(uncounted).saturating_sub(segment.log_bytes());
-        // The memory that the tier has in its process takes the place of what it has taken out.
-        let all = all + segment.load(header::TIER_BYTES);
+
         let room = segment.geometry().slabs_max * SLAB_BYTES;
-        if all > room - room / NEAR_CEILING { all } else { all.saturating_sub(cached) }
+        let all = if all > room - room / NEAR_CEILING { all } else { all.saturating_sub(cached) };
+        // The memory that the tier has in its process takes the place of what it has taken out of the segment.
+        all.saturating_add(segment.load(header::TIER_BYTES))
+    }
+
+    /// Bytes of the segment that are in use, with those that the tier has in its process (V9 of `tier/spill.rs`).
+    #[inline]
+    pub(crate) fn used_in_all(&self) -> u64 {
+        self.segment().used_bytes().saturating_add(self.segment().load(header::TIER_BYTES))
     }
 }
 

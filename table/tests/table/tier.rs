@@ -254,6 +254,8 @@ fn keys_that_expire_do_so_when_they_are_back() {
     // A cold key is not removed without its name.
     place.table.run_maintenance(10_000);
     assert_eq!(place.table.keys(0), (2, 2));
+    let report = place.table.verify().expect("a seat");
+    assert!(report.is_clean(), "{report}");
     assert_eq!(place.get(0, b"soon"), None);
     place.table.run_maintenance(10_000);
     assert_eq!((place.table.keys(0), cold(&place, 0)), ((1, 1), 1));
