@@ -11,17 +11,27 @@ use crate::grammar::{Begin, Find, Shape};
 pub struct Channels {
     /// All arguments are channels; otherwise the first one only.
     pub all: bool,
-    /// They are patterns of channels, which a user's rules must allow literally.
-    pub patterns: bool,
+    pub named: Named,
     /// They are spread over a cluster as keys are.
     pub sharded: bool,
     /// A user needs the right to use them. To stop listening takes none.
     pub needs_right: bool,
 }
 
+/// The way in which an argument names channels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Named {
+    Channel,
+    /// A pattern of channels, which a user's rules must allow literally.
+    Pattern,
+    /// A subject with the wildcards of the token dialect: a rule must cover all that it matches.
+    Subject,
+}
+
 impl Channels {
     /// One channel that a message is posted to.
-    pub const POSTED: Channels = Channels { all: false, patterns: false, sharded: false, needs_right: true };
+    pub const POSTED: Channels =
+        Channels { all: false, named: Named::Channel, sharded: false, needs_right: true };
     /// Channels that a client begins to listen to.
     pub const HEARD: Channels = Channels { all: true, ..Channels::POSTED };
     /// Channels that a client ceases to listen to.
@@ -29,7 +39,11 @@ impl Channels {
 
     /// The same of patterns.
     pub const fn patterns(self) -> Channels {
-        Channels { patterns: true, ..self }
+        Channels { named: Named::Pattern, ..self }
+    }
+    /// These channels, named as subjects.
+    pub const fn subjects(self) -> Channels {
+        Channels { named: Named::Subject, ..self }
     }
     /// The same of channels that are spread over a cluster.
     pub const fn sharded(self) -> Channels {

@@ -3310,6 +3310,48 @@ static inline polder_status polder_unsubscribe(polder_caller caller, size_t more
 
 /* ---- pubsub ---- */
 
+/* SUBJ.LIST [pattern]
+ * Lists what clients of all processes have subscribed to: subject, queue, and how many do so. */
+static inline polder_status polder_subj_list(polder_caller caller, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[1];
+    args[0] = polder_string("SUBJ.LIST");
+    return polder_run_more(caller, 1, args, more_count, more, reply);
+}
+
+/* SUBJ.PUB subject payload [REPLY reply] [HEADERS headers] [NOECHO] [NORESPONDERS]
+ * Posts a message to a subject, with a subject for replies and headers if these are given. */
+static inline polder_status polder_subj_pub(polder_caller caller, polder_text subject, polder_text payload, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[3];
+    args[0] = polder_string("SUBJ.PUB");
+    args[1] = subject;
+    args[2] = payload;
+    return polder_run_more(caller, 3, args, more_count, more, reply);
+}
+
+/* SUBJ.SUB subject [QUEUE queue] [SID sid]
+ * Listens for messages on a subject, or on those that a pattern of tokens matches; as a member of a queue if one is given. */
+static inline polder_status polder_subj_sub(polder_caller caller, polder_text subject, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("SUBJ.SUB");
+    args[1] = subject;
+    return polder_run_more(caller, 2, args, more_count, more, reply);
+}
+
+/* SUBJ.UNSUB sid [MAX count]
+ * Ends a subscription, at once or when it has had a number of messages. */
+static inline polder_status polder_subj_unsub(polder_caller caller, polder_text sid, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("SUBJ.UNSUB");
+    args[1] = sid;
+    return polder_run_more(caller, 2, args, more_count, more, reply);
+}
+
+/* ---- pubsub ---- */
+
 /* PUBSUB HELP 
  * Prints this help. */
 static inline polder_status polder_pubsub_help(polder_caller caller, const polder_reply **reply)

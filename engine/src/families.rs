@@ -14,7 +14,7 @@ use polder_persist::persistence;
 use polder_runtime::family::{self, Family};
 use polder_runtime::lookup::{Commands, FamilyName, NameTable};
 use polder_runtime::row::Work;
-use polder_runtime::{acl, connection, pubsub, scripting, transaction};
+use polder_runtime::{acl, connection, pubsub, scripting, subjects, transaction};
 
 /// Every family, in the order of the documentation. Adding a command touches one family's file only.
 pub const FAMILIES: &[Family] = &[
@@ -43,6 +43,7 @@ pub const FAMILIES: &[Family] = &[
     Family::both("stream", "stream", stream::COMMANDS, helps::STREAM),
     Family::plain("hyperloglog", "hyperloglog", hyperloglog::COMMANDS),
     Family::hosted("pubsub", "pubsub", pubsub::COMMANDS),
+    Family::hosted("pubsub", "pubsub", subjects::COMMANDS),
     Family::hosted("pubsub", "", pubsub::HELP),
     Family::hosted("scripting", "scripting", scripting::COMMANDS),
     Family::hosted("transactions", "transaction", transaction::COMMANDS),

@@ -7,11 +7,11 @@ use polder_table::interest::{interest_at, lose_interest};
 use polder_table::{CommitView, Table};
 
 use crate::listener::{Delivery, MessageSink, Thread};
-use crate::message::{Message, inbox_bytes, unpack};
+use crate::message::{Message, Post, inbox_bytes, unpack};
 use crate::monitor::{self, monitors};
 use crate::per_thread::{self, PerThread};
 use crate::subscriptions::{self, Subject};
-use crate::{post, query, queue, subject, sweep, track};
+use crate::{post, posted, query, queue, subject, sweep, token_listeners, track};
 
 /// The most messages that one call of [`hear`] reads. The rest waits until the thread's other work
 /// has had its turn.
@@ -69,6 +69,7 @@ pub fn hear(table: &Table, sink: &mut dyn MessageSink) -> bool {
         }
     }
     per_thread::with(&IS_HEARING, table, |is_hearing| *is_hearing = false);
+    posted::end_subscriptions(table);
     more
 }
 
@@ -80,13 +81,10 @@ fn open(table: &Table, sink: &mut dyn MessageSink, message: Message<'_>, at: u64
             sink.deliver(&clients, Delivery::ShardMessage { channel, payload });
         }
         Message::Published { shard: false, channel, payload } => {
-            let clients = subscriptions::clients(table, Subject::Channel, channel, at);
-            let matching = subscriptions::matching(table, channel, at);
-            sink.deliver(&clients, Delivery::Message { channel, payload });
-            for (pattern, clients) in matching {
-                sink.deliver(&clients, Delivery::PatternMessage { pattern: &pattern, channel, payload });
-            }
+            posted::tell_plain(table, sink, channel, payload, at);
+            posted::tell_tokens(table, sink, &Post { subject: channel, payload, ..Post::default() }, at);
         }
+        Message::Post(post) => posted::open(table, sink, &post, at),
         Message::Wake { kind, db, key } => queue::woken(table, sink, kind, db, key),
         Message::WakeAll { db } => queue::woken_all(table, sink, db),
         Message::Changed { origin, key } => track::changed(table, sink, origin, key),
@@ -129,8 +127,11 @@ fn redirected(
 /// repeated for all. Published messages cannot be repeated, so their listeners' connections are
 /// closed, as for a client that reads too slowly. That tells the clients.
 fn catch_up(table: &Table, sink: &mut dyn MessageSink) {
-    let listeners: BTreeSet<u64> =
-        subscriptions::subscribers(table).into_iter().chain(monitors(table)).collect();
+    let listeners: BTreeSet<u64> = subscriptions::subscribers(table)
+        .into_iter()
+        .chain(monitors(table))
+        .chain(token_listeners::subscribers(table))
+        .collect();
     sink.missed(&listeners.into_iter().collect::<Vec<_>>());
     queue::woken_all(table, sink, None);
     track::changed_all(table, sink);
@@ -155,11 +156,15 @@ pub fn rest(table: &Table) {
     review_interest(table);
 }
 
+fn hears_no_subject(table: &Table) -> bool {
+    subscriptions::is_empty(table) && token_listeners::is_empty(table) && !subject::has_pending(table)
+}
+
 fn review_interest(table: &Table) {
     let Ok(seat) = table.seat() else { return };
     let (reads_nothing, hears_nothing) = track::is_idle(table);
     let idle = [
-        (subscriptions::is_empty(table) && !subject::has_pending(table), interest::SUBSCRIBERS),
+        (hears_no_subject(table), interest::SUBSCRIBERS),
         (queue::is_empty(table), interest::WAITERS),
         (reads_nothing, interest::TRACKERS),
         (hears_nothing, interest::BROADCAST),

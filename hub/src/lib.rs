@@ -33,24 +33,31 @@
 //!   processes they are in.
 #![forbid(unsafe_code)]
 
+mod group;
 mod hear;
 pub mod listener;
 pub mod message;
 pub mod monitor;
 mod per_thread;
 pub mod post;
+mod posted;
 pub mod query;
 pub mod queue;
+pub mod receivers;
 pub mod record;
 pub mod sink;
 mod stopped;
 pub mod subject;
 mod subscriptions;
 pub mod sweep;
+pub mod token;
+pub mod token_listeners;
+pub mod tokens;
 pub mod track;
 
 pub use hear::{attend, has_messages, hear, rest, tick};
 pub use listener::{Delivery, MessageSink};
+pub use posted::leave as leave_subjects;
 pub use sink::SINK;
 pub use subscriptions::note_subscription;
 

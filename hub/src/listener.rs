@@ -26,6 +26,15 @@ pub enum Delivery<'d> {
         channel: &'d [u8],
         payload: &'d [u8],
     },
+    /// A message on a subject that the clients hear under this number of theirs (SUBJ.SUB, NATS). Reply and headers are empty where there
+    /// are none.
+    Post {
+        sid: &'d [u8],
+        subject: &'d [u8],
+        reply: &'d [u8],
+        headers: &'d [u8],
+        payload: &'d [u8],
+    },
     /// Keys that the clients have read have changed (none: all keys). `redirected`: another client
     /// has read them and has its notices sent here.
     Invalidation {

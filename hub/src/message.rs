@@ -19,6 +19,8 @@ const INBOX_PART: u64 = 16;
 pub enum Message<'l> {
     /// Something was published.
     Published { shard: bool, channel: &'l [u8], payload: &'l [u8] },
+    /// Something was published with more than a payload, or for some of the listeners only.
+    Post(Post<'l>),
     /// A key has changed that a client of the receiving thread waits for.
     Wake { kind: Kind, db: Db, key: &'l [u8] },
     /// A whole database has changed (none: all of them).
@@ -45,6 +47,43 @@ pub enum Message<'l> {
     Rise,
 }
 
+/// A message with more than a payload, or for some of the receiving thread's listeners only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Post<'l> {
+    pub subject: &'l [u8],
+    /// The subject of replies; empty: none are wanted.
+    pub reply: &'l [u8],
+    /// Headers in the form of NATS; empty: none.
+    pub headers: &'l [u8],
+    /// The queues of which one member of the receiving thread gets it, packed.
+    pub queues: &'l [u8],
+    /// Bits of [`flag`].
+    pub flags: u8,
+    /// The format of the payload; 0: none is known.
+    pub format: u8,
+    /// The client that published it.
+    pub origin: u64,
+    pub payload: &'l [u8],
+}
+
+/// The marks of a [`Post`].
+pub mod flag {
+    /// It is also for those that listen by themselves.
+    pub const PLAIN: u8 = 1;
+    /// It is for its origin alone.
+    pub const ONLY_ORIGIN: u8 = 2;
+    /// Its origin does not hear it.
+    pub const NO_ECHO: u8 = 4;
+    /// It has been passed on by a thread that had no member of the queue.
+    pub const PASSED: u8 = 8;
+}
+
+impl Post<'_> {
+    pub fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
 const MESSAGE: u8 = 1;
 const SHARD_MESSAGE: u8 = 2;
 const WAKE: u8 = 3;
@@ -59,6 +98,7 @@ const QUESTION: u8 = 13;
 const ANSWER: u8 = 14;
 const RISE: u8 = 15;
 // 16 is retired.
+const POST: u8 = 17;
 
 /// A database number that stands for all.
 const EVERY: u16 = u16::MAX;
@@ -70,6 +110,22 @@ impl<'l> Message<'l> {
             Message::Published { shard, channel, payload } => {
                 let mark = [if *shard { SHARD_MESSAGE } else { MESSAGE }];
                 send(&[&mark, &(channel.len() as u32).to_le_bytes(), channel, payload]);
+            }
+            Message::Post(Post { subject, reply, headers, queues, flags, format, origin, payload }) => {
+                let length = |part: &[u8]| (part.len() as u32).to_le_bytes();
+                send(&[
+                    &[POST, *flags, *format],
+                    &origin.to_le_bytes(),
+                    &length(subject),
+                    subject,
+                    &length(reply),
+                    reply,
+                    &length(headers),
+                    headers,
+                    &length(queues),
+                    queues,
+                    payload,
+                ]);
             }
             Message::Wake { kind, db, key } => send(&[&[WAKE, *kind as u8], &db.to_le_bytes(), key]),
             Message::WakeAll { db } => send(&[&[WAKE_ALL], &db.unwrap_or(EVERY).to_le_bytes()]),
@@ -117,6 +173,16 @@ impl<'l> Message<'l> {
             MESSAGE | SHARD_MESSAGE => {
                 let (channel, payload) = piece(rest)?;
                 Message::Published { shard: *mark == SHARD_MESSAGE, channel, payload }
+            }
+            POST => {
+                let ([flags, format], rest) = rest.split_first_chunk::<2>()?;
+                let (origin, rest) = word(rest)?;
+                let (subject, rest) = piece(rest)?;
+                let (reply, rest) = piece(rest)?;
+                let (headers, rest) = piece(rest)?;
+                let (queues, payload) = piece(rest)?;
+                let (flags, format) = (*flags, *format);
+                Message::Post(Post { subject, reply, headers, queues, flags, format, origin, payload })
             }
             WAKE => {
                 let (kind, rest) = rest.split_first()?;
@@ -202,6 +268,20 @@ mod tests {
         let messages = [
             Message::Published { shard: false, channel: b"news", payload: b"hello" },
             Message::Published { shard: true, channel: b"", payload: b"" },
+            Message::Post(Post {
+                subject: b"a.b",
+                reply: b"r",
+                flags: flag::PLAIN,
+                origin: 9,
+                payload: b"hello",
+                ..Post::default()
+            }),
+            Message::Post(Post {
+                headers: b"NATS/1.0\r\n\r\n",
+                queues: b"\x01\0\0\0q",
+                format: 3,
+                ..Post::default()
+            }),
             Message::Wake { kind: Kind::List, db: 3, key: b"key" },
             Message::WakeAll { db: None },
             Message::WakeAll { db: Some(0) },

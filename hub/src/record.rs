@@ -5,6 +5,7 @@
 //! hub:c:CHANNEL      subscribers of a channel                      number: how many clients
 //! hub:s:CHANNEL      of a shard channel                            number: how many clients
 //! hub:p:BEGINNING    of patterns with this literal beginning       pattern by pattern: length (4), pattern, count (4), records
+//! subj:n:SHAPE:PLACE of patterns of the token dialect, and queues     queue by queue, as the entries of hub:p: (tokens.rs)
 //! hub:w:K DB KEY     those who wait for a key to hold kind K       number: the first ticket among the seat's own
 //! hub:t:KEY          those with clients that have read a key       number: 0
 //!

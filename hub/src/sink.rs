@@ -9,7 +9,7 @@ use polder_values::Kind;
 
 use crate::message::Message;
 use crate::post::to_all;
-use crate::{queue, record, subject};
+use crate::{queue, receivers, record};
 
 /// The hub as the table knows it.
 pub static SINK: Sink = Sink;
@@ -64,10 +64,10 @@ fn publish(commit: &dyn CommitView, change: &Change<'_>) -> Result<(), Stop> {
     }
     let channel = |lead: &str, name: &[u8]| [format!("{lead}@{}__:", change.db).as_bytes(), name].concat();
     if wanted & class_bit('K') != 0 {
-        subject::publish(commit, false, &channel("__keyspace", key), change.event.as_bytes())?;
+        receivers::publish(commit, false, &channel("__keyspace", key), change.event.as_bytes())?;
     }
     if wanted & class_bit('E') != 0 {
-        subject::publish(commit, false, &channel("__keyevent", change.event.as_bytes()), key)?;
+        receivers::publish(commit, false, &channel("__keyevent", change.event.as_bytes()), key)?;
     }
     Ok(())
 }

@@ -1,21 +1,21 @@
 //! Subjects: channels, shard channels and patterns, and which seats have subscribed to them.
 
-use hashbrown::{HashMap, HashSet};
-use polder_base::glob;
+use hashbrown::HashSet;
 use polder_shm::layout::{header, interest};
-use polder_table::interest::{interest_of, take_interest};
+use polder_table::interest::take_interest;
 use polder_table::{CommitView, New, Replaces, SYSTEM, Stop, Table, Txn};
 use polder_values::string::Draft;
 use polder_values::{Kind, string};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use crate::message::Message;
+use crate::group::{Entries, Entry, count, entries, rewritten, write_entry};
 use crate::per_thread::{self, PerThread};
 use crate::post;
-use crate::record::{self, Record, Records};
+use crate::record::{self, Record};
 pub use crate::subscriptions::Subject;
 use crate::subscriptions::{is_heard, note_subscription};
+use crate::tokens;
 
 thread_local! {
     /// Ended subscriptions that the segment still has.
@@ -25,7 +25,7 @@ thread_local! {
 /// Longer literal beginnings of patterns count as this long: there is a bit for each length.
 const BEGINNING_MAX: usize = 63;
 
-fn channel_key(subject: Subject, name: &[u8]) -> Vec<u8> {
+pub(crate) fn channel_key(subject: Subject, name: &[u8]) -> Vec<u8> {
     [if subject == Subject::Shard { b"hub:s:" } else { b"hub:c:" }, name].concat()
 }
 
@@ -40,58 +40,6 @@ fn beginning(pattern: &[u8]) -> &[u8] {
     &pattern[..end.min(BEGINNING_MAX)]
 }
 
-/// One entry of a group, where it lies.
-struct Entry<'g> {
-    pattern: &'g [u8],
-    records: &'g [u8],
-    /// Where the records begin in the group.
-    records_at: usize,
-}
-
-/// The entries of a group; what is cut off at the end is none.
-struct Entries<'g> {
-    bytes: &'g [u8],
-    at: usize,
-}
-
-fn entries(bytes: &[u8]) -> Entries<'_> {
-    Entries { bytes, at: 0 }
-}
-
-impl<'g> Iterator for Entries<'g> {
-    type Item = Entry<'g>;
-
-    fn next(&mut self) -> Option<Entry<'g>> {
-        let length = |bytes: &'g [u8]| {
-            bytes.split_first_chunk::<4>().map(|(length, rest)| (u32::from_le_bytes(*length) as usize, rest))
-        };
-        let (long, rest) = length(self.bytes.get(self.at..)?)?;
-        let (pattern, rest) = rest.split_at_checked(long)?;
-        let (count, rest) = length(rest)?;
-        let (records, _) = rest.split_at_checked(record::bytes_of(count)?)?;
-        let records_at = self.at + 8 + long;
-        self.at = records_at + records.len();
-        Some(Entry { pattern, records, records_at })
-    }
-}
-
-fn write_entry(bytes: &mut Vec<u8>, pattern: &[u8], records: &[Record]) {
-    bytes.extend_from_slice(&(pattern.len() as u32).to_le_bytes());
-    bytes.extend_from_slice(pattern);
-    bytes.extend_from_slice(&(records.len() as u32).to_le_bytes());
-    records.iter().for_each(|record| record.write(bytes));
-}
-
-/// Changes the number of a seat's subscribers among the records of a subject.
-fn count(records: &mut Records, own: Record, by: i64) {
-    match records.iter_mut().find(|record| record.same_owner(&own)) {
-        Some(record) => record.number = record.number.saturating_add_signed(by),
-        None if by > 0 => records.push(Record { number: by as u64, ..own }),
-        None => {}
-    }
-    records.retain(|record| record.number > 0);
-}
-
 /// Records that the calling thread has one subscriber more or less of each of these names, as part of the transaction. Its inbox is open.
 ///
 /// # Errors
@@ -99,6 +47,9 @@ fn count(records: &mut Records, own: Record, by: i64) {
 pub fn subscribe(txn: &Txn<'_>, subject: Subject, names: &[&[u8]], by: i64) -> Result<(), Stop> {
     if by > 0 && !names.is_empty() {
         take_interest(txn.seat(), interest::SUBSCRIBERS);
+    }
+    if subject == Subject::Token {
+        return tokens::subscribe(txn, names, by);
     }
     if subject != Subject::Pattern {
         let own = Record::own(txn.seat(), 0);
@@ -183,98 +134,8 @@ fn patches(txn: &Txn<'_>, bytes: &[u8], patterns: &mut Vec<&[u8]>, by: i64) -> O
     (useless <= bytes.len() / 2).then_some(patches)
 }
 
-/// A group with one entry of each pattern, without the dead, in which the calling thread has one subscriber more or less of each of `patterns`.
-fn rewritten(txn: &Txn<'_>, bytes: &[u8], patterns: &[&[u8]], by: i64) -> Vec<u8> {
-    let own = Record::own(txn.seat(), 0);
-    let mut places: HashMap<&[u8], usize> = HashMap::new();
-    let mut group: Vec<(&[u8], Records)> = Vec::new();
-    for entry in entries(bytes) {
-        let place = *places.entry(entry.pattern).or_insert_with(|| {
-            group.push((entry.pattern, Records::new()));
-            group.len() - 1
-        });
-        let living = record::read(entry.records)
-            .into_iter()
-            .filter(|record| record.number > 0 && record.lives(txn.segment()));
-        living.for_each(|record| count(&mut group[place].1, record, record.number as i64));
-    }
-    for pattern in patterns {
-        let place = *places.entry(pattern).or_insert_with(|| {
-            group.push((pattern, Records::new()));
-            group.len() - 1
-        });
-        count(&mut group[place].1, own, by);
-    }
-    let mut written = Vec::with_capacity(bytes.len());
-    group
-        .iter()
-        .filter(|(_, records)| !records.is_empty())
-        .for_each(|(pattern, records)| write_entry(&mut written, pattern, records));
-    written
-}
-
-/// The seats that hear what a transaction publishes on a channel, over all processes.
-pub struct Receivers<'c> {
-    shard: bool,
-    channel: &'c [u8],
-    /// One of each seat.
-    records: Records,
-    subscribers: u64,
-}
-
-impl<'c> Receivers<'c> {
-    /// Those of this moment.
-    ///
-    /// # Errors
-    /// A fault.
-    pub fn of(commit: &dyn CommitView, shard: bool, channel: &'c [u8]) -> Result<Receivers<'c>, Stop> {
-        let mut receivers = Receivers { shard, channel, records: Records::new(), subscribers: 0 };
-        if interest_of(commit.segment()) & interest::SUBSCRIBERS == 0 {
-            return Ok(receivers);
-        }
-        let subject = if shard { Subject::Shard } else { Subject::Channel };
-        receivers.add(record::glimpse(commit, &channel_key(subject, channel))?);
-        if !shard {
-            each_group(commit, channel, &mut |group| {
-                for entry in group.filter(|entry| glob::matches(entry.pattern, channel)) {
-                    let mut records = record::read(entry.records);
-                    records.retain(|record| record.number > 0 && record.lives(commit.segment()));
-                    receivers.add(records);
-                }
-            })?;
-        }
-        Ok(receivers)
-    }
-
-    fn add(&mut self, records: Records) {
-        for record in records {
-            self.subscribers = self.subscribers.saturating_add(record.number);
-            if !self.records.iter().any(|earlier| earlier.same_owner(&record)) {
-                self.records.push(record);
-            }
-        }
-    }
-
-    /// Publishes a message with the transaction. Returns how many subscribers it will reach.
-    pub fn tell(&self, commit: &dyn CommitView, payload: &[u8]) -> u64 {
-        let message = Message::Published { shard: self.shard, channel: self.channel, payload };
-        for record in &self.records {
-            message.write(|parts| commit.post(record.seat.into(), record.life, parts));
-        }
-        self.subscribers
-    }
-}
-
-/// Publishes one message with the transaction. Returns how many subscribers it will reach.
-///
-/// # Errors
-/// A fault.
-pub fn publish(commit: &dyn CommitView, shard: bool, channel: &[u8], payload: &[u8]) -> Result<u64, Stop> {
-    Ok(Receivers::of(commit, shard, channel)?.tell(commit, payload))
-}
-
 /// Calls `visit` with each group of patterns whose common beginning `channel` has.
-fn each_group(
+pub(crate) fn each_group(
     commit: &dyn CommitView,
     channel: &[u8],
     visit: &mut dyn FnMut(Entries<'_>),
@@ -400,7 +261,7 @@ pub fn unsubscribe(table: &Table, client: u64, subject: Subject, names: Vec<Vec<
 
 /// Patterns end together, since many of them lie in one value. Channels end some at a time, or one
 /// by one if a lock stops the group.
-fn withdraw(table: &Table, mut subscriptions: Vec<(Subject, Vec<u8>)>) {
+pub(crate) fn withdraw(table: &Table, mut subscriptions: Vec<(Subject, Vec<u8>)>) {
     /// Channels that end in one transaction.
     const TOGETHER: usize = 64;
     let withdrawn = |some: &[(Subject, Vec<u8>)]| {
@@ -437,23 +298,6 @@ pub(crate) fn has_pending(table: &Table) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn groups_read_as_they_are_written_and_cut_ones_give_what_is_whole() {
-        let one = Record { seat: 1, life: 2, number: 3 };
-        let mut bytes = Vec::new();
-        write_entry(&mut bytes, b"a*", &[one]);
-        write_entry(&mut bytes, b"a?c", &[one, one]);
-        let read = |bytes: &[u8]| {
-            entries(bytes)
-                .map(|entry| (entry.pattern.to_vec(), record::read(entry.records).len()))
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(read(&bytes), [(b"a*".to_vec(), 1), (b"a?c".to_vec(), 2)]);
-        for end in 0..bytes.len() {
-            assert!(read(&bytes[..end]).len() < 2);
-        }
-    }
 
     #[test]
     fn a_pattern_begins_with_what_all_its_matches_begin_with() {

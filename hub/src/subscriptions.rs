@@ -16,6 +16,8 @@ pub enum Subject {
     Channel,
     Pattern,
     Shard,
+    /// A pattern of the token dialect, with its queue (`tokens`). Its clients stand in `token_listeners`.
+    Token,
 }
 
 /// The subscriptions of one thread's clients.

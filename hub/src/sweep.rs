@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::per_thread::{self, PerThread};
 use crate::record::{self, PREFIX};
+use crate::tokens::LEAD;
 use crate::{post, queue, subject};
 
 /// How long one round lasts, about.
@@ -89,7 +90,7 @@ fn portion(table: &Table, cursor: u64, held: &mut VecDeque<Vec<u8>>) -> Result<u
     let mut keys = VecDeque::new();
     let txn = table.begin(Mode::Read)?;
     let next = txn.scan(SYSTEM, cursor, KEYS, &mut |scanned| {
-        if scanned.key.starts_with(PREFIX) {
+        if scanned.key.starts_with(PREFIX) || scanned.key.starts_with(LEAD) {
             keys.push_back(scanned.key.to_vec());
         }
     })?;
@@ -101,6 +102,9 @@ fn portion(table: &Table, cursor: u64, held: &mut VecDeque<Vec<u8>>) -> Result<u
 
 /// Takes the records of the dead out of one key.
 fn clean(table: &Table, key: &[u8]) -> Result<(), Stop> {
+    if key.starts_with(LEAD) {
+        return post::run(table, &mut |txn| subject::sweep_group(txn, key));
+    }
     match key.get(PREFIX.len()) {
         Some(b'p') => post::run(table, &mut |txn| subject::sweep_group(txn, key)),
         Some(b'w') => clean_queue(table, key),

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use polder_base::time::now_ms;
 use polder_hub::query::{Asker, Replies};
 use polder_hub::queue::{self, Place};
+use polder_hub::receivers;
 use polder_hub::subject::{self, Subject};
 use polder_hub::{
     Delivery, MessageSink, SINK, attend, hear, monitor, note_subscription, query, record, tick, track,
@@ -225,7 +226,7 @@ fn write_list(table: &Table, db: u16) {
 
 /// Publishes news; returns to how many clients.
 fn publish(memory: &Memory, payload: &[u8]) -> u64 {
-    run(&memory.table, |txn| subject::publish(txn, false, b"news", payload))
+    run(&memory.table, |txn| receivers::publish(txn, false, b"news", payload))
 }
 
 fn remove_list(table: &Table) {

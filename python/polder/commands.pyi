@@ -695,6 +695,17 @@ class Commands:
 
     # ---- pubsub ----
 
+    def subj_list(self, *more: Word) -> Any:
+        """SUBJ.LIST [pattern]: Lists what clients of all processes have subscribed to: subject, queue, and how many do so."""
+    def subj_pub(self, subject: Word, payload: Word, /, *more: Word) -> Any:
+        """SUBJ.PUB subject payload [REPLY reply] [HEADERS headers] [NOECHO] [NORESPONDERS]: Posts a message to a subject, with a subject for replies and headers if these are given."""
+    def subj_sub(self, subject: Word, /, *more: Word) -> Any:
+        """SUBJ.SUB subject [QUEUE queue] [SID sid]: Listens for messages on a subject, or on those that a pattern of tokens matches; as a member of a queue if one is given."""
+    def subj_unsub(self, sid: Word, /, *more: Word) -> Any:
+        """SUBJ.UNSUB sid [MAX count]: Ends a subscription, at once or when it has had a number of messages."""
+
+    # ---- pubsub ----
+
     def pubsub_help(self) -> Any:
         """PUBSUB HELP: Prints this help."""
 

@@ -38,6 +38,7 @@ pub mod scripting;
 pub mod scripts;
 pub mod session;
 pub mod statistics;
+pub mod subjects;
 pub mod switches;
 #[cfg(test)]
 mod test_commands;

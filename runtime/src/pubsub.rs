@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use polder_base::{Protocol, Reply, glob};
 use polder_hub::Delivery;
-use polder_hub::subject::{self, Receivers, Subject};
+use polder_hub::receivers::{self, Receivers};
+use polder_hub::subject::{self, Subject};
 use polder_hub::track;
 use polder_table::{Db, Mode, Stop, Table};
 
@@ -17,6 +18,7 @@ use crate::row::{Row, TxnCall, container, neutral, session};
 use crate::session::Session;
 pub use crate::session::Subscriptions;
 use crate::session::subscriptions::{CHANNEL, PATTERN, SHARD};
+use crate::subjects::{self, tell_replicas};
 use polder_calls::call::{Call, Outcome};
 use polder_calls::command::{
     self, BatchKey, FAST, Flags, LOADING, MAY_WRITE, NOSCRIPT, PUBSUB, STALE, WHILE_LISTENING,
@@ -141,12 +143,12 @@ impl Session {
     /// Takes back what an attempt of a transaction has changed that is run again, or has failed.
     pub(crate) fn take_back_news(&mut self) {
         self.listening.reads.clear();
-        let Some(subscriptions) =
-            self.listening.subscriptions.as_mut().filter(|subscriptions| !subscriptions.news.is_empty())
+        let Some(subscriptions) = self.listening.subscriptions.as_mut().filter(|known| known.has_news())
         else {
             return;
         };
         let subscriptions = Arc::make_mut(subscriptions);
+        subjects::take_back(subscriptions);
         for (subject, name, begun) in std::mem::take(&mut subscriptions.news).into_iter().rev() {
             if begun {
                 subscriptions.remove(subject as usize, &name);
@@ -167,7 +169,7 @@ impl Session {
             track::have_read(table, self.identity.id, &keys);
         }
         let Some(subscriptions) = &mut self.listening.subscriptions else { return };
-        if subscriptions.news.is_empty() {
+        if !subscriptions.has_news() {
             return;
         }
         if self.identity.id == 0 {
@@ -176,6 +178,7 @@ impl Session {
         for (subject, name, begun) in std::mem::take(&mut Arc::make_mut(subscriptions).news) {
             polder_hub::note_subscription(table, self.identity.id, subject, &name, begun);
         }
+        subjects::apply(table, self.identity.id, Arc::make_mut(subscriptions));
         if subscriptions.is_empty() {
             self.listening.subscriptions = None;
         }
@@ -193,7 +196,9 @@ impl Session {
     /// Ends all subscriptions, without a word to the client.
     fn unsubscribe_all(&mut self, table: &Table) {
         let Some(subscriptions) = self.listening.subscriptions.take() else { return };
-        for (subject, names) in SUBJECTS.into_iter().zip(Arc::unwrap_or_clone(subscriptions).names) {
+        let Subscriptions { names, tokens, .. } = Arc::unwrap_or_clone(subscriptions);
+        polder_hub::leave_subjects(table, self.identity.id, tokens.into_iter().collect());
+        for (subject, names) in SUBJECTS.into_iter().zip(names) {
             polder_hub::subject::unsubscribe(table, self.identity.id, subject, names.into_iter().collect());
         }
     }
@@ -252,17 +257,10 @@ fn unsubscribe<const SUBJECT: usize>(call: &mut TxnCall<'_>) -> Outcome {
 }
 
 fn publish<const IS_SHARD: bool>(call: &mut Call<'_>) -> Outcome {
-    let reached = subject::publish(call.txn, IS_SHARD, call.args[1], call.args[2])?;
+    let reached = receivers::publish(call.txn, IS_SHARD, call.args[1], call.args[2])?;
     tell_replicas(call, &[call.args]);
     call.reply.integer(reached as i64);
     Ok(())
-}
-
-/// Replicas hear a message behind what their primary's client has written before it. Without replicas it is in no log.
-fn tell_replicas(call: &Call<'_>, messages: &[&[&[u8]]]) {
-    if call.table.segment().replicas().are_any() {
-        messages.iter().for_each(|args| call.txn.tell_news(call.caller.db, args));
-    }
 }
 
 /// Messages on one channel: its listeners are looked up once.
@@ -323,6 +321,13 @@ pub fn write(reply: &mut dyn Reply, delivery: &Delivery<'_>) {
             words(reply, &[b"pmessage", pattern, channel, payload])
         }
         Delivery::ShardMessage { channel, payload } => words(reply, &[b"smessage", channel, payload]),
+        Delivery::Post { sid, subject, payload, reply: replies_to, headers } => {
+            reply.push(6);
+            [b"subj.message", sid, subject, payload].into_iter().for_each(|word: &[u8]| reply.bulk(word));
+            for word in [replies_to, headers] {
+                if word.is_empty() { reply.null() } else { reply.bulk(word) }
+            }
+        }
         Delivery::Invalidation { keys, .. } => {
             if reply.protocol() == Protocol::Resp3 {
                 reply.push(2);

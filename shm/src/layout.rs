@@ -40,8 +40,12 @@ pub mod features {
     pub const FOLLOWS: u64 = 1 << 36;
     /// Streams may know producers by their ids of entries, and have entries pending that no consumer owns.
     pub const STREAM_PRODUCERS: u64 = 1 << 37;
+    /// Subscriptions to patterns of the token dialect and to queues, and messages with more than a payload: a program that does not know them would
+    /// not deliver them.
+    pub const SUBJECTS: u64 = 1 << 38;
     /// The required ones that this program knows.
-    pub const KNOWN: u64 = ITEM_EXTRAS | CHANGE_LOG | TIER | REPLICATION | FOLLOWS | STREAM_PRODUCERS;
+    pub const KNOWN: u64 =
+        ITEM_EXTRAS | CHANGE_LOG | TIER | REPLICATION | FOLLOWS | STREAM_PRODUCERS | SUBJECTS;
 
     /// The required ones of a layout word that this program does not know.
     pub const fn unknown(word: u64) -> u64 {
@@ -99,6 +103,8 @@ pub mod header {
     pub const PREFIXES: u64 = 2248;
     /// A random word in the names of this segment's FIFOs.
     pub const WAKEUPS: u64 = 2256;
+    /// A count of the subscriptions to patterns of the token dialect and to queues that have begun and ended; 0: there was none.
+    pub const TOKENS: u64 = 2264;
     /// What each commit has to record: bits of [`recording`](super::recording), and above them the number of the last snapshot
     /// ([`snapshot_log`](crate::overlay)). Beside the word of interest, which every writer reads, too.
     pub const RECORDING: u64 = 2056;

@@ -293,7 +293,7 @@ impl Stream {
     fn of(args: &[Vec<u8>]) -> Option<Stream> {
         match args.first()?.to_ascii_lowercase().as_slice() {
             b"monitor" => Some(Stream::Monitor),
-            b"subscribe" | b"psubscribe" | b"ssubscribe" => Some(Stream::Messages),
+            b"subscribe" | b"psubscribe" | b"ssubscribe" | b"subj.sub" => Some(Stream::Messages),
             _ => None,
         }
     }

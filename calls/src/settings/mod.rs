@@ -21,6 +21,7 @@ mod general;
 mod http;
 mod memcached;
 mod memory;
+mod nats;
 mod network;
 mod persistence;
 mod polder;
@@ -39,6 +40,7 @@ pub const GROUPS: &[(&str, &[Setting])] = &[
     ("Network and clients", network::SETTINGS),
     ("Memcached", memcached::SETTINGS),
     ("HTTP", http::SETTINGS),
+    ("NATS", nats::SETTINGS),
     ("TLS", tls::SETTINGS),
     ("General", general::SETTINGS),
     ("Memory", memory::SETTINGS),

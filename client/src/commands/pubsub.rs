@@ -24,4 +24,10 @@ super::methods! {
 
     /// `SPUBLISH shardchannel message`: Post a message to a shard channel.
     spublish("SPUBLISH", shardchannel: impl Args, message: impl Args);
+
+    /// `SUBJ.LIST [pattern]`: Lists what clients of all processes have subscribed to: subject, queue, and how many do so.
+    subj_list("SUBJ.LIST", more: impl Args);
+
+    /// `SUBJ.PUB subject payload [REPLY reply] [HEADERS headers] [NOECHO] [NORESPONDERS]`: Posts a message to a subject, with a subject for replies and headers if these are given.
+    subj_pub("SUBJ.PUB", subject: impl Args, payload: impl Args, more: impl Args);
 }

@@ -13,6 +13,8 @@
 //! | a channel by itself | [`may_use_channel`] |
 
 use polder_base::glob;
+use polder_calls::facts::Named;
+use polder_hub::token;
 use polder_table::Stop;
 
 use super::log;
@@ -42,7 +44,7 @@ pub fn renew(session: &mut Session, users: &Users) -> Standing {
     match now.find(&user.name).filter(|found| found.serial == user.serial) {
         Some(user) => {
             session.identity.rights = Rights::of(user, version);
-            let hears = |name: &[u8], pattern| may_use_channel(session, name, pattern);
+            let hears = |name: &[u8], named| may_use_channel(session, name, named);
             if session
                 .listening
                 .subscriptions
@@ -121,7 +123,7 @@ fn check_selector(
     {
         let last = if channels.all { args.len() } else { 2 };
         if let Some(at) =
-            args[1..last].iter().position(|channel| !allows_channel(selector, channel, channels.patterns))
+            args[1..last].iter().position(|channel| !allows_channel(selector, channel, channels.named))
         {
             return Err((Reason::Channel, 1 + at));
         }
@@ -143,16 +145,27 @@ fn fits(pattern: &[u8], access: Access, key: &[u8], read: bool, write: bool) -> 
     (access.read || !read) && (access.write || !write) && glob::matches(pattern, key)
 }
 
-fn allows_channel(selector: &Selector, channel: &[u8], literal: bool) -> bool {
-    let allows = |known: &[u8]| if literal { known == channel } else { glob::matches(known, channel) };
+fn allows_channel(selector: &Selector, channel: &[u8], named: Named) -> bool {
+    let allows = |known: &[u8]| match named {
+        Named::Pattern => known == channel,
+        Named::Subject if token::is_wild(channel) => known == channel || covers(known, channel),
+        Named::Channel | Named::Subject => glob::matches(known, channel),
+    };
     selector.all_channels || selector.channels.iter().any(|(known, ())| allows(known))
 }
 
-/// Whether a session may publish to a channel or hear it; `pattern` says that the channel is a pattern of channels, which must be allowed
-/// literally. Commands that name their channels are checked before they run; this is for what is decided later.
-pub fn may_use_channel(session: &Session, channel: &[u8], pattern: bool) -> bool {
+/// Returns true if a rule `beginning*` allows all that a pattern of the token dialect matches.
+fn covers(rule: &[u8], pattern: &[u8]) -> bool {
+    let is_plain = |byte: &u8| !matches!(byte, b'*' | b'?' | b'[' | b'\\');
+    rule.strip_suffix(b"*").is_some_and(|beginning| {
+        beginning.iter().all(is_plain) && token::literal_beginning(pattern).starts_with(beginning)
+    })
+}
+
+/// Returns true if a session may publish to a channel or hear it, which is named so. Commands that name their channels are checked before they run; this is for what is decided later.
+pub fn may_use_channel(session: &Session, channel: &[u8], named: Named) -> bool {
     let user = session.identity.rights.user.as_ref().filter(|_| !session.identity.rights.free);
-    user.is_none_or(|user| user.selectors().iter().any(|selector| allows_channel(selector, channel, pattern)))
+    user.is_none_or(|user| user.selectors().iter().any(|selector| allows_channel(selector, channel, named)))
 }
 
 /// Returns true if the rights of a session let it read a key by any command.

@@ -56,6 +56,7 @@ impl Client {
     pub fn of(session: &Session, now_ms: u64) -> Client {
         let [channels, patterns, shard_channels] =
             session.listening.subscriptions.as_ref().map_or([0; 3], |subscriptions| subscriptions.counts());
+        let subjects = session.listening.subscriptions.as_ref().map_or(0, |known| known.tokens.len());
         let marks = [
             (session.listening.monitors, 'O'),
             (session.listens(), 'P'),
@@ -81,7 +82,7 @@ impl Client {
             idle_seconds: now_ms.saturating_sub(session.clock.active_ms) / 1000,
             flags,
             db: session.caller.db,
-            channels,
+            channels: channels + subjects,
             patterns,
             shard_channels,
             redirect: tracking.map_or(-1, |tracking| tracking.redirect() as i64),

@@ -16,6 +16,12 @@ pub struct Rights {
 }
 
 impl Rights {
+    /// Returns true if there is something that the user may not do.
+    #[inline]
+    pub fn is_limited(&self) -> bool {
+        self.user.is_some() && !self.free
+    }
+
     /// The rights of a user.
     pub fn of(user: &Arc<User>, version: u64) -> Rights {
         Rights { user: Some(user.clone()), version, free: user.is_free() }

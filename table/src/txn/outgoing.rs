@@ -8,6 +8,7 @@ use polder_shm::{Locked, Seat, Segment};
 use crate::access::lookup::{self, ReadSet};
 use crate::api::{Db, Found, Mode, SYSTEM, Stop};
 use crate::change::{Change, ChangeSink, CommitView};
+use crate::layout::extras::announce_feature;
 use crate::layout::interest::{all_interest, heard, interest_of};
 use crate::table::Table;
 use crate::txn::Txn;
@@ -21,6 +22,11 @@ impl Table {
     #[inline(always)]
     pub fn interest(&self) -> u64 {
         interest_of(self.segment())
+    }
+
+    /// Says in the segment's header that something of a form may be stored, before it is: one of `shm::layout::features`.
+    pub fn announce(&self, feature: u64) {
+        announce_feature(self.segment(), feature);
     }
 
     /// Names the process's sink of changes; the first stays.

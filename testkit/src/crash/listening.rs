@@ -98,7 +98,10 @@ impl MessageSink for Ear<'_> {
         if !clients.contains(&self.client.session.identity.id) {
             return;
         }
-        if let Delivery::Message { payload, .. } | Delivery::PatternMessage { payload, .. } = delivery {
+        if let Delivery::Message { payload, .. }
+        | Delivery::PatternMessage { payload, .. }
+        | Delivery::Post { payload, .. } = delivery
+        {
             self.client.heard.push(String::from_utf8_lossy(payload).into_owned());
         }
     }

@@ -247,6 +247,14 @@ pub const ROUTES: &[Route] = &[
             "EVAL \"redis.call('SET',KEYS[1],'new') return redis.call('PUBLISH','news','hello')\" 1 k1",
         ),
     ),
+    with(
+        Beside::Hears("hello"),
+        route("post", &["SET k1 old"], "MULTI\nSET k1 new\nSUBJ.PUB news.a hello REPLY r.1 HEADERS h\nEXEC"),
+    ),
+    with(
+        Beside::Hears("hello"),
+        route("post-to-a-queue", &["SET k1 old"], "MULTI\nSET k1 new\nSUBJ.PUB work.a.b hello\nEXEC"),
+    ),
     with(Beside::Hears("k1"), route("event", &["CONFIG SET notify-keyspace-events E$"], "SET k1 new")),
     with(Beside::Waits, route("push-for-a-waiter", &[], "RPUSH k1 a b")),
     with(Beside::Rivals, route("wait", &[], "BLPOP k1 0")),
@@ -268,6 +276,14 @@ pub const ROUTES: &[Route] = &[
     ),
     route("refused-flush", &["SET k1 old"], "!refuse\nFLUSHALL"),
     with(Beside::Counts, route("subscribe", &[], "SUBSCRIBE news\nSUBSCRIBE other\nUNSUBSCRIBE other")),
+    with(
+        Beside::Counts,
+        route(
+            "subscribe-to-subjects",
+            &[],
+            "SUBJ.SUB *\nSUBJ.SUB news SID 1\nSUBJ.SUB > QUEUE q SID 2\nSUBJ.SUB *.a.> SID 3\nSUBJ.UNSUB 2\nSUBJ.UNSUB 1",
+        ),
+    ),
 ];
 
 /// What a route came to.
@@ -276,6 +292,10 @@ pub struct Report {
     pub deaths: u64,
     pub failures: Vec<String>,
 }
+
+/// The subscriptions of the client beside a route.
+const LISTENS: [&str; 4] =
+    ["SUBSCRIBE news", "SUBSCRIBE __keyevent@0__:set", "SUBJ.SUB news.*", "SUBJ.SUB work.> QUEUE q"];
 
 /// Dies at every store of a route; `follows`: with the change log on, whose stream is followed.
 ///
@@ -290,8 +310,9 @@ pub fn run(route: &Route, program: &Path, follows: bool) -> Result<Report, Strin
     let mut client = Client::default();
     let delays = Delays::open().map_err(|error| error.to_string())?;
     if let Beside::Hears(_) | Beside::Counts = route.beside {
-        client.call(&scratch.embedder, "SUBSCRIBE news")?;
-        client.call(&scratch.embedder, "SUBSCRIBE __keyevent@0__:set")?;
+        for line in LISTENS {
+            client.call(&scratch.embedder, line)?;
+        }
     }
     let mut used_early = 0;
     for n in (1..).step_by(route.step as usize) {
@@ -477,7 +498,11 @@ fn operate(route: &Route, embedder: &Embedder) -> Result<(), String> {
         if route.operation.starts_with(REFUSE) {
             typed(embedder, &mut caller, line)
                 .or_else(|error| if error.contains("READONLY ") { Ok(Answer::Nil) } else { Err(error) })?;
-        } else if route.beside == Beside::Rivals && line.starts_with("BLPOP") || line.contains("SUBSCRIBE") {
+        } else if route.beside == Beside::Rivals && line.starts_with("BLPOP")
+            || line.contains("SUBSCRIBE")
+            || line.contains("SUBJ.SUB")
+            || line.contains("SUBJ.UNSUB")
+        {
             client.call(embedder, line)?;
         } else {
             typed(embedder, &mut caller, line)?;
