@@ -24,6 +24,7 @@
 pub mod base64;
 mod head;
 pub mod json;
+pub(crate) mod object;
 mod request;
 pub mod response;
 pub mod target;

@@ -9,6 +9,7 @@
 pub mod foreign;
 pub mod http;
 pub mod memcached;
+pub mod nats;
 mod output;
 pub mod rdb;
 pub mod rebuild;

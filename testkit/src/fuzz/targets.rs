@@ -13,6 +13,7 @@ use crate::scratch::Scratch;
 mod door;
 mod http;
 mod memcached;
+mod nats;
 mod rdb;
 mod terminal;
 mod values;
@@ -36,6 +37,12 @@ pub const TARGETS: &[Target] = &[
         name: "memcached",
         seeds: memcached::seeds,
         try_input: memcached::any_bytes_are_read,
+        smoke: true,
+    },
+    Target {
+        name: "nats",
+        seeds: nats::seeds,
+        try_input: nats::operations_are_read_alike_however_they_are_cut,
         smoke: true,
     },
     Target {

@@ -28,7 +28,7 @@ const MORE: &str = "the body has more after its JSON array";
 /// What is wrong with it.
 pub fn read(body: &[u8]) -> Result<Commands, &'static str> {
     let text = std::str::from_utf8(body).map_err(|_| NOT_UTF8)?;
-    let mut reader = Reader { rest: text.as_bytes(), left: WORDS_MAX };
+    let mut reader = Reader::of(text.as_bytes());
     reader.take(b'[').ok_or(NO_ARRAY)?;
     let commands = if reader.is_next(b'[') {
         Commands::List(reader.elements(Reader::command)?)
@@ -40,14 +40,18 @@ pub fn read(body: &[u8]) -> Result<Commands, &'static str> {
 }
 
 /// What is left of a body.
-struct Reader<'b> {
-    rest: &'b [u8],
+pub(super) struct Reader<'b> {
+    pub(super) rest: &'b [u8],
     /// How many more words and calls it may have.
     left: usize,
 }
 
-impl Reader<'_> {
-    fn skip_blanks(&mut self) {
+impl<'b> Reader<'b> {
+    pub(super) fn of(text: &'b [u8]) -> Reader<'b> {
+        Reader { rest: text, left: WORDS_MAX }
+    }
+
+    pub(super) fn skip_blanks(&mut self) {
         while let [b' ' | b'\t' | b'\r' | b'\n', rest @ ..] = self.rest {
             self.rest = rest;
         }
@@ -58,7 +62,7 @@ impl Reader<'_> {
         self.rest.first() == Some(&byte)
     }
 
-    fn take(&mut self, byte: u8) -> Option<()> {
+    pub(super) fn take(&mut self, byte: u8) -> Option<()> {
         self.is_next(byte).then(|| self.rest = &self.rest[1..])
     }
 
@@ -116,7 +120,7 @@ impl Reader<'_> {
         }
     }
 
-    fn string(&mut self) -> Result<Vec<u8>, &'static str> {
+    pub(super) fn string(&mut self) -> Result<Vec<u8>, &'static str> {
         self.rest = self.rest.strip_prefix(b"\"").ok_or(NO_WORD)?;
         let mut bytes = Vec::new();
         loop {

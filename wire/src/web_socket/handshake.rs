@@ -10,14 +10,14 @@ const MAGIC: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handshake {
     accept: String,
-    /// The sub-protocol.
+    /// The sub-protocol; empty: none.
     pub protocol: &'static str,
     /// Whether messages may be compressed.
     pub deflates: bool,
 }
 
 impl Handshake {
-    /// Reads a request. The first sub-protocol of the client that is one of `known` is taken.
+    /// Reads a request. The first sub-protocol of the client that is one of `known` is taken; the empty one stands for none.
     ///
     /// # Errors
     /// A request that opens no WebSocket, or one of another version.
@@ -65,10 +65,14 @@ impl Handshake {
         } else {
             ""
         };
+        let protocol = match self.protocol {
+            "" => String::new(),
+            protocol => format!("Sec-WebSocket-Protocol: {protocol}\r\n"),
+        };
         format!(
             "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-             Sec-WebSocket-Accept: {}\r\nSec-WebSocket-Protocol: {}\r\n{extension}\r\n",
-            self.accept, self.protocol
+             Sec-WebSocket-Accept: {}\r\n{protocol}{extension}\r\n",
+            self.accept
         )
     }
 }
