@@ -144,12 +144,12 @@ unpack_from() {
     chmod +x "$place/$name-$version"
 }
 
-# redis-py, clients of memcached and websockets, in an environment of their own.
+# redis-py, clients of memcached and NATS, and websockets, in an environment of their own.
 make_venv() {
-    [ -x "$root/.venv/bin/python" ] && "$root/.venv/bin/python" -c 'import redis, pymemcache, pylibmc, bmemcached, websockets' 2>/dev/null && return
-    note "making .venv with redis-py, pymemcache, pylibmc, python-binary-memcached and websockets"
-    if ! { python3 -m venv "$root/.venv" && "$root/.venv/bin/pip" -q install 'redis>=5,<6' pymemcache==4.0.0 python-binary-memcached==0.33.0 websockets==15.0.1; } >/dev/null 2>&1; then
-        note "redis-py, pymemcache and websockets could not be had; their tests are left out"
+    [ -x "$root/.venv/bin/python" ] && "$root/.venv/bin/python" -c 'import redis, pymemcache, pylibmc, bmemcached, websockets, nats' 2>/dev/null && return
+    note "making .venv with redis-py, pymemcache, pylibmc, python-binary-memcached, nats-py and websockets"
+    if ! { python3 -m venv "$root/.venv" && "$root/.venv/bin/pip" -q install 'redis>=5,<6' pymemcache==4.0.0 python-binary-memcached==0.33.0 websockets==15.0.1 nats-py==2.16.0; } >/dev/null 2>&1; then
+        note "redis-py, pymemcache, nats-py and websockets could not be had; their tests are left out"
     fi
     if ! "$root/.venv/bin/pip" -q install pylibmc==1.6.3 >/dev/null 2>&1; then
         note "pylibmc could not be had; its test is left out"

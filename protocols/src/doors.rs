@@ -31,15 +31,20 @@ pub enum Spoken {
     Resp,
     Memcached,
     Http,
+    Nats,
 }
 
 impl Spoken {
+    /// The number of protocols.
+    pub const COUNT: usize = Spoken::Nats as usize + 1;
+
     /// As CLIENT LIST shows it.
     pub fn name(self) -> &'static str {
         match self {
             Spoken::Resp => "resp",
             Spoken::Memcached => "memcached",
             Spoken::Http => "http",
+            Spoken::Nats => "nats",
         }
     }
 }
@@ -82,7 +87,11 @@ const HTTP_BEFORE_LOGIN: LoginLimits =
 const MEMCACHED_BEFORE_LOGIN: LoginLimits =
     LoginLimits { request_bytes_max: 8 << 10, output_bytes_max: 1024 };
 
-pub static DOORS: [Door; 6] = [
+/// Enough for a CONNECT, and for INFO.
+const NATS_BEFORE_LOGIN: LoginLimits =
+    LoginLimits { request_bytes_max: 16 << 10, output_bytes_max: 16 << 10 };
+
+pub static DOORS: [Door; 7] = [
     Door {
         number: 0,
         name: "RESP over TCP",
@@ -150,6 +159,20 @@ pub static DOORS: [Door; 6] = [
         place: PlaceSettings::Udp { port: id("memcache-udp-port"), bind: id("memcache-bind") },
         request_bytes_max: id("client-query-buffer-limit"),
         before_login: MEMCACHED_BEFORE_LOGIN,
+        clients_percent: 90,
+    },
+    Door {
+        number: 6,
+        name: "NATS",
+        protocol: Spoken::Nats,
+        place: PlaceSettings::Tcp {
+            port: id("nats-port"),
+            tls_port: Some(id("nats-tls-port")),
+            bind: id("nats-bind"),
+            usual_port: 4222,
+        },
+        request_bytes_max: id("client-query-buffer-limit"),
+        before_login: NATS_BEFORE_LOGIN,
         clients_percent: 90,
     },
 ];

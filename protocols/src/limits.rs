@@ -5,7 +5,7 @@ use polder_calls::settings::value::{OutputLimit, output_limits};
 use polder_calls::settings::{Id, Settings, id};
 use polder_runtime::Session;
 
-use crate::doors::{DOORS, Door};
+use crate::doors::{DOORS, Door, Spoken};
 use crate::guest_rules::GuestRules;
 use crate::web_rules::WebRules;
 
@@ -25,6 +25,8 @@ const MEMORY: Id = id("maxmemory");
 const HANDSHAKE: Id = id("tls-handshake-timeout");
 const HANDSHAKES: Id = id("max-new-tls-connections-per-cycle");
 const CERTIFICATE_USERS: Id = id("tls-auth-clients-user");
+const NATS_PAYLOAD: Id = id("nats-max-payload");
+const NATS_PENDING: Id = id("nats-max-pending");
 const HTTP_REQUEST: Id = id("http-request-timeout");
 const HTTP_IDLE: Id = id("http-idle-timeout");
 const HOLD: Id = id("hold-publishers");
@@ -75,6 +77,7 @@ pub struct ServerLimits {
     pub tls: TlsLimits,
     pub memcached: MemcachedLimits,
     pub http: HttpLimits,
+    pub nats: NatsLimits,
 }
 
 /// How much may wait to be sent.
@@ -116,6 +119,14 @@ pub struct MemcachedLimits {
     pub item_bytes_max: usize,
     /// Whether a client may end the server.
     pub allows_shutdown: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct NatsLimits {
+    /// The longest payload with its headers.
+    pub payload_bytes_max: usize,
+    /// The most that may wait to be sent to a client.
+    pub pending_bytes_max: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -172,6 +183,10 @@ impl ServerLimits {
                 item_bytes_max: size(ITEM),
                 allows_shutdown: settings.is_on(MEMCACHE_SHUTDOWN),
             },
+            nats: NatsLimits {
+                payload_bytes_max: size(NATS_PAYLOAD),
+                pending_bytes_max: size(NATS_PENDING) as u64,
+            },
             http: HttpLimits {
                 request_seconds: size(HTTP_REQUEST) as u64,
                 idle_seconds: size(HTTP_IDLE) as u64,
@@ -195,9 +210,12 @@ impl ServerLimits {
         if session.identity.authenticated { most } else { most.min(door.before_login.request_bytes_max) }
     }
 
-    /// How much may wait to be sent to a client.
+    /// The most that may wait to be sent to a client.
     #[inline]
     pub fn output_of(&self, door: &Door, session: &Session) -> OutputLimit {
+        if door.protocol == Spoken::Nats {
+            return OutputLimit { hard: self.hard_output_of(door, session), ..OutputLimit::default() };
+        }
         let limit = if session.listens() { self.output.subscribers } else { self.output.normal };
         OutputLimit { hard: self.hard_output_of(door, session), ..limit }
     }
@@ -207,6 +225,7 @@ impl ServerLimits {
     pub fn hard_output_of(&self, door: &Door, session: &Session) -> u64 {
         match session.identity.authenticated {
             false => door.before_login.output_bytes_max,
+            true if door.protocol == Spoken::Nats => self.nats.pending_bytes_max,
             true if session.listens() => self.output.subscribers.hard,
             true => self.output.hard[door.number],
         }

@@ -39,6 +39,7 @@ mod form;
 mod http;
 mod memcached;
 mod messages;
+mod nats;
 mod resp;
 mod terminal;
 
@@ -60,7 +61,9 @@ impl Form {
     pub fn output(self) -> Output {
         match self {
             Form::Resp2 | Form::Resp3 => resp::output(self),
-            Form::Events | Form::Json | Form::Term | Form::Screen => Output::default(),
+            Form::Events | Form::Json | Form::Term | Form::Screen | Form::Nats | Form::NatsBare => {
+                Output::default()
+            }
         }
     }
 
@@ -71,6 +74,7 @@ impl Form {
             Form::Events => http::events::deliver(output, delivery),
             Form::Json | Form::Term => messages::deliver(self, output, delivery),
             Form::Screen => terminal::deliver(output, delivery),
+            Form::Nats | Form::NatsBare => nats::deliver(self, output, delivery),
         }
     }
 }
@@ -84,6 +88,7 @@ pub enum Protocol {
     Messages(messages::Messages),
     /// Lines or keys over a WebSocket.
     Terminal(Box<terminal::Terminal>),
+    Nats(Box<nats::Nats>),
 }
 
 impl Protocol {
@@ -93,6 +98,7 @@ impl Protocol {
             Spoken::Resp => Protocol::Resp(resp::Resp::default()),
             Spoken::Memcached => Protocol::Memcached(Box::default()),
             Spoken::Http => Protocol::Http(Box::default()),
+            Spoken::Nats => Protocol::Nats(Box::default()),
         }
     }
 
@@ -114,6 +120,7 @@ impl Protocol {
             Protocol::Http(http) => http.read(limits, input, at, place, batch),
             Protocol::Messages(messages) => messages.read(session, input, (at, place), batch, false),
             Protocol::Terminal(terminal) => terminal.read(session, input, at, place, batch),
+            Protocol::Nats(nats) => nats.read(limits, session, input, at, place, batch),
         }
     }
 
@@ -131,9 +138,11 @@ impl Protocol {
             Protocol::Memcached(memcached) => {
                 memcached.read_datagrams((limits, session), (input, ends), at, (place, is_overfull), batch)
             }
-            Protocol::Resp(_) | Protocol::Http(_) | Protocol::Messages(_) | Protocol::Terminal(_) => {
-                Left::Nothing
-            }
+            Protocol::Resp(_)
+            | Protocol::Http(_)
+            | Protocol::Messages(_)
+            | Protocol::Terminal(_)
+            | Protocol::Nats(_) => Left::Nothing,
         }
     }
 
@@ -146,6 +155,7 @@ impl Protocol {
             Protocol::Http(http) => http.reply(output, note, run),
             Protocol::Messages(messages) => messages.reply(output, note, run),
             Protocol::Terminal(terminal) => terminal.reply(output, note, run),
+            Protocol::Nats(nats) => nats.reply(output, note, run),
         }
     }
 
@@ -162,6 +172,7 @@ impl Protocol {
             Protocol::Memcached(memcached) => memcached.own(note, session, host, output),
             Protocol::Http(http) => http.own(session, host, output),
             Protocol::Terminal(terminal) => terminal.own(note, session, host, output),
+            Protocol::Nats(nats) => nats.own(note, session, host, output),
         }
     }
 
@@ -169,7 +180,7 @@ impl Protocol {
     #[inline(always)]
     pub fn groups_replies(&self) -> bool {
         match self {
-            Protocol::Resp(_) => true,
+            Protocol::Resp(_) | Protocol::Nats(_) => true,
             Protocol::Memcached(_) | Protocol::Http(_) | Protocol::Messages(_) | Protocol::Terminal(_) => {
                 false
             }
@@ -188,6 +199,7 @@ impl Protocol {
             Protocol::Resp(_) => resp::reject(rejection, session, host, output),
             Protocol::Memcached(_) | Protocol::Messages(_) | Protocol::Terminal(_) => session.closing = true,
             Protocol::Http(_) => http::reject(rejection, session, output),
+            Protocol::Nats(_) => nats::reject(rejection, session, output),
         }
     }
 
@@ -199,6 +211,8 @@ impl Protocol {
             Protocol::Http(http) => http.fail(text, output),
             Protocol::Messages(messages) => messages.reply(output, 0, |reply| reply.error(text)),
             Protocol::Terminal(terminal) => terminal.reply(output, 0, |reply| reply.error(text)),
+            // NATS has no word for it: the client comes again.
+            Protocol::Nats(_) => {}
         }
         session.closing = true;
     }
@@ -212,6 +226,7 @@ impl Protocol {
             }
             Protocol::Memcached(_) => false,
             Protocol::Http(http) => http.accepts(delivery),
+            Protocol::Nats(_) => nats::accepts(delivery),
         }
     }
 
@@ -222,6 +237,7 @@ impl Protocol {
             // It subscribes to nothing.
             Protocol::Memcached(_) => {}
             Protocol::Http(_) => http::events::deliver(output, delivery),
+            Protocol::Nats(nats) => nats::deliver(nats.form(), output, delivery),
             Protocol::Messages(messages) => messages::deliver(messages.form(), output, delivery),
             Protocol::Terminal(terminal) => {
                 terminal.form().write(output, delivery);
@@ -239,9 +255,11 @@ impl Protocol {
     }
 
     /// Appends what a new client gets unasked.
-    pub fn greet(&mut self, session: &Session, output: &mut Output) {
-        if let Protocol::Terminal(terminal) = self {
-            terminal.greet(session, output);
+    pub fn greet(&mut self, (session, host): (&Session, &dyn Host), cover: Cover, output: &mut Output) {
+        match self {
+            Protocol::Resp(_) | Protocol::Memcached(_) | Protocol::Http(_) | Protocol::Messages(_) => {}
+            Protocol::Terminal(terminal) => terminal.greet(session, output),
+            Protocol::Nats(nats) => nats.greet(session, host, cover, output),
         }
     }
 
@@ -253,6 +271,7 @@ impl Protocol {
             Protocol::Http(_) => Form::Events,
             Protocol::Messages(messages) => messages.form(),
             Protocol::Terminal(terminal) => terminal.form(),
+            Protocol::Nats(nats) => nats.form(),
         }
     }
 
@@ -264,6 +283,7 @@ impl Protocol {
                 None
             }
             Protocol::Http(http) => http.tick(limits, inputs),
+            Protocol::Nats(nats) => nats.tick(inputs),
         }
     }
 
@@ -272,6 +292,7 @@ impl Protocol {
         match self {
             Protocol::Resp(_) | Protocol::Memcached(_) | Protocol::Messages(_) | Protocol::Terminal(_) => {}
             Protocol::Http(_) => http::events::sign(output),
+            Protocol::Nats(_) => nats::sign(output),
         }
     }
 
@@ -282,6 +303,7 @@ impl Protocol {
             Protocol::Resp(_) | Protocol::Messages(_) | Protocol::Terminal(_) => None,
             Protocol::Memcached(memcached) => memcached.take_change(),
             Protocol::Http(http) => http.take_change(),
+            Protocol::Nats(nats) => nats.take_change(),
         }
     }
 
@@ -293,6 +315,7 @@ impl Protocol {
             Protocol::Memcached(memcached) => memcached.missing(have),
             Protocol::Http(http) => http.missing(have),
             Protocol::Messages(_) | Protocol::Terminal(_) => 0,
+            Protocol::Nats(nats) => nats.missing(have),
         }
     }
 
@@ -305,8 +328,18 @@ impl Protocol {
             Protocol::Http(http) => http.forget_progress(),
             Protocol::Messages(messages) => messages.forget_progress(),
             Protocol::Terminal(terminal) => terminal.forget_progress(),
+            Protocol::Nats(nats) => nats.forget_progress(),
         }
     }
+}
+
+/// The layer below the protocol of a new client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cover {
+    None,
+    /// TLS from the first byte.
+    Tls,
+    WebSocket,
 }
 
 /// What is due on a connection.
@@ -324,6 +357,8 @@ pub enum Change {
     /// It only hears messages. CLIENT LIST shows it by this name.
     Stream(&'static str),
     WebSocket(WebSocket),
+    /// The client has said what it is.
+    Known,
     /// The request of one datagram has been executed, and the next one may be that of another client.
     Guest,
 }
@@ -333,7 +368,7 @@ pub enum Change {
 pub struct WebSocket {
     /// As CLIENT LIST shows it.
     pub name: &'static str,
-    /// The sub-protocol, one of [`WebSocket::PROTOCOLS`].
+    /// The sub-protocol, one of [`WebSocket::PROTOCOLS`], or [`WebSocket::NATS`].
     sub_protocol: &'static str,
     /// Whether messages may be compressed.
     pub deflates: bool,
@@ -343,19 +378,22 @@ pub struct WebSocket {
 
 impl WebSocket {
     pub const PROTOCOLS: [&'static str; 3] = ["resp", "json", "term"];
+    /// Clients of NATS name no sub-protocol.
+    pub const NATS: &'static str = "";
 
     /// A WebSocket with one of these sub-protocols.
     pub fn new(sub_protocol: &'static str, deflates: bool, input: Input) -> WebSocket {
         let name = match sub_protocol {
             "resp" => "ws-resp",
             "json" => "ws-json",
+            WebSocket::NATS => "ws-nats",
             _ => "ws-term",
         };
         WebSocket { name, sub_protocol, deflates, input }
     }
 
     pub fn shape(&self) -> Shape {
-        if self.sub_protocol == "resp" { Shape::Stream } else { Shape::Messages }
+        if matches!(self.sub_protocol, "resp" | WebSocket::NATS) { Shape::Stream } else { Shape::Messages }
     }
 
     /// Its protocol at the beginning.
@@ -363,6 +401,7 @@ impl WebSocket {
         match self.sub_protocol {
             "resp" => Protocol::Resp(resp::Resp::default()),
             "json" => Protocol::Messages(messages::Messages::new(messages::Style::Json)),
+            WebSocket::NATS => Protocol::Nats(Box::default()),
             _ => Protocol::Terminal(Box::new(terminal::Terminal::new(self.input))),
         }
     }
@@ -378,6 +417,8 @@ pub struct TickInputs {
     pub pending: usize,
     /// Bytes that wait to be sent.
     pub waiting: usize,
+    /// The client has not logged in.
+    pub is_stranger: bool,
 }
 
 /// The bytes that a refused client gets before its connection is closed.
@@ -386,5 +427,6 @@ pub fn refusal(spoken: Spoken, refusal: Refusal) -> &'static [u8] {
         Spoken::Resp => resp::refusal(refusal),
         Spoken::Memcached => memcached::refusal(refusal),
         Spoken::Http => http::refusal(refusal),
+        Spoken::Nats => nats::refusal(refusal),
     }
 }

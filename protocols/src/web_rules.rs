@@ -16,6 +16,7 @@ use polder_wire::http::{Fields, Method};
 const HOSTS: Id = id("http-hosts");
 const CORS: Id = id("http-cors");
 const DATABASE: Id = id("http-database");
+const NATS: Id = id("nats-port");
 
 /// The rules, taken from the settings.
 #[derive(Debug, Default)]
@@ -26,6 +27,8 @@ pub struct WebRules {
     origins: Names,
     /// The database of requests that name none.
     pub database: u16,
+    /// Clients of NATS may come by WebSocket.
+    pub serves_nats: bool,
 }
 
 /// A list of names, or all.
@@ -63,7 +66,8 @@ impl WebRules {
         let mut hosts = Names::of(&settings.string(HOSTS));
         hosts.listed.push(rustix::system::uname().nodename().to_bytes().to_vec());
         let database = u16::try_from(settings.number(DATABASE)).unwrap_or(0);
-        WebRules { hosts, origins: Names::of(&settings.string(CORS)), database }
+        let serves_nats = settings.number(NATS) != 0;
+        WebRules { hosts, origins: Names::of(&settings.string(CORS)), database, serves_nats }
     }
 
     /// Whether a request may be executed.
@@ -137,7 +141,7 @@ mod tests {
     use super::*;
 
     fn rules(hosts: &str, origins: &str) -> WebRules {
-        WebRules { hosts: Names::of(hosts), origins: Names::of(origins), database: 0 }
+        WebRules { hosts: Names::of(hosts), origins: Names::of(origins), database: 0, serves_nats: false }
     }
 
     fn fields<'f>(fill: impl FnOnce(&mut Fields<'f>)) -> Fields<'f> {

@@ -15,7 +15,6 @@ use polder_base::Protocol as RespVersion;
 use polder_engine::Memory;
 use polder_runtime::{Host, Progress, Session};
 use polder_wire::Output;
-use polder_wire::web_socket::Shape;
 use socket2::Socket;
 
 use crate::clients::{Activity, Record};
@@ -25,7 +24,7 @@ use crate::transfer::{self, Flow, Pool, READ_BYTES};
 use polder_protocols::batch::Odd;
 use polder_protocols::doors::{Door, Spoken};
 use polder_protocols::limits::ServerLimits;
-use polder_protocols::sessions::{Change, Protocol, WebSocket};
+use polder_protocols::sessions::{Change, Cover, Protocol, WebSocket};
 
 /// The room that a long argument gets at first; and later, as a multiple of the bytes that have come.
 const ANNOUNCED_BYTES: usize = 256 << 10;
@@ -186,6 +185,27 @@ impl Connection {
         Flow::Gone
     }
 
+    /// Returns true if the first bytes of TLS have come, which a client of NATS may begin when it has read INFO.
+    pub fn begins_tls(&self) -> bool {
+        const HANDSHAKE: u8 = 0x16;
+        self.door.protocol == Spoken::Nats
+            && self.filter.is_none()
+            && self.session.tally.calls == 0
+            && self.taken == 0
+            && self.input.first() == Some(&HANDSHAKE)
+    }
+
+    /// Goes on in TLS: what has come are its first bytes.
+    ///
+    /// # Errors
+    /// The peer's offence.
+    pub fn begin_tls(&mut self, mut filter: Box<Filter>) -> Result<(), rustls::Error> {
+        let records = std::mem::take(&mut self.input);
+        let taken = filter.take_in(&self.socket, &records, &mut self.input);
+        self.filter = Some(filter);
+        taken
+    }
+
     /// Runs what is no call of plain words.
     pub fn run_odd(&mut self, odd: &Odd, note: u32, (host, memory): (&dyn Host, &Memory)) -> Progress {
         let Connection { session, output, protocol, .. } = self;
@@ -209,7 +229,8 @@ impl Connection {
         match self.protocol.take_change() {
             None => {}
             Some(Change::Stream(name)) => self.record.rename(name),
-            Some(Change::WebSocket(web_socket)) => self.become_web_socket(&web_socket),
+            Some(Change::WebSocket(web_socket)) => self.become_web_socket(&web_socket, host.0),
+            Some(Change::Known) => self.record.show(&self.session),
             Some(Change::Guest) => {
                 if let Some(datagrams) = self.filter.as_mut().and_then(|filter| filter.guests()) {
                     datagrams.end_guest(&mut self.output);
@@ -220,17 +241,23 @@ impl Connection {
     }
 
     /// Speaks another protocol from now on, in frames. The response of the handshake is the last of HTTP in the output.
-    fn become_web_socket(&mut self, web_socket: &WebSocket) {
+    fn become_web_socket(&mut self, web_socket: &WebSocket, host: &dyn Host) {
         let shape = web_socket.shape();
         self.record.rename(web_socket.name);
         self.protocol = web_socket.protocol();
-        self.session.protocol = if shape == Shape::Stream { RespVersion::Resp2 } else { RespVersion::Resp3 };
+        self.session.protocol =
+            if matches!(self.protocol, Protocol::Resp(_)) { RespVersion::Resp2 } else { RespVersion::Resp3 };
         self.filter.get_or_insert_default().frame(Framed::new(
             shape,
             web_socket.deflates,
             self.output.waiting(),
         ));
-        self.protocol.greet(&self.session, &mut self.output);
+        self.greet(host, Cover::WebSocket);
+    }
+
+    /// Writes what a new client gets unasked.
+    pub fn greet(&mut self, host: &dyn Host, cover: Cover) {
+        self.protocol.greet((&self.session, host), cover, &mut self.output);
     }
 
     /// Whether there is something to send.

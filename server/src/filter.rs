@@ -148,6 +148,19 @@ impl Filter {
         flow
     }
 
+    /// Takes in what has come before TLS was begun.
+    ///
+    /// # Errors
+    /// The peer's offence. It has been told so by then, if its socket took that.
+    pub fn take_in(
+        &mut self,
+        socket: &Socket,
+        records: &[u8],
+        input: &mut Vec<u8>,
+    ) -> Result<(), rustls::Error> {
+        self.secure.as_mut().map_or(Ok(()), |secure| secure.take_in(socket, records, input))
+    }
+
     /// Writes once.
     pub fn send(&mut self, socket: &Socket, output: &mut Output) -> Flow {
         if let Some(datagrams) = &mut self.datagrams {

@@ -21,6 +21,7 @@ pub mod gather;
 pub mod held;
 pub mod history;
 pub mod logs;
+pub mod nats;
 pub mod peers;
 pub mod power;
 pub mod process;

@@ -1,5 +1,7 @@
 //! The encodings of messages for subscribers.
 
+use crate::doors::Spoken;
+
 /// An encoding of messages. A message for many clients is encoded once in each form, and the bytes are shared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
@@ -12,16 +14,33 @@ pub enum Form {
     Term,
     /// A text on the screen of a [`terminal`](super::terminal).
     Screen,
+    /// A message of [`nats`](super::nats).
+    Nats,
+    /// A message of [`nats`](super::nats) without its headers.
+    NatsBare,
 }
 
 impl Form {
-    pub const ALL: [Form; 6] = [Form::Resp2, Form::Resp3, Form::Events, Form::Json, Form::Term, Form::Screen];
+    pub const ALL: [Form; 8] = [
+        Form::Resp2,
+        Form::Resp3,
+        Form::Events,
+        Form::Json,
+        Form::Term,
+        Form::Screen,
+        Form::Nats,
+        Form::NatsBare,
+    ];
 
-    /// Whether only clients that came in by HTTP take it.
-    pub fn is_of_web(self) -> bool {
+    /// Returns true if a client may take it; `clients` counts those that came in by the doors of each protocol.
+    pub fn is_wanted(self, clients: &[usize; Spoken::COUNT]) -> bool {
         match self {
-            Form::Resp2 | Form::Resp3 => false,
-            Form::Events | Form::Json | Form::Term | Form::Screen => true,
+            Form::Resp2 | Form::Resp3 => true,
+            Form::Events | Form::Json | Form::Term | Form::Screen => clients[Spoken::Http as usize] > 0,
+            // Some come by WebSocket.
+            Form::Nats | Form::NatsBare => {
+                clients[Spoken::Nats as usize] > 0 || clients[Spoken::Http as usize] > 0
+            }
         }
     }
 }

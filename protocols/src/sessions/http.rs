@@ -219,7 +219,7 @@ impl Http {
     }
 
     fn tick_requests(&mut self, limits: &ServerLimits, inputs: TickInputs) -> Option<Rejection> {
-        let TickInputs { now_ms, active_ms, pending, waiting } = inputs;
+        let TickInputs { now_ms, active_ms, pending, waiting, .. } = inputs;
         let idle_ms = limits.http.idle_seconds * 1000;
         let is_over = |since_ms: u64, span_ms: u64| span_ms != 0 && now_ms.saturating_sub(since_ms) > span_ms;
         if waiting > 0 {

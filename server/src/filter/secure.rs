@@ -85,7 +85,7 @@ impl Secure {
     /// say that the peer sends no more.
     ///
     /// # Errors
-    /// What the peer has done wrong. It has been told so by then, if its socket took that.
+    /// The peer's offence. It has been told so by then, if its socket took that.
     pub fn receive(
         &mut self,
         socket: &Socket,
@@ -100,10 +100,22 @@ impl Secure {
             self.ended = true;
             Flow::Last(0)
         });
-        let opened = self.open(&records, input);
+        let taken = self.take_in(socket, &records, input);
         pool.give(records);
-        opened.inspect_err(|_| drop(self.flush(socket)))?;
-        Ok(flow)
+        taken.map(|()| flow)
+    }
+
+    /// Takes records in that have come.
+    ///
+    /// # Errors
+    /// The errors of [`Secure::receive`].
+    pub fn take_in(
+        &mut self,
+        socket: &Socket,
+        records: &[u8],
+        input: &mut Vec<u8>,
+    ) -> Result<(), rustls::Error> {
+        self.open(records, input).inspect_err(|_| drop(self.flush(socket)))
     }
 
     /// Takes records in and appends the plain bytes to the input (F1).

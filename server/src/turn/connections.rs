@@ -29,7 +29,7 @@ use polder_protocols::batch::{Batch, Left, Rejection};
 use polder_protocols::doors::Spoken;
 use polder_protocols::guest_rules::GuestRules;
 use polder_protocols::limits::ServerLimits;
-use polder_protocols::sessions::{Due, Form, TickInputs};
+use polder_protocols::sessions::{Cover, Due, Form, TickInputs};
 
 /// Sockets of connections have the tokens from here on.
 pub const FIRST_TOKEN: usize = 1024;
@@ -58,8 +58,8 @@ pub struct Connections {
     /// The clock of this turn.
     pub now_ms: u64,
     traffic: Traffic,
-    /// Connections that came in by HTTP. Without them no message is written in their forms.
-    pub web_clients: usize,
+    /// Connections by their door's protocol. Without those of a protocol no message is written in its forms.
+    pub by_protocol: [usize; Spoken::COUNT],
     /// Whether the memory of clients is counted.
     pub weighs: bool,
     /// Why no call that needs the data is run now.
@@ -121,7 +121,7 @@ impl Connections {
             in_turn: InTurn::default(),
             now_ms,
             traffic: Traffic::default(),
-            web_clients: 0,
+            by_protocol: [0; Spoken::COUNT],
             weighs: false,
             turns_away: None,
             disk: DiskWaits::default(),
@@ -172,17 +172,18 @@ impl Connections {
         let id = polder_hub::next_client(self.process.memory.table());
         let mut session = Session::connected(id, &*self.process, self.now_ms);
         session.caller.parks = true;
-        let door = origin.door;
+        let (door, is_encrypted) = (origin.door, origin.tls);
         if door.protocol == Spoken::Memcached {
             session.caller.db = self.limits.memcached.database;
         }
         let record = self.process.clients.enter(id, counted_by, origin, self.now_ms);
         record.show(&session);
         self.process.memory.table().count(Counter::Connections, 1);
-        let connection = Connection::new(socket, session, door, filter, record);
+        let mut connection = Connection::new(socket, session, door, filter, record);
+        connection.greet(&*self.process, if is_encrypted { Cover::Tls } else { Cover::None });
         connection.beat(0);
         self.slots_by_client.insert(id, slot);
-        self.web_clients += usize::from(door.protocol == Spoken::Http);
+        self.by_protocol[door.protocol as usize] += 1;
         self.slots[slot] = Some(Box::new(connection));
         self.ready.push(slot);
     }
@@ -264,6 +265,15 @@ impl Connections {
                 self.traffic.bytes_in += count as u64;
             }
             Flow::Some(count) => self.traffic.bytes_in += count as u64,
+        }
+        // Without a certificate the bytes are no operation of NATS.
+        if connection.begins_tls()
+            && let Ok(filter) = self.process.tls.filter()
+            && let Err(error) = connection.begin_tls(filter)
+        {
+            tracing::debug!(%error, "closed: a client of NATS could not begin TLS");
+            self.close(slot);
+            return false;
         }
         if let Some(filter) = &mut connection.filter
             && filter.take_greeting()
@@ -482,7 +492,7 @@ impl Connections {
         connection.taken = connection.input.len();
         connection.settle(&mut self.pool);
         self.slots_by_client.remove(&connection.session.identity.id);
-        self.web_clients -= usize::from(connection.door.protocol == Spoken::Http);
+        self.by_protocol[connection.door.protocol as usize] -= 1;
         self.end_listening(&mut connection.session);
         self.process.clients.leave(&connection.record);
         self.process.mailboxes[connection.record.thread].relieve();
@@ -557,11 +567,12 @@ impl Connections {
             active_ms: session.clock.active_ms,
             pending,
             waiting: output.waiting(),
+            is_stranger: !session.identity.authenticated,
         };
-        let due = match filter {
-            Some(filter) if filter.is_framed() => filter.tick(self.now_ms),
-            _ => protocol.tick(&self.limits, inputs),
-        };
+        let framed = filter.as_mut().filter(|filter| filter.is_framed());
+        let due = framed
+            .and_then(|filter| filter.tick(self.now_ms))
+            .or_else(|| protocol.tick(&self.limits, inputs));
         let rejection = match due {
             None => return,
             Some(Due::Sent) => return self.tell(slot),

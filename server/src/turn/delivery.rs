@@ -16,7 +16,10 @@ impl Connections {
     pub fn deliver_to(&mut self, clients: &[u64], delivery: &Delivery<'_>) {
         let is_message = matches!(
             delivery,
-            Delivery::Message { .. } | Delivery::PatternMessage { .. } | Delivery::ShardMessage { .. }
+            Delivery::Message { .. }
+                | Delivery::PatternMessage { .. }
+                | Delivery::ShardMessage { .. }
+                | Delivery::Post { .. }
         );
         if is_message && clients.len() >= BROADCAST_CLIENTS_MIN {
             return self.broadcast(clients, delivery);
@@ -98,8 +101,8 @@ impl Connections {
             buffer.forms = Form::ALL.map(Form::output);
         }
         let outputs = &mut self.deliveries.broadcast.forms;
-        let has_web = self.web_clients > 0;
-        let forms = Form::ALL.into_iter().zip(outputs).filter(|(form, _)| has_web || !form.is_of_web());
+        let by_protocol = self.by_protocol;
+        let forms = Form::ALL.into_iter().zip(outputs).filter(|(form, _)| form.is_wanted(&by_protocol));
         forms.for_each(|(form, output)| form.write(output, delivery));
     }
 

@@ -20,6 +20,7 @@ mod log_items;
 mod log_safety;
 mod log_server;
 mod moving;
+mod nats;
 mod partition;
 mod persistence;
 mod power_cut;

@@ -13,7 +13,9 @@ use super::events::Wish;
 const HARMLESS: [&str; 4] = ["PING", "ECHO", "TIME", "INFO"];
 
 /// What changes the connection, which a request does not own.
-const OF_CONNECTIONS: [&str; 28] = [
+const OF_CONNECTIONS: [&str; 30] = [
+    "SUBJ.SUB",
+    "SUBJ.UNSUB",
     "AUTH",
     "HELLO",
     "RESET",

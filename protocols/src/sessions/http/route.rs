@@ -21,6 +21,8 @@ pub enum Resource<'b> {
     /// Messages of channels.
     Subscribe,
     WebSocket,
+    /// A WebSocket of a client of NATS.
+    Nats,
     /// A file of the console, by its path below `/console`.
     Console(&'b [u8]),
     Health,

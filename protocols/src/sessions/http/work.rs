@@ -150,9 +150,10 @@ impl Work {
     /// What the request asks for.
     fn plan(&mut self, head: &Head<'_>, rules: &WebRules) -> Result<Task, Answer> {
         let (path, query) = target::split(head.target);
-        let resource = route::resource(path);
+        let resource = if asks_nats(head, path, rules) { Resource::Nats } else { route::resource(path) };
         // A client that has opened a WebSocket may write.
-        let method = if resource == Resource::WebSocket { Method::Other } else { head.method };
+        let opens = matches!(resource, Resource::WebSocket | Resource::Nats);
+        let method = if opens { Method::Other } else { head.method };
         match rules.judge(method, &head.fields) {
             Verdict::Own => {}
             Verdict::Guest => self.welcome(head),
@@ -192,6 +193,10 @@ impl Work {
             Resource::Console(path) => Ok(Task::Answer(console::file(path))),
             Resource::Subscribe => self.plan_stream(head, query.unwrap_or_default()),
             Resource::WebSocket => self.plan_web_socket(head, query.unwrap_or_default()),
+            Resource::Nats => {
+                let handshake = Handshake::read(head, &[WebSocket::NATS]).map_err(unopened)?;
+                Ok(Task::Upgrade(handshake, Input::Lines))
+            }
             Resource::Reserved => {
                 Err(Answer::error(404, "there is nothing here; a key with this name is at /k/NAME"))
             }
@@ -281,11 +286,7 @@ impl Work {
             Some(Some(columns)) => Input::Keys { columns: columns.into() },
             Some(None) => return Err(Answer::error(400, COLUMNS)),
         };
-        let handshake =
-            Handshake::read(head, &WebSocket::PROTOCOLS).map_err(|Refused { status, text }| {
-                let answer = Answer::error(status, text);
-                if status == 426 { answer.with(VERSION) } else { answer }
-            })?;
+        let handshake = Handshake::read(head, &WebSocket::PROTOCOLS).map_err(unopened)?;
         match columns {
             Some(_) if handshake.protocol != "term" => Err(Answer::error(400, COLUMNS)),
             _ => Ok(Task::Upgrade(handshake, input)),
@@ -541,6 +542,21 @@ impl Work {
 }
 
 const ALLOW: &str = "Allow: GET, HEAD, PUT, POST, DELETE, OPTIONS\r\n";
+/// The answer to a request that opens no WebSocket.
+fn unopened(Refused { status, text }: Refused) -> Answer {
+    let answer = Answer::error(status, text);
+    if status == 426 { answer.with(VERSION) } else { answer }
+}
+
+/// Returns true if a client of NATS opens a WebSocket, which names no sub-protocol.
+fn asks_nats(head: &Head<'_>, path: &[u8], rules: &WebRules) -> bool {
+    rules.serves_nats
+        && matches!(path, b"/" | b"/nats")
+        && head.fields.connection_upgrades
+        && head.fields.upgrade.is_some_and(|upgrade| upgrade.eq_ignore_ascii_case(b"websocket"))
+        && head.fields.web_socket_protocol.is_none()
+}
+
 const VERSION: &str = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
 const COLUMNS: &str = "columns is the width of a terminal, for the sub-protocol term: /ws?columns=120, or 0 for whole lines only";
 const NOT_ESCAPED: &str = "% in a URL stands before two hexadecimal digits";

@@ -1,6 +1,6 @@
 //! Stock clients, unmodified, against a `polder serve`: redis-cli, redis-benchmark and redis-py; pymemcache, pylibmc and
 //! python-binary-memcached at its memcached ports, and generated traffic there and against memcached itself, and libmemcached's
-//! tools; curl and websockets at its HTTP port and the package ws of Node.js, and xterm.js and the console there in Chromium.
+//! tools; nats-py at its NATS port; curl and websockets at its HTTP port and the package ws of Node.js, and xterm.js and the console there in Chromium.
 mod tools;
 
 use std::path::Path;
@@ -13,6 +13,7 @@ fn main() -> ExitCode {
     let scratch = Scratch::new();
     let memcached_port = free_port().map_or("0".into(), |port| port.to_string());
     let http_port = free_port().map_or("0".into(), |port| port.to_string());
+    let nats_port = free_port().map_or("0".into(), |port| port.to_string());
     let udp_port = free_port().map_or("0".into(), |port| port.to_string());
     let path = std::env::temp_dir()
         .join(format!("polder-stock-{}.sock", std::process::id()))
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         ["--memcache-unixsocket", &path],
         ["--memcache-udp-port", &udp_port],
         ["--http-port", &http_port],
+        ["--nats-port", &nats_port],
     ]
     .concat();
     let server = match Server::start_polder(&polder(), &scratch.options.segment, &flags) {
@@ -49,9 +51,10 @@ fn main() -> ExitCode {
     let python = redis_py(&port);
     let memcached = memcached_clients(&["--unix", &path, "--udp", &udp_port, &memcached_port]);
     let web_socket = web_socket_client(&http_port) && node_client(&http_port);
+    let nats = nats_client(&nats_port, &port);
     // The console is the last: it sets passwords. Screenshots are left below target/console.
     let console = xterm(&http_port, &port) && in_browser("console", &[&http_port, &port]);
-    if failed == 0 && python && memcached && web_socket && console {
+    if failed == 0 && python && memcached && web_socket && nats && console {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -123,6 +126,19 @@ fn web_socket_client(port: &str) -> bool {
         return true;
     }
     let status = Command::new(python).arg(root.join("tests/clients/web_socket.py")).arg(port).status();
+    status.is_ok_and(|status| status.success())
+}
+
+/// Runs the Python script for nats-py; left out when there is none.
+fn nats_client(nats_port: &str, port: &str) -> bool {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let python = root.join(".venv/bin/python");
+    if said(&python.to_string_lossy(), &["-c", "import nats, redis"]).is_err() {
+        println!("nats-py: not installed, left out");
+        return true;
+    }
+    let status =
+        Command::new(python).arg(root.join("tests/clients/nats_py.py")).args([nats_port, port]).status();
     status.is_ok_and(|status| status.success())
 }
 

@@ -1,0 +1,106 @@
+//! The replies of calls in the words of NATS: nothing, `+OK` if the client wants it, or an error that nats-server has.
+use polder_base::{Protocol as RespVersion, Reply};
+use polder_runtime::subjects::{INVALID, INVALID_REPLY, INVALID_SID, TOO_MANY_TOKENS};
+use polder_wire::Output;
+use polder_wire::nats::{self, Options};
+
+use super::Kind;
+
+/// Writes the replies to one frame, or to several that publish.
+pub struct Sink<'s> {
+    output: &'s mut Output,
+    kind: Kind,
+    options: &'s Options,
+    subject: &'s [u8],
+    /// A call has failed in a way that NATS has no word for.
+    pub has_failed: bool,
+}
+
+impl<'s> Sink<'s> {
+    pub fn new(output: &'s mut Output, kind: Kind, options: &'s Options, subject: &'s [u8]) -> Sink<'s> {
+        Sink { output, kind, options, subject, has_failed: false }
+    }
+
+    fn ok(&mut self) {
+        if self.options.verbose && self.kind != Kind::Connect {
+            self.output.raw(b"+OK\r\n");
+        }
+    }
+
+    /// A subject that the client has no right to.
+    fn refuse_subject(&mut self, doing: &str) {
+        let subject = String::from_utf8_lossy(self.subject);
+        nats::error(self.output, &format!("Permissions Violation for {doing} \"{subject}\""));
+    }
+}
+
+impl Reply for Sink<'_> {
+    fn protocol(&self) -> RespVersion {
+        RespVersion::Resp3
+    }
+
+    fn error(&mut self, text: &str) {
+        match (self.kind, text) {
+            (Kind::Connect, _) => self.has_failed = true,
+            (Kind::Publish, INVALID | INVALID_REPLY) if self.options.pedantic => {
+                nats::error(self.output, "Invalid Publish Subject");
+                self.ok();
+            }
+            // nats-server delivers it by its text, and says nothing.
+            (Kind::Publish, INVALID | INVALID_REPLY) => self.ok(),
+            (Kind::Subscribe, INVALID | INVALID_SID) => nats::error(self.output, "Invalid Subject"),
+            (Kind::Subscribe, TOO_MANY_TOKENS | polder_hub::tokens::TOO_MANY) => {
+                nats::error(self.output, text.trim_start_matches("ERR "));
+            }
+            (Kind::Publish, _) if text.starts_with("NOPERM") => self.refuse_subject("Publish to"),
+            (Kind::Subscribe, _) if text.starts_with("NOPERM") => self.refuse_subject("Subscription to"),
+            _ => {
+                tracing::debug!(text, "closed: a call of a client of NATS failed");
+                self.has_failed = true;
+            }
+        }
+    }
+
+    fn integer(&mut self, _value: i64) {
+        if self.kind == Kind::Publish {
+            self.ok();
+        }
+    }
+
+    fn push(&mut self, _len: usize) {
+        self.ok();
+    }
+
+    fn mark(&self) -> usize {
+        self.output.mark()
+    }
+
+    fn rewind(&mut self, mark: usize) {
+        self.output.rewind(mark);
+    }
+
+    fn bytes_since(&self, mark: usize) -> usize {
+        self.output.bytes_since(mark)
+    }
+
+    fn is_overfull(&self) -> bool {
+        self.output.is_overfull()
+    }
+
+    fn status(&mut self, _text: &str) {}
+    fn bulk(&mut self, _bytes: &[u8]) {}
+    fn begin_bulk(&mut self, _len: u64) {}
+    fn piece(&mut self, _bytes: &[u8]) {}
+    fn end_bulk(&mut self) {}
+    fn null(&mut self) {}
+    fn null_array(&mut self) {}
+    fn array(&mut self, _len: usize) {}
+    fn map(&mut self, _pairs: usize) {}
+    fn set(&mut self, _len: usize) {}
+    fn attribute(&mut self, _pairs: usize) {}
+    fn double(&mut self, _value: f64) {}
+    fn double_text(&mut self, _text: &str) {}
+    fn boolean(&mut self, _value: bool) {}
+    fn big_number(&mut self, _text: &str) {}
+    fn verbatim(&mut self, _format: &str, _text: &[u8]) {}
+}
