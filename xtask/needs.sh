@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what building or testing lacks, on Debian 12 as root or with sudo. Quiet when nothing is missing.
-#   needs.sh build   a C compiler for the allocator, Rust
+#   needs.sh build   a C compiler for the allocator, Rust, RocksDB's library for `swap-mode disk`
 #   needs.sh test    the servers that Polder is compared with, and a Python environment in .venv
 #   needs.sh bench   what `cargo x bench protocols` compares HTTP with, and measures it by: nginx, webdis and wrk
 #   needs.sh newer   redis 8.0 and valkey 8.1 from Debian 13, in a folder of their own, for `cargo x peers`
@@ -171,6 +171,8 @@ build)
     command -v cargo >/dev/null || [ ! -e "$HOME/.cargo/env" ] || . "$HOME/.cargo/env"
     command -v cargo >/dev/null || { note "Rust is missing: see https://rustup.rs"; exit 1; }
     install cc build-essential
+    # A program without it says so where `swap-mode disk` is asked for.
+    ls /usr/lib/*/librocksdb.so.* >/dev/null 2>&1 || install librocksdb librocksdb7.8 || note "RocksDB could not be had; swap-mode disk is left out"
     ;;
 test)
     install redis-server redis-server redis-tools

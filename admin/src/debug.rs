@@ -14,6 +14,7 @@ use polder_calls::call::Outcome;
 use polder_calls::command::{ADMIN, LOADING, NOSCRIPT, STALE};
 use polder_calls::settings::{Settings, id};
 use polder_commands::types::encoding;
+use polder_runtime::cold;
 use polder_runtime::retry::retry;
 use polder_runtime::row::{Row, SessionCall, session};
 use polder_runtime::run::begin;
@@ -194,6 +195,13 @@ static SUBCOMMANDS: &[Subcommand] = &[
         about: "Stop this thread for <seconds>. Decimals allowed.",
     },
     Subcommand {
+        name: "SWAPOUT",
+        grammar: "<key>",
+        count: 1..=1,
+        run: swap_out,
+        about: "Have the value of the key leave the memory for the tier.",
+    },
+    Subcommand {
         name: "STRINGMATCH-LEN",
         grammar: "<pattern> <string>",
         count: 2..=2,
@@ -201,6 +209,14 @@ static SUBCOMMANDS: &[Subcommand] = &[
         about: "Answer 1 when the glob-style pattern matches the string, else 0.",
     },
 ];
+
+fn swap_out(call: &mut SessionCall<'_>) -> Outcome {
+    if !polder_hub::tier::evict(call.table, call.session.caller.db, call.args[2]) {
+        return Err(cold::NO_PROCESS.into());
+    }
+    call.reply.ok();
+    Ok(())
+}
 
 fn load_log(call: &mut SessionCall<'_>) -> Outcome {
     call.host.load_log(call.table).map_err(|why| format!("ERR Error trying to load the AOF files: {why}"))?;

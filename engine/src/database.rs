@@ -342,7 +342,7 @@ impl<'m> Database<'m> {
     /// Makes room where memory is short, before a call that may need some. A call that only takes away is never refused.
     #[inline]
     fn spare(&self) -> Result<(), Stop> {
-        if self.table().make_room() { Ok(()) } else { Err(NO_MEMORY.into()) }
+        if self.table().make_room() || self.table().await_spills() { Ok(()) } else { Err(NO_MEMORY.into()) }
     }
 
     fn run<R>(

@@ -119,7 +119,7 @@ pub use polder_shm::pages::PageChoice;
 use polder_shm::{AttachOptions, Segment, SegmentName, SegmentOptions};
 use polder_table::Location;
 #[doc(hidden)]
-pub use polder_table::{Counter, Limits, Policy, Table, Usage};
+pub use polder_table::{Copies as TierCopies, Counter, Limits, Name, Policy, Table, Usage};
 #[doc(inline)]
 pub use polder_table::{Report, Stop};
 use smallvec::SmallVec;
@@ -777,6 +777,10 @@ impl Memory {
     ) -> Progress {
         if progress == Progress::Waiting && !session.caller.parks {
             return waiting::wait(self, session, host, reply);
+        }
+        if progress == Progress::Busy && !session.caller.parks {
+            // It may have stopped at stubs. A caller that has an event loop asks for all its calls together.
+            polder_hub::tier::send(&self.table, false);
         }
         progress
     }

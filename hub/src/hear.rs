@@ -11,7 +11,7 @@ use crate::message::{Message, Post, inbox_bytes, unpack};
 use crate::monitor::{self, monitors};
 use crate::per_thread::{self, PerThread};
 use crate::subscriptions::{self, Subject};
-use crate::{post, posted, query, queue, subject, sweep, token_listeners, track};
+use crate::{post, posted, query, queue, subject, sweep, tier, token_listeners, track};
 
 /// The most messages that one call of [`hear`] reads. The rest waits until the thread's other work
 /// has had its turn.
@@ -99,6 +99,9 @@ fn open(table: &Table, sink: &mut dyn MessageSink, message: Message<'_>, at: u64
         }
         Message::Question { asker, words } => sink.asked(asker, &unpack(words)),
         Message::Answer { number, threads, text } => query::answered(table, number, threads, text),
+        Message::Ask { asker, hears, names } => sink.wanted(asker, hears, tier::unpack(names)),
+        Message::Fetched { failure, names } => tier::answered(table, failure, names),
+        Message::Evict { db, key } => sink.to_evict(db, key),
         Message::Rise => sink.look(),
     }
 }

@@ -50,6 +50,7 @@ mod stopped;
 pub mod subject;
 mod subscriptions;
 pub mod sweep;
+pub mod tier;
 pub mod token;
 pub mod token_listeners;
 pub mod tokens;

@@ -1,5 +1,7 @@
 //! What listens: a thread that serves clients, and what it is told for them.
 
+use polder_table::{Cold, Db};
+
 /// A seat in one of its lives: a thread.
 pub type Thread = (u64, u64);
 
@@ -69,6 +71,12 @@ pub trait MessageSink {
     /// Replies to what another process asks about the clients of this one ([`crate::query::answer`]). Only
     /// for threads that [`crate::query::serve`].
     fn asked(&mut self, _asker: Asker, _words: &[&[u8]]) {}
+
+    /// Brings values back that another thread wants. Only for threads of the tier.
+    fn wanted(&mut self, _asker: Thread, _hears: bool, _wanted: Vec<Cold>) {}
+
+    /// Has the value of a key leave for the tier. Only for its threads.
+    fn to_evict(&mut self, _db: Db, _key: &[u8]) {}
 
     /// Looks at what the segment says to all threads that serve clients, before this thread sleeps
     /// again.

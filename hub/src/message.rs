@@ -43,6 +43,12 @@ pub enum Message<'l> {
     Question { asker: Asker, words: &'l [u8] },
     /// The reply of a process with these threads to a question.
     Answer { number: u64, threads: &'l [u8], text: &'l [u8] },
+    /// A thread wants values of the tier (`tier.rs`): it reads its inbox, or is only to be woken.
+    Ask { asker: Thread, hears: bool, names: &'l [u8] },
+    /// Values of the tier are back, or the reason why they are not.
+    Fetched { failure: u8, names: &'l [u8] },
+    /// The value of a key is to leave for the tier.
+    Evict { db: Db, key: &'l [u8] },
     /// Says only that something in the segment is worth a look.
     Rise,
 }
@@ -99,6 +105,9 @@ const ANSWER: u8 = 14;
 const RISE: u8 = 15;
 // 16 is retired.
 const POST: u8 = 17;
+const ASK: u8 = 18;
+const FETCHED: u8 = 19;
+const EVICT: u8 = 20;
 
 /// A database number that stands for all.
 const EVERY: u16 = u16::MAX;
@@ -151,6 +160,11 @@ impl<'l> Message<'l> {
                     text,
                 ]);
             }
+            Message::Ask { asker: (seat, life), hears, names } => {
+                send(&[&[ASK, (*hears).into()], &words([*seat, *life]), names]);
+            }
+            Message::Fetched { failure, names } => send(&[&[FETCHED, *failure], names]),
+            Message::Evict { db, key } => send(&[&[EVICT], &db.to_le_bytes(), key]),
             Message::Rise => send(&[&[RISE]]),
         }
     }
@@ -219,6 +233,26 @@ impl<'l> Message<'l> {
                 Message::Answer { number, threads, text }
             }
             RISE => Message::Rise,
+            _ => return Message::read_of_tier(*mark, rest),
+        })
+    }
+
+    /// Reads a message between a thread and the tier.
+    fn read_of_tier(mark: u8, rest: &'l [u8]) -> Option<Message<'l>> {
+        Some(match mark {
+            ASK => {
+                let (hears, rest) = rest.split_first()?;
+                let ([seat, life], names) = read_words(rest)?;
+                Message::Ask { asker: (seat, life), hears: *hears != 0, names }
+            }
+            FETCHED => {
+                let (failure, names) = rest.split_first()?;
+                Message::Fetched { failure: *failure, names }
+            }
+            EVICT => {
+                let (db, key) = rest.split_first_chunk::<2>()?;
+                Message::Evict { db: u16::from_le_bytes(*db), key }
+            }
             _ => return None,
         })
     }
@@ -293,6 +327,9 @@ mod tests {
             Message::Unredirected { client: 9, redirect: u64::MAX },
             Message::Question { asker: Asker { thread: (1, 2), number: 3 }, words: b"LIST" },
             Message::Answer { number: 3, threads: &[7; 16], text: b"id=1\n" },
+            Message::Ask { asker: (1, 2), hears: true, names: &[7; 24] },
+            Message::Fetched { failure: 3, names: &[7; 12] },
+            Message::Evict { db: 3, key: b"key" },
             Message::Rise,
         ];
         for message in messages {

@@ -24,3 +24,4 @@ pub mod saves;
 pub mod storage_figures;
 pub mod storage_note;
 pub mod storage_process;
+pub mod tier_process;

@@ -39,7 +39,7 @@ impl DirectCall<'_> {
     pub fn run(&self, patience: Option<Duration>, reply: &mut dyn Reply) -> Outcome {
         let Self { table, db, command, args, .. } = *self;
         if command.has(GROWS) {
-            spare_memory(table)?;
+            spare_memory(table, patience.is_none())?;
         }
         let alone = if command.works_alone() || command.quick.is_some() { args.get(1) } else { None };
         let location = alone.and_then(|key| table.location(db, key));

@@ -25,7 +25,7 @@ use crate::run::{
 };
 pub use crate::run::{Progress, is_plain, permit_writes, writes_restricted};
 use crate::session::{Host, Replies, Session};
-use crate::{acl, blocking, monitor, scripting, transaction};
+use crate::{acl, blocking, cold, monitor, scripting, transaction};
 use polder_calls::call::{Call, Outcome, WRONG_TYPE, telling, wrong_arity};
 use polder_calls::command::{
     AT_ONCE, BLOCKING, CONTAINER, Command, EMPTIES, ENDS_WITH_KEY, FAST, FastCall, GROWS, MAY_WRITE, NO_AUTH,
@@ -270,6 +270,8 @@ fn execute_fully(
                 outcome
             }
         }
+        // Values are leaving for the tier: there is room soon.
+        Err(Stop::Busy) => return Progress::Busy,
         Err(stop) => {
             reject(host, args);
             Err(transaction::abort_multi(session, args, stop))
@@ -425,16 +427,12 @@ pub(crate) fn refuse(host: &dyn Host, reply: &mut dyn Reply, stop: Stop) {
     reply.error(&text);
 }
 
-/// The error of a call that needs a value of a tier that no process has.
-pub const NO_TIER: &str =
-    "TRYAGAIN the tier of this memory has no process: start a server with swap-mode disk";
-
 /// What a client is told of why a call stopped.
 fn text_of(stop: Stop) -> Cow<'static, str> {
     match stop {
         Stop::Refused(text) => text,
         Stop::Fault(fault) => fault.to_string().into(),
-        Stop::Cold => NO_TIER.into(),
+        Stop::Cold => cold::NO_PROCESS.into(),
         Stop::Retry | Stop::Busy | Stop::Wait => {
             unreachable!("whoever begins a transaction runs it again, and who has patience waits")
         }
@@ -511,7 +509,7 @@ pub(crate) fn admit(
     }
     acl::admit(session, host, command, args, logs)?;
     if command.has(GROWS) {
-        spare_memory(table)?;
+        spare_memory(table, session.clock.patience_us == 0)?;
     }
     if session.only_listens() && !command.has(WHILE_LISTENING) {
         return Err(only_listens(command));

@@ -11,6 +11,7 @@ pub mod batching;
 pub mod blocking;
 pub mod categories;
 pub mod changes;
+pub mod cold;
 pub mod configuration;
 pub mod connection;
 pub mod cross_process;

@@ -165,9 +165,13 @@ pub(crate) fn permit(host: &dyn Host, command: &'static Command) -> Result<&'sta
 /// Makes room by the eviction policy where memory is short; refuses where that cannot be.
 ///
 /// # Errors
-/// Redis's OOM text.
-pub(crate) fn spare_memory(table: &Table) -> Outcome {
-    if table.make_room() { Ok(()) } else { Err(NO_MEMORY.into()) }
+/// Redis's OOM text; [`Stop::Busy`] where values are leaving for a tier and the caller does not wait for that.
+pub(crate) fn spare_memory(table: &Table, waits: bool) -> Outcome {
+    match table.make_room() || waits && table.await_spills() {
+        true => Ok(()),
+        false if !waits && table.is_spilling() => Err(Stop::Busy),
+        false => Err(NO_MEMORY.into()),
+    }
 }
 
 /// Runs a row's function inside a transaction.

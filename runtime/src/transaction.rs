@@ -153,7 +153,7 @@ fn prepare(call: &mut SessionCall<'_>, multi: &Multi) -> Outcome {
         return Err(abort_multi(call.session, call.args, stop));
     }
     if has(GROWS)
-        && let Err(stop) = spare_memory(call.table)
+        && let Err(stop) = spare_memory(call.table, true)
     {
         return Err(abort_multi(call.session, call.args, stop));
     }

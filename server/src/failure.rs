@@ -67,6 +67,11 @@ impl Failure {
         Failure(why)
     }
 
+    /// The tier's library cannot be loaded; the reason is a whole line.
+    pub(crate) fn tier(why: String) -> Failure {
+        Failure(why)
+    }
+
     pub(crate) fn system(what: &str, error: &io::Error) -> Failure {
         Failure(format!("{what}: {error}"))
     }

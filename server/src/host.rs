@@ -30,6 +30,7 @@ use crate::listener_set::{ListenerSet, Move};
 use crate::primary_link::PrimaryLink;
 use crate::storage::Storage;
 use crate::thread_stats::{Count, ThreadStats};
+use crate::tier::Tier;
 use crate::tls::Tls;
 use crate::watch::Watch;
 use polder_protocols::limits::clients_bytes_max;
@@ -118,6 +119,7 @@ pub struct Process {
     answered: Mutex<HashMap<u64, Asker>>,
     lifecycle: Lifecycle,
     pub storage: Storage,
+    pub tier: Tier,
     pub feeds: Feeds,
     pub primary_link: PrimaryLink,
     due: Due,
@@ -178,6 +180,7 @@ impl Process {
             tls,
             answered: Mutex::default(),
             storage: Storage::default(),
+            tier: Tier::default(),
             feeds: Feeds::default(),
             primary_link: PrimaryLink::default(),
             lifecycle: Lifecycle {
@@ -341,6 +344,7 @@ impl Process {
     /// The data is there.
     pub fn open(&self, loaded: Loaded) {
         self.saves.loaded(loaded);
+        self.tier.begin(&self.memory, &self.settings);
         self.storage.attend(&self.memory, &self.settings);
         // What was read may name a moment.
         self.learn_flushes(now_ms());

@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::host::{Mailbox, Process};
 use crate::listener::{self, After};
 use crate::listener_set::ListenerSet;
+use crate::tier;
 use crate::tls::Tls;
 use crate::turn::{EventLoop, WAKER};
 
@@ -68,6 +69,7 @@ impl Server {
         loaded: Option<Loaded>,
     ) -> Result<Server, Failure> {
         raise_descriptor_limit(&settings);
+        tier::check(&settings).map_err(Failure::tier)?;
         let database = settings.number(MEMCACHE_DATABASE);
         if database >= settings.databases().into() {
             return Err(Failure::database(database, settings.databases()));
@@ -137,6 +139,7 @@ impl Server {
         }
         self.process.primary_link.end();
         self.process.feeds.end();
+        self.process.tier.end();
         well &= self.process.storage.end();
         self.process.listeners.close();
         well && !self.process.memory.table().segment().removed()
@@ -154,6 +157,7 @@ impl Drop for Server {
         }
         // Where it has been waited for, this has been done.
         self.process.primary_link.end();
+        self.process.tier.end();
         let _ = self.process.storage.end();
     }
 }

@@ -28,6 +28,8 @@ mod away;
 mod busy;
 mod calls;
 mod clocks;
+mod cold;
+mod cold_waits;
 mod connections;
 mod delivery;
 mod disk;
@@ -144,6 +146,7 @@ impl EventLoop {
         poller.read_letters(connections);
         flush_pending(process.memory.table());
         connections.hear();
+        connections.retry_cold();
         connections.retry_postponed();
         connections.retry_locked(began_us);
         connections.release_held();
@@ -151,6 +154,7 @@ impl EventLoop {
         process.recorder().begin_turn();
         let calls_before = self.process.memory.table().own_calls();
         self.work();
+        self.service.connections.ask_for_values();
         self.process.recorder().end_turn();
         let calls = self.process.memory.table().own_calls().saturating_sub(calls_before);
         self.service.poller.hand_replicas_over(&mut self.service.connections);

@@ -317,6 +317,26 @@ pub mod link {
     pub const END: u64 = OWNER + 64;
 }
 
+/// The offset at which the words of [`tier`] begin.
+const TIER_AT: u64 = link::END.next_multiple_of(64);
+
+/// Words of the tier ([`tier`](crate::tier)), behind those of the link.
+pub mod tier {
+    use super::TIER_AT;
+    /// Which thread has the tier; 0: none does.
+    pub const OWNER: u64 = TIER_AT;
+    pub const PID: u64 = OWNER + 8;
+    /// The number of its process's threads that serve requests, and which: a mark for each.
+    pub const THREADS: u64 = OWNER + 16;
+    pub const SEATS: u64 = OWNER + 64;
+    pub const THREADS_MAX: u64 = 16;
+    /// Figures that the process tells of itself: a floor above gives them a meaning.
+    pub const FIGURES: u64 = SEATS + THREADS_MAX * 8;
+    pub const FIGURES_MAX: u64 = 32;
+    pub const END: u64 = FIGURES + FIGURES_MAX * 8;
+}
+
+const _: () = assert!(tier::END <= ROOTS_AT + ROOTS_BYTES);
 const _: () =
     assert!(link::END <= ROOTS_AT + ROOTS_BYTES && log::HOLDS + log::HOLD_SLOTS * 8 <= storage::OWNER);
 const _: () =

@@ -99,6 +99,7 @@ pub mod storage;
 mod swap_barrier;
 pub mod sync;
 mod sysv;
+pub mod tier;
 mod trouble;
 mod wakeup;
 
@@ -115,6 +116,7 @@ pub use seating::end_schedules;
 pub use segment::{RawView, Segment, class_bytes, offset_of, ref_to};
 pub use storage::StorageWords;
 pub use swap_barrier::Changes;
+pub use tier::TierWords;
 
 /// The seat's counter of sleeps for a lock, among `layout::seat::COUNTERS`.
 pub const PARKS: u64 = 11;

@@ -49,7 +49,8 @@ impl Segment {
 
     /// Returns true if the thread lives that a mark names (W1).
     pub(crate) fn is_marked_alive(&self, mark: u64) -> bool {
-        self.lives((mark & ((1 << SEAT_BITS) - 1)).wrapping_sub(1), mark >> SEAT_BITS)
+        let (seat, life) = unmark(mark);
+        self.lives(seat, life)
     }
 
     /// Takes the bits of seats out of the words at `at`, and wakes their threads.
@@ -71,6 +72,11 @@ impl Segment {
 /// What OWNER holds for a thread that sits at a seat in one life of it.
 pub(crate) fn mark(index: u64, life: u64) -> u64 {
     life << SEAT_BITS | (index + 1)
+}
+
+/// The seat and its life that a mark names.
+pub(crate) fn unmark(mark: u64) -> (u64, u64) {
+    ((mark & ((1 << SEAT_BITS) - 1)).wrapping_sub(1), mark >> SEAT_BITS)
 }
 
 impl StorageWords<'_> {

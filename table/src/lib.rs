@@ -37,6 +37,7 @@ pub use log::snapshot;
 pub use log::snapshot::Snapshot;
 pub use log::telling::Mark;
 pub use log::{Log, LogError};
+pub use table::copies::Copies;
 pub use table::loading::Loading;
 pub use table::{Pinned, Table};
 pub use tier::spill::{Sweep, Victim, Wanted};

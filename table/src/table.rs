@@ -2,6 +2,7 @@
 
 pub(crate) mod cached_bytes;
 pub(crate) mod compact_pass;
+pub(crate) mod copies;
 pub(crate) mod loading;
 pub(crate) mod oom_window;
 pub(crate) mod room_makers;
@@ -20,6 +21,7 @@ use crate::layout::clock;
 use crate::layout::directory::map_at;
 use crate::table::cached_bytes::CachedBytes;
 use crate::table::compact_pass::Pass;
+use crate::table::copies::Tier;
 use crate::table::oom_window::OomRetry;
 use crate::table::room_makers::RoomMakers;
 
@@ -45,6 +47,8 @@ pub struct Table {
     seems_logged: AtomicBool,
     /// What dumps values that no call has told of.
     pub(crate) dump: std::sync::OnceLock<Dump>,
+    /// The copies of the tier, where this process has it.
+    pub(crate) tier: Tier,
 }
 
 /// A pin that lasts until this is dropped.
@@ -105,6 +109,7 @@ impl Table {
             sink: std::sync::OnceLock::new(),
             seems_logged: AtomicBool::new(false),
             dump: std::sync::OnceLock::new(),
+            tier: Tier::default(),
         }
     }
 

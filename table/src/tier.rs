@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 pub(crate) mod fetch;
+pub(crate) mod room;
 pub(crate) mod spill;
 
 /// The longest wait for a lock, as in other maintenance: the holder may be stopped.

@@ -195,8 +195,18 @@ impl<'t> Txn<'t> {
         done
     }
 
+    /// Runs `work` while this transaction, which was aborted, is none: the thread has no pin, and may begin others.
+    pub fn suspended<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.seat.unpin();
+        self.seat.leave();
+        let done = work();
+        self.seat.enter();
+        self.seat.pin();
+        done
+    }
+
     /// Whether the transaction gives up on locks after a time.
-    pub(crate) fn is_impatient(&self) -> bool {
+    pub fn is_impatient(&self) -> bool {
         self.waiting.patience.get().is_some()
     }
 

@@ -3,15 +3,14 @@
 //! ```text
 //!   put     several copies, together; once it has returned they outlive the process        (not a power cut: nothing is synced)
 //!   get     several copies by their names
-//!   forget  all copies
 //! ```
 //!
 //! - **V1** A copy's bytes depend on its name alone, so it may be put again, and is never changed.
 //!
 //! **Invariant**: this crate knows no key and no memory. Which copies live is said elsewhere.
-#![forbid(unsafe_code)]
 
 mod memory;
+pub mod rocks;
 
 pub use memory::Memory;
 
@@ -36,12 +35,6 @@ pub trait Store: Send + Sync {
 
     /// The copies with these names, in their order; nothing for one that is not there.
     fn get(&self, names: &[Name]) -> Vec<Result<Option<Vec<u8>>, StoreError>>;
-
-    /// Removes all copies.
-    ///
-    /// # Errors
-    /// Some of them may be there still.
-    fn forget(&self) -> Result<(), StoreError>;
 
     /// Bytes that the store has in the memory of its process.
     fn memory_bytes(&self) -> u64;

@@ -37,11 +37,6 @@ impl Store for Memory {
         self.with(|all| names.iter().map(|name| Ok(all.get(name).cloned())).collect())
     }
 
-    fn forget(&self) -> Result<(), StoreError> {
-        self.with(BTreeMap::clear);
-        Ok(())
-    }
-
     fn memory_bytes(&self) -> u64 {
         self.with(|all| all.values().map(|bytes| bytes.len() as u64).sum())
     }
@@ -60,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_put_is_there_until_all_is_forgotten() {
+    fn what_was_put_is_there() {
         let store = Memory::default();
         let (one, other) = ([1; 10], [2; 10]);
         store.put(&[(one, b"1"), (other, b"2")]).expect("room");
@@ -70,7 +65,5 @@ mod tests {
             store.get(&[other, [3; 10], one]).into_iter().map(|copy| copy.expect("read")).collect();
         assert_eq!(found, [Some(b"2".to_vec()), None, Some(b"1".to_vec())]);
         assert_eq!(store.memory_bytes(), 2);
-        store.forget().expect("emptied");
-        assert_eq!(store.get(&[one]), [Ok(None)]);
     }
 }

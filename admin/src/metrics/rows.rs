@@ -543,7 +543,15 @@ fn keyspace_lines(facts: &Facts<'_>) -> Vec<String> {
     let line = |database: &Database| {
         let Database { db, keys, expiring, expiries } = database;
         let inner = facts.table.keys_with_field_expiry(*db);
-        format!("db{db}:keys={keys},expires={expiring},avg_ttl={},subexpiry={inner}", expiries.left_ms)
+        let rest = format!("expires={expiring},avg_ttl={},subexpiry={inner}", expiries.left_ms);
+        match facts.table.is_tiered() {
+            // Redis-On-Rocks counts them so: those in the memory, those whose values are not.
+            true => {
+                let cold = facts.table.cold_keys(*db);
+                format!("db{db}:keys={},evicts={cold},metas=0,{rest}", keys.saturating_sub(cold))
+            }
+            false => format!("db{db}:keys={keys},{rest}"),
+        }
     };
     facts.databases.iter().map(line).collect()
 }

@@ -20,6 +20,8 @@ pub const POLICY_NAMES: &[&str] = &[
 pub(super) const SETTINGS: &[Setting] = &[
     memory("maxmemory", 0, i64::MAX, 0).segment().about("The most that the data may take, in bytes; 0 is the segment's ceiling. What no eviction gives back, as the seats of threads, does not count (INFO: mem_not_counted_for_evict)."),
     choice("maxmemory-policy", POLICY_NAMES, 9).segment().about("Which keys are evicted when `maxmemory` is reached: those read or written least recently (lru), read or written least frequently (lfu), written least recently (lrm), that expire first (ttl), or any."),
+    choice("swap-mode", &["memory", "disk"], 0).at_start().about("disk: values that were not used for long leave the memory for RocksDB, in the folder data.rocks of `dir`, where `maxmemory` is reached, and come back when they are asked for. No key is evicted then."),
+    integer("swap-threads", 1, 16, 4).at_start().about("Threads that bring values back and let them leave, with `swap-mode disk`."),
     integer("maxmemory-samples", 1, 64, 5).segment().about("Keys looked at for each one that is evicted."),
     integer("maxmemory-eviction-tenacity", 0, 100, 10).inert(),
     integer("lfu-log-factor", 0, INT_MAX, 10)

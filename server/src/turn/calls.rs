@@ -322,7 +322,9 @@ impl Connections {
         progress: Progress,
     ) -> usize {
         let Some(connection) = &mut self.slots[slot] else { return 1 };
-        connection.disk.written.add(written);
+        if written.perhaps {
+            connection.disk.written.add(written);
+        }
         let Connection { session, output, taken, turn, door, .. } = &mut **connection;
         if let Some(last) = frames[..done].last() {
             *taken = last.end;
@@ -331,7 +333,10 @@ impl Connections {
         self.waiters.pause = self.process.pause_at(self.now_ms);
         if progress == Progress::Busy {
             polder_hub::query::send(self.process.memory.table());
-            self.wait_for_lock(slot);
+            match self.has_met_stubs() {
+                true => self.wait_for_values(slot),
+                false => self.wait_for_lock(slot),
+            }
             return done.max(1);
         }
         turn.barred = false;

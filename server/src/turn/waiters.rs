@@ -6,6 +6,7 @@
 //! | `postponed` | the end of a pause, to run a blocked call again | when no pause holds |
 //! | `locked` | a lock that stays taken, whose holder may be stopped or slow | every millisecond, in turn |
 //! | `holding` | a subscriber's thread that is behind | see `holding.rs` |
+//! | `cold` | values of the tier | see `cold.rs` |
 //! | `deadlines` | a key, at most until its time | by a message, or when its time has come |
 //! | `answered` | the end of this turn, after its wait for a key has ended | at the end of the turn |
 //!
@@ -14,6 +15,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use crate::host::Pause;
 
+use super::cold_waits::ColdWaits;
 use super::holding::Holding;
 
 /// How long a call may wait for locks, and how long after another call of the same turn has waited without success.
@@ -30,6 +32,7 @@ pub struct Waiters {
     /// How long the calls of this turn may wait for a lock.
     pub patience_us: u64,
     pub holding: Holding,
+    pub cold: ColdWaits,
     paused: Vec<usize>,
     postponed: Vec<u64>,
     locked: VecDeque<usize>,
@@ -45,6 +48,7 @@ impl Default for Waiters {
             pause: None,
             patience_us: LOCK_PATIENCE_US,
             holding: Holding::default(),
+            cold: ColdWaits::default(),
             paused: Vec::new(),
             postponed: Vec::new(),
             locked: VecDeque::new(),
@@ -170,6 +174,7 @@ impl Waiters {
             self.paused.retain(|paused| *paused != slot);
             self.locked.retain(|locked| *locked != slot);
             self.holding.forget(slot);
+            self.cold.forget(slot);
         }
     }
 
@@ -177,7 +182,7 @@ impl Waiters {
     pub fn due_ms(&self, now_ms: u64) -> Option<u64> {
         let locked = (!self.locked.is_empty()).then(|| self.lock_retry_due_us.div_ceil(1000));
         let awaited = self.deadlines.first().map(|(until_ms, _)| *until_ms);
-        [locked, awaited, self.holding.due_ms(now_ms)].into_iter().flatten().min()
+        [locked, awaited, self.holding.due_ms(now_ms), self.cold.due_ms()].into_iter().flatten().min()
     }
 }
 

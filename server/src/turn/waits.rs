@@ -157,6 +157,7 @@ impl Connections {
             Progress::Busy => {
                 record.go_on_waiting();
                 self.waiters.wait_for_lock_again(slot);
+                self.has_met_stubs();
             }
             Progress::Answered => {
                 let surely = process.memory.table().own_commits() != commits;

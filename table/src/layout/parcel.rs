@@ -11,7 +11,7 @@ use polder_base::Fault;
 use polder_values::{Kind, Value};
 
 use crate::api::{Found, New};
-use crate::layout::entry::expiry_bytes;
+use crate::layout::entry::{Image, expiry_bytes};
 
 /// The number of this format.
 const FORMAT: u8 = 1;
@@ -28,6 +28,15 @@ const DAMAGED: Fault = Fault::Damaged { what: "a copy in the tier" };
 pub struct Parcel<'p> {
     pub key: &'p [u8],
     pub new: New<'p>,
+}
+
+impl<'p> Parcel<'p> {
+    /// The state of a key by the entry of its stub and its parcel.
+    pub fn found(&self, image: &Image) -> Found<'p> {
+        let New { kind, value, expiry_ms, inner_expiry_ms, flags, raw, text, extras } = self.new;
+        let (version, clock) = (image.version(), 0);
+        Found { kind, value, expiry_ms, inner_expiry_ms, flags, raw, text, extras, version, clock }
+    }
 }
 
 /// Packs a key with its value; `None` for a value that is not packed.

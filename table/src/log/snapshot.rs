@@ -59,8 +59,10 @@ use crate::layout::entry::is_key;
 use crate::layout::entry::{self, Image, WORDS_MAX};
 use crate::layout::expired::Expired;
 use crate::layout::hash::Hash;
+use crate::layout::parcel;
 use crate::layout::raw;
 use crate::layout::record;
+use crate::layout::stub;
 use crate::log::recording::{HEAD_WORDS, INLINE, KEY_KEPT, REFERENCE, order};
 use crate::table::Table;
 
@@ -136,6 +138,8 @@ fn read_saved(segment: &Segment, at: u64, room: u64) -> Result<Saved, Fault> {
 pub struct Item {
     pub key: Vec<u8>,
     image: Image,
+    /// The copy that the tier has of it, where its entry is a stub.
+    copy: Option<Vec<u8>>,
 }
 
 /// A database of the instant.
@@ -299,6 +303,19 @@ fn waiting(segment: &Segment, seat: u64, does: &str) -> Fault {
     Fault::System(format!("no snapshot: seat {seat} (process {process}) {does}, and may be stopped"))
 }
 
+impl Table {
+    /// A key whose entry is a stub, by its copy, where this process has the tier.
+    fn copied(&self, name: stub::Name, image: Image) -> Result<(Hash, Item), Stop> {
+        let copy = self.copy(name)?;
+        let key = parcel::unpack(&copy)?.key.to_vec();
+        let hash = self.hash(&key);
+        if stub::Name::of(&hash, name.version) != name {
+            return Err(Fault::Damaged { what: "a copy in the tier: it is another key's" }.into());
+        }
+        Ok((hash, Item { key, image, copy: Some(copy) }))
+    }
+}
+
 impl Snapshot<'_> {
     /// The time of the instant: keys that had expired by then are not in it.
     pub fn now_ms(&self) -> u64 {
@@ -327,9 +344,9 @@ impl Snapshot<'_> {
         let (live, next) = self.live(&captured, begin, STRETCH)?;
         let saved = self.saved(captured.root, begin, next)?;
         let mut items = Vec::with_capacity(live.len() + saved.len());
-        for (hash, key, image) in live {
-            if saved.is_empty() || !saved.contains_key(&Name::of(&hash, &key)) {
-                items.push(Item { key, image });
+        for (hash, item) in live {
+            if saved.is_empty() || !saved.contains_key(&Name::of(&hash, &item.key)) {
+                items.push(item);
             }
         }
         for (name, image) in saved {
@@ -363,7 +380,7 @@ impl Snapshot<'_> {
         if let Some((name, image)) = saved.into_iter().find(|(name, _)| *name == Name::of(&hash, key)) {
             return self.item(name, image);
         }
-        Ok(live.into_iter().find(|(_, found, _)| found == key).map(|(_, key, image)| Item { key, image }))
+        Ok(live.into_iter().map(|(_, item)| item).find(|item| item.key == key))
     }
 
     /// What a key was; nothing for one that had expired, except where the change log goes on behind the snapshot.
@@ -371,7 +388,10 @@ impl Snapshot<'_> {
     /// # Errors
     /// An entry that this program cannot read, [`Fault::Damaged`].
     pub fn found<'s>(&'s self, item: &'s Item) -> Result<Option<Found<'s>>, Stop> {
-        let found = record::found(self.table.segment(), &item.image)?;
+        let found = match &item.copy {
+            Some(copy) => Some(parcel::unpack(copy)?.found(&item.image)),
+            None => record::found(self.table.segment(), &item.image)?,
+        };
         let found =
             found.filter(|found| found.expiry_ms.is_none_or(|expiry_ms| expiry_ms > self.judged_ms()));
         let fields = |found: &Found<'_>| {
@@ -395,12 +415,15 @@ impl Snapshot<'_> {
 
     fn item(&self, name: Name, image: Option<Image>) -> Result<Option<Item>, Stop> {
         let Some(image) = image.filter(|image| self.may_be(image)) else { return Ok(None) };
+        if let Some(name) = image.stub() {
+            return self.table.copied(name, image).map(|(_, item)| Some(item));
+        }
         let key = if name.len == name.kept.len() {
             name.kept
         } else {
             record::key_of(self, self.table.segment(), &image)?
         };
-        Ok(Some(Item { key, image }))
+        Ok(Some(Item { key, image, copy: None }))
     }
 
     /// What lies in the buckets from a position on, about `count` entries at least, and where the next position is.
@@ -410,7 +433,7 @@ impl Snapshot<'_> {
         captured: &Captured,
         begin: u64,
         count: usize,
-    ) -> Result<(Vec<(Hash, Vec<u8>, Image)>, Option<u64>), Stop> {
+    ) -> Result<(Vec<(Hash, Item)>, Option<u64>), Stop> {
         let txn = self.table.begin(Mode::Read)?;
         let (mut live, mut next, mut attempts) = (Vec::new(), Some(begin), Attempts::default());
         while let Some(position) = next {
@@ -427,8 +450,16 @@ impl Snapshot<'_> {
             };
             attempts = Attempts::default();
             for (hash, image) in entries {
-                if self.may_be(&image) {
-                    live.push((hash, txn.key_of(&image)?, image));
+                match image.stub().filter(|_| self.may_be(&image)) {
+                    Some(name) => {
+                        let copied = self.table.copied(name, image)?;
+                        // A stub does not say where in its granule it belongs: the walk has come by.
+                        live.extend(Some(copied).filter(|(hash, _)| hash.position >= position));
+                    }
+                    None if self.may_be(&image) => {
+                        live.push((hash, Item { key: txn.key_of(&image)?, image, copy: None }));
+                    }
+                    None => {}
                 }
             }
             next = after;

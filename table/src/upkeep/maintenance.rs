@@ -321,6 +321,10 @@ impl Table {
         if self.used_in_all() <= most || self.claimed_lately() > most && self.stands_still() {
             return true;
         }
+        if self.has_tier() {
+            // Values leave for it, and no key is evicted.
+            return self.has_spilled(most);
+        }
         while self.claimed_lately() > most {
             let is_close = || self.claimed_lately() <= most + most / 20;
             // Memory comes free only when enough of an extent is empty. The evictions that this takes are spread over many calls.

@@ -41,5 +41,6 @@ mod sentinel;
 mod settings;
 mod streams;
 mod strings;
+mod tier;
 mod together;
 mod unchanged;

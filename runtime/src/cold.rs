@@ -1,0 +1,47 @@
+//! Calls that need values of a tier: what they want is asked for, and they are run again.
+use polder_calls::call::Outcome;
+use polder_hub::tier::{self, Failure, Trouble};
+use polder_table::{Stop, Txn};
+
+/// The error of a call that needs a value of a tier that no process has.
+pub const NO_PROCESS: &str =
+    "TRYAGAIN the tier of this memory has no process: start a server with swap-mode disk";
+
+/// Has the values come that an aborted transaction wants. Returns if it may run again.
+///
+/// # Errors
+/// [`Stop::Busy`] where the transaction does not wait: what it wants is to be sent by [`tier::send`], and the call to be made again once it is there. The
+/// reason why the values do not come.
+#[cold]
+pub(crate) fn await_values(txn: &Txn<'_>) -> Outcome {
+    let (table, wanted) = (txn.table(), txn.take_cold());
+    if wanted.is_empty() {
+        return Err(NO_PROCESS.into());
+    }
+    tier::want(table, &wanted).map_err(text_of)?;
+    if txn.is_impatient() {
+        return Err(Stop::Busy);
+    }
+    // V7: with no lock, no pin and no transaction.
+    txn.suspended(|| tier::wait(table));
+    Ok(())
+}
+
+/// The error that a client is told.
+fn text_of(trouble: Trouble) -> Stop {
+    match trouble {
+        Trouble::NoProcess => NO_PROCESS.into(),
+        Trouble::Stopped(process) => format!(
+            "TRYAGAIN process {process} has the tier of this memory and does not respond; continue it (kill -CONT {process}) or end it"
+        )
+        .into(),
+        Trouble::Failed(failure, cold) => {
+            let why = match failure {
+                Failure::Missing => "ERR the tier has no copy of this value",
+                Failure::Damaged => "ERR the tier cannot read this value",
+                Failure::Full => "OOM there is no memory for a value of the tier",
+            };
+            format!("{why} (database {}, position {:#x}): the server's log says more", cold.db, cold.name.position).into()
+        }
+    }
+}
