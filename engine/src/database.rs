@@ -9,7 +9,7 @@ use std::time::Duration;
 use polder_base::Reply;
 use polder_calls::Command;
 use polder_calls::call::{NO_MEMORY, WRONG_TYPE};
-use polder_runtime::DirectCall;
+use polder_runtime::{DirectCall, cold};
 
 use crate::families::row_named;
 use polder_table::Db;
@@ -359,6 +359,10 @@ impl<'m> Database<'m> {
             let outcome = txn.declare(&declared).and_then(|()| work(&inside));
             match outcome.and_then(|done| txn.commit().map(|()| done)) {
                 Err(Stop::Retry) => txn.abort(),
+                Err(Stop::Cold) => {
+                    txn.abort();
+                    cold::await_values(&txn).inspect_err(|_| polder_hub::tier::send(self.table(), false))?;
+                }
                 Err(stop) => {
                     txn.abort();
                     txn.await_room(stop)?;

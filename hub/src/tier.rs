@@ -28,6 +28,11 @@ pub const LOOK_MS: u64 = 20;
 const AGAIN_MS: u64 = 250;
 /// The patience of a call where no process has the tier, or that process is stopped.
 const PATIENCE_MS: u64 = 1000;
+/// The time after which a call gives up whose value does not come though a process has the tier: that process may have failed, which it tells
+/// those that read their inboxes.
+const GIVE_UP_MS: u64 = 10_000;
+/// The time after which a value counts as wanted anew.
+const ANEW_MS: u64 = 1_000;
 /// The time for which the reason is kept why a value did not come.
 const KEPT_MS: u64 = 1000;
 /// The sleep between two looks of a thread that has nothing else to do.
@@ -59,10 +64,23 @@ impl Failure {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trouble {
     Failed(Failure, Cold),
+    /// It has not come for long, though a process has the tier.
+    Late(Cold),
     /// No process has the tier.
     NoProcess,
     /// This process has it, and is stopped.
     Stopped(u32),
+}
+
+/// The times of a value that was asked for, in milliseconds since the Unix epoch.
+#[derive(Clone, Copy, Default)]
+struct Flight {
+    /// The first time it was wanted.
+    first: u64,
+    /// The last time.
+    last: u64,
+    /// The last time it was asked for; 0: not yet.
+    sent: u64,
 }
 
 /// The values that one thread has asked for.
@@ -70,8 +88,7 @@ pub enum Trouble {
 struct Asks {
     /// Not sent yet.
     wanted: Vec<Cold>,
-    /// The times at which each was wanted first, and sent last (0: not yet).
-    flying: HashMap<Cold, (u64, u64)>,
+    flying: HashMap<Cold, Flight>,
     failed: HashMap<Cold, (Failure, u64)>,
     landed: bool,
     stops: u64,
@@ -94,17 +111,25 @@ pub fn want(table: &Table, wanted: &[Cold]) -> Result<(), Trouble> {
     with(table, |asks| {
         asks.stops += 1;
         asks.failed.retain(|_, (_, at_ms)| now < *at_ms + KEPT_MS);
-        asks.flying.retain(|_, (first_ms, sent_ms)| now < (*first_ms).max(*sent_ms) + 4 * PATIENCE_MS);
+        asks.flying.retain(|_, flight| now < flight.last + 4 * PATIENCE_MS);
         for cold in wanted {
             if let Some((failure, _)) = asks.failed.remove(cold) {
                 asks.flying.remove(cold);
                 return Err(Trouble::Failed(failure, *cold));
             }
-            let (first_ms, sent_ms) = *asks.flying.entry(*cold).or_insert((now, 0));
-            if now > first_ms + PATIENCE_MS {
+            let flight = asks.flying.entry(*cold).or_default();
+            if now > flight.last + ANEW_MS {
+                *flight = Flight { first: now, ..*flight };
+            }
+            flight.last = now;
+            if now > flight.first + PATIENCE_MS {
                 why_silent(table)?;
             }
-            if now >= sent_ms + AGAIN_MS {
+            if now > flight.first + GIVE_UP_MS {
+                asks.flying.remove(cold);
+                return Err(Trouble::Late(*cold));
+            }
+            if now >= flight.sent + AGAIN_MS {
                 asks.wanted.push(*cold);
             }
         }
@@ -148,7 +173,9 @@ pub fn send(table: &Table, hears: bool) {
         if sent.is_ok() {
             with(table, |asks| {
                 several.iter().for_each(|cold| {
-                    asks.flying.entry(*cold).or_insert((now, 0)).1 = now;
+                    if let Some(flight) = asks.flying.get_mut(cold) {
+                        flight.sent = now;
+                    }
                 });
             });
         }

@@ -75,7 +75,8 @@ fn is_dot(byte: &u8) -> bool {
     *byte == b'.'
 }
 
-fn has_form(bytes: &[u8]) -> bool {
+/// Returns true if bytes can stand in a line of NATS: they have no blanks and no ends of lines, and are not too long.
+pub fn has_form(bytes: &[u8]) -> bool {
     (1..=SUBJECT_BYTES_MAX).contains(&bytes.len())
         && !bytes.iter().any(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0x0c))
 }

@@ -139,15 +139,21 @@ impl<'t> TierThread<'t> {
         let mut inbox = Inbox::default();
         polder_hub::hear(self.table, &mut inbox);
         self.tell();
-        if !inbox.asks.is_empty() {
-            return self.answer(inbox.asks);
+        let has_asks = !inbox.asks.is_empty();
+        let fetched = inbox.asks.iter().map(|ask| ask.wanted.len()).sum::<usize>();
+        if has_asks {
+            self.answer(inbox.asks);
         }
         for (db, key) in inbox.evict {
             if let Ok(Some(victim)) = self.table.victim_of(db, &key) {
                 self.spill_all(vec![victim]);
             }
         }
-        if !self.spill_some()
+        // Spills at least as much as has come: reads alone must not fill the memory.
+        let batches = 1 + fetched.div_ceil(VICTIMS / 4);
+        let is_busy = (0..batches).take_while(|_| self.spill_some()).count() == batches;
+        if !is_busy
+            && !has_asks
             && let Ok(seat) = self.table.seat()
         {
             self.table.rest(&mut self.changes);
@@ -221,6 +227,7 @@ impl<'t> TierThread<'t> {
     /// Spills some more while memory is full. Returns whether it did.
     fn spill_more(&mut self) -> bool {
         let before = self.table.segment().tier().figure(TierFigure::Spills as u64);
+        self.age_min = (0, 0);
         self.spill_old(u64::MAX / 2);
         while self.table.reclaim() {}
         self.table.segment().tier().figure(TierFigure::Spills as u64) != before

@@ -13,7 +13,7 @@ pub const NO_PROCESS: &str =
 /// [`Stop::Busy`] where the transaction does not wait: what it wants is to be sent by [`tier::send`], and the call to be made again once it is there. The
 /// reason why the values do not come.
 #[cold]
-pub(crate) fn await_values(txn: &Txn<'_>) -> Outcome {
+pub fn await_values(txn: &Txn<'_>) -> Outcome {
     let (table, wanted) = (txn.table(), txn.take_cold());
     if wanted.is_empty() {
         return Err(NO_PROCESS.into());
@@ -33,6 +33,11 @@ fn text_of(trouble: Trouble) -> Stop {
         Trouble::NoProcess => NO_PROCESS.into(),
         Trouble::Stopped(process) => format!(
             "TRYAGAIN process {process} has the tier of this memory and does not respond; continue it (kill -CONT {process}) or end it"
+        )
+        .into(),
+        Trouble::Late(cold) => format!(
+            "TRYAGAIN the tier does not bring this value (database {}, position {:#x}): the log of its server says why",
+            cold.db, cold.name.position
         )
         .into(),
         Trouble::Failed(failure, cold) => {

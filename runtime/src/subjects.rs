@@ -93,7 +93,8 @@ impl<'a> Posting<'a> {
         if !token::is_subject(posting.subject) {
             return Err(INVALID.into());
         }
-        if !posting.content.reply.is_empty() && !token::is_subject(posting.content.reply) {
+        // A client of NATS names what it likes; its form alone matters to those that get it.
+        if !posting.content.reply.is_empty() && !token::has_form(posting.content.reply) {
             return Err(INVALID_REPLY.into());
         }
         Ok(posting)
@@ -141,8 +142,13 @@ fn publish_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> 
 /// Returns true if a client has a subscription, of which a transaction that has not committed may be the beginning.
 fn has(table: &Table, client: u64, subscriptions: &Subscriptions, sid: &[u8]) -> bool {
     let Some(name) = subscriptions.tokens.get(sid) else { return false };
+    is_begun(subscriptions, sid) || token_listeners::has(table, client, sid, name)
+}
+
+/// Returns true if a transaction that has not committed has begun a subscription.
+fn is_begun(subscriptions: &Subscriptions, sid: &[u8]) -> bool {
     let is_new = |news: &TokenNews| matches!(news, TokenNews::Begun(begun, _) if **begun == *sid);
-    subscriptions.token_news.iter().any(is_new) || token_listeners::has(table, client, sid, name)
+    subscriptions.token_news.iter().any(is_new)
 }
 
 fn tell(reply: &mut dyn Reply, what: &[u8], sid: &[u8], count: usize) {
@@ -176,7 +182,7 @@ fn subscribe(call: &mut TxnCall<'_>) -> Outcome {
     }
     let client = call.session.identity.id;
     let subscriptions = Arc::make_mut(call.session.listening.subscriptions.get_or_insert_default());
-    forget_ended(call.table, client, subscriptions);
+    forget_ended(call.table, client, subscriptions, KEPT);
     if has(call.table, client, subscriptions, sid) {
         // The first one stays, as in nats-server.
         tell(call.reply, b"subj.sub", sid, subscriptions.tokens.len());
@@ -185,7 +191,10 @@ fn subscribe(call: &mut TxnCall<'_>) -> Outcome {
     let most =
         usize::try_from(call.host.settings().number(const { id("nats-max-subscriptions") })).unwrap_or(0);
     if most != 0 && subscriptions.tokens.len() >= most {
-        return Err(tokens::TOO_MANY.into());
+        forget_ended(call.table, client, subscriptions, 0);
+        if subscriptions.tokens.len() >= most {
+            return Err(tokens::TOO_MANY.into());
+        }
     }
     let name = tokens::name_of(pattern, queue);
     subject::subscribe(call.txn, Subject::Token, &[&name], 1)?;
@@ -195,10 +204,15 @@ fn subscribe(call: &mut TxnCall<'_>) -> Outcome {
     Ok(())
 }
 
-/// Forgets subscriptions that have had all their messages, once they are many.
-fn forget_ended(table: &Table, client: u64, subscriptions: &mut Subscriptions) {
-    const KEPT: usize = 64;
-    if subscriptions.tokens.len() <= KEPT + 2 * token_listeners::count_of(table, client) {
+/// Ended subscriptions that a client may have before they are looked for, beside two for each that lives.
+const KEPT: usize = 64;
+
+/// Forgets subscriptions that have had all their messages, if there may be more than `kept` of them. Not while a transaction has begun some: these are
+/// in no list of the thread yet.
+fn forget_ended(table: &Table, client: u64, subscriptions: &mut Subscriptions, kept: usize) {
+    let living = token_listeners::count_of(table, client);
+    let most = if kept == 0 { living } else { kept + 2 * living };
+    if !subscriptions.token_news.is_empty() || subscriptions.tokens.len() <= most {
         return;
     }
     let sids: Vec<Box<[u8]>> = subscriptions.tokens.keys().cloned().collect();
@@ -222,13 +236,13 @@ fn unsubscribe(call: &mut TxnCall<'_>) -> Outcome {
     let mut left = 0;
     if let Some(subscriptions) = call.session.listening.subscriptions.as_mut().map(Arc::make_mut) {
         let name = subscriptions.tokens.get(sid).cloned();
+        let is_new = is_begun(subscriptions, sid);
         let has = has(table, client, subscriptions, sid);
+        let lives_on = |name: &[u8]| {
+            heard_max > 0 && (is_new || !token_listeners::has_heard(table, client, (sid, name), heard_max))
+        };
         match name {
-            Some(name)
-                if has
-                    && heard_max > 0
-                    && !token_listeners::has_heard(table, client, (sid, &name), heard_max) =>
-            {
+            Some(name) if has && lives_on(&name) => {
                 subscriptions.token_news.push(TokenNews::Limited(sid.into(), name, heard_max));
             }
             Some(name) if has => {

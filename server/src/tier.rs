@@ -19,7 +19,7 @@ use polder_tier::{Store, StoreError};
 const SWAP_MODE: Id = id("swap-mode");
 const SWAP_THREADS: Id = id("swap-threads");
 const DIR: Id = id("dir");
-/// The folder of the store.
+/// The folder of all stores. Each memory has a folder of its own in it, by its identity: two memories may share `dir`.
 const FOLDER: &str = "data.rocks";
 
 /// The pause between two looks of a candidate whether it is its turn.
@@ -92,7 +92,10 @@ impl Candidate {
         let table = self.memory.table();
         let mut told = String::new();
         while !self.is_to_end() {
-            let Ok(seat) = table.seat() else { return self.sleep(RETRY) };
+            let Ok(seat) = table.seat() else {
+                self.sleep(RETRY);
+                continue;
+            };
             let words = table.segment().tier();
             if !words.claim(seat.index(), seat.life()) {
                 self.sleep(STAND_BY);
@@ -115,22 +118,22 @@ impl Candidate {
                 }
             }
             words.release(seat.index(), seat.life());
-            if !told.is_empty() {
-                self.sleep(RETRY);
-            }
+            self.sleep(RETRY);
         }
     }
 
     fn open(&self) -> Result<Arc<dyn Store>, StoreError> {
         let table = self.memory.table();
-        let folder = PathBuf::from(self.settings.string(DIR)).join(FOLDER);
+        let identity = table.tier_identity();
+        let own: String = identity.iter().map(|byte| format!("{byte:02x}")).collect();
+        let folder = PathBuf::from(self.settings.string(DIR)).join(FOLDER).join(own);
         let most = table.limits().memory_max;
         let write_buffer = match most {
             0 => *WRITE_BUFFER.end(),
             most => (most / WRITE_BUFFER_PART).clamp(*WRITE_BUFFER.start(), *WRITE_BUFFER.end()),
         };
         let options = Options { write_buffer_bytes: write_buffer as usize, ..Options::default() };
-        let store = Rocks::open(&folder, &table.tier_identity(), !table.is_tiered(), &options)?;
+        let store = Rocks::open(&folder, &identity, !table.is_tiered(), &options)?;
         let store: Arc<dyn Store> = Arc::new(store);
         table.begin_tier(Arc::new(Copies(store.clone())));
         Ok(store)
@@ -142,6 +145,13 @@ impl Candidate {
         let threads = u64::try_from(self.settings.number(SWAP_THREADS)).unwrap_or(1).clamp(1, THREADS_MAX);
         let (joined, failed) = (AtomicU64::new(0), AtomicBool::new(false));
         let ends = || self.is_to_end() || failed.load(Ordering::Acquire);
+        // A thread that panics ends the others: what it served would be served by none.
+        struct Fails<'f>(&'f AtomicBool);
+        impl Drop for Fails<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Release);
+            }
+        }
         let work = |number: u64| match TierThread::begin(table, store.clone(), number, threads) {
             Ok(thread) => {
                 joined.fetch_add(1, Ordering::AcqRel);
@@ -151,6 +161,7 @@ impl Candidate {
                 if number == 0 && !ends() {
                     table.segment().tier().open(threads);
                 }
+                let _ended = Fails(&failed);
                 thread.run(&ends);
             }
             Err(fault) => {

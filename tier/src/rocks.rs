@@ -11,10 +11,12 @@
 //!   got it. The database and the handles of its families may be used by several threads at once (RocksDB's wiki, *Basic operations*).
 //! - **R2** Handles of families are destroyed before the database is closed: Debian's library has assertions, and aborts otherwise.
 //! - **R3** Bytes that the library gives are copied before what owns them is destroyed.
+//! - **R4** The library is never unloaded: threads of its own go on after the last database is closed.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::Path;
 use std::ptr;
+use std::sync::OnceLock;
 
 use crate::{Name, Store, StoreError};
 
@@ -79,7 +81,7 @@ const WRITE_BUFFERS: c_int = 3;
 
 /// See the module.
 pub struct Rocks {
-    api: Api,
+    api: &'static Api,
     library: &'static str,
     db: *mut rocksdb_t,
     families: [*mut rocksdb_column_family_handle_t; 3],
@@ -139,11 +141,11 @@ impl Rocks {
         std::fs::create_dir_all(folder)
             .map_err(|error| StoreError(format!("{}: {error}", folder.display())))?;
         let path = path_of(folder)?;
-        let set = options.make(&api);
+        let set = options.make(api);
         let names = FAMILIES.map(CStr::as_ptr);
         let mut families = [ptr::null_mut(); 3];
         // SAFETY: R1, all pointers are to what lives until the call is over, and as many as are told.
-        let opened = checked(&api, |error| unsafe {
+        let opened = checked(api, |error| unsafe {
             api.rocksdb_open_column_families(
                 set,
                 path.as_ptr(),
@@ -169,7 +171,7 @@ impl Rocks {
         let (api, _) = load()?;
         let path = path_of(folder)?;
         // SAFETY: R1, the database is closed, and the options are destroyed after their use.
-        checked(&api, |error| unsafe {
+        checked(api, |error| unsafe {
             let options = api.rocksdb_options_create();
             api.rocksdb_destroy_db(options, path.as_ptr(), error);
             api.rocksdb_options_destroy(options);
@@ -183,7 +185,7 @@ impl Rocks {
     fn meta(&self) -> Result<Option<Vec<u8>>, StoreError> {
         let mut length = 0;
         // SAFETY: R1.
-        let value = checked(&self.api, |error| unsafe {
+        let value = checked(self.api, |error| unsafe {
             self.api.rocksdb_get_cf(
                 self.db,
                 self.reads,
@@ -206,7 +208,7 @@ impl Rocks {
 
     fn write_meta(&self, memory: &[u8]) -> Result<(), StoreError> {
         // SAFETY: R1.
-        checked(&self.api, |error| unsafe {
+        checked(self.api, |error| unsafe {
             self.api.rocksdb_put_cf(
                 self.db,
                 self.writes,
@@ -235,7 +237,7 @@ impl Rocks {
         value: *mut rocksdb_pinnableslice_t,
         error: *mut c_char,
     ) -> Result<Option<Vec<u8>>, StoreError> {
-        if let Some(why) = text_of(&self.api, error) {
+        if let Some(why) = text_of(self.api, error) {
             return Err(why);
         }
         if value.is_null() {
@@ -272,7 +274,7 @@ impl Drop for Rocks {
 impl Store for Rocks {
     fn put(&self, copies: &[(Name, &[u8])]) -> Result<(), StoreError> {
         // SAFETY: R1, the batch copies what it is given, and is destroyed here.
-        checked(&self.api, |error| unsafe {
+        checked(self.api, |error| unsafe {
             let batch = self.api.rocksdb_writebatch_create();
             for (name, bytes) in copies {
                 self.api.rocksdb_writebatch_put_cf(
@@ -361,15 +363,28 @@ impl Options {
     }
 }
 
-/// Loads the library, and looks for all that is used of it.
-fn load() -> Result<(Api, &'static str), StoreError> {
+/// Returns the library, which stays loaded for as long as the process lives (R4).
+fn load() -> Result<(&'static Api, &'static str), StoreError> {
+    static LOADED: OnceLock<(Api, &str)> = OnceLock::new();
+    let (api, library) = match LOADED.get() {
+        Some(loaded) => loaded,
+        None => {
+            let newest = load_newest()?;
+            LOADED.get_or_init(|| newest)
+        }
+    };
+    Ok((api, library))
+}
+
+/// Loads the newest library that has all that is used of it.
+fn load_newest() -> Result<(Api, &'static str), StoreError> {
     let mut last = String::new();
     for library in LIBRARIES {
         // SAFETY: the library's own initialisation has no conditions.
         match unsafe { Api::new(library) } {
             Ok(api) => return Ok((api, library)),
-            // The newest one that is there, but cannot be used, says more than those that are not.
-            Err(error) if last.is_empty() || std::path::Path::new(library).exists() => {
+            // One that is there, but cannot be used, says more than those that are not.
+            Err(error) if last.is_empty() || !error.to_string().contains("cannot open shared object") => {
                 last = error.to_string()
             }
             Err(_) => {}

@@ -342,8 +342,8 @@ fn log_in(
         _ => return true,
     };
     let mut sink = Sink::new(output, Kind::Connect, options, b"");
-    memory.execute(session, host, &words, &mut sink);
-    !sink.has_failed
+    let progress = memory.execute(session, host, &words, &mut sink);
+    progress == Progress::Answered && !sink.has_failed
 }
 
 /// Says that the server is there, and asks whether the client is.

@@ -20,12 +20,17 @@ pub trait Copies: Send + Sync {
     fn get(&self, name: Name) -> Result<Option<Vec<u8>>, String>;
 }
 
+/// Milliseconds after which a writer that finds no room begins a new wait.
+const CROWD_MS: u64 = 500;
+
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Tier {
     copies: RwLock<Option<Arc<dyn Copies>>>,
     /// Since when writers find no room, in milliseconds since the Unix epoch; 0: they do.
     pub(crate) crowded_since_ms: AtomicU64,
+    /// The last time that a writer found none.
+    crowded_last_ms: AtomicU64,
 }
 
 impl Table {
@@ -77,7 +82,11 @@ impl Table {
 
     /// Notes whether a writer finds room. Returns since when none does, in milliseconds.
     pub(crate) fn note_crowd(&self, is_crowded: bool, now_ms: u64) -> u64 {
-        let since = &self.tier.crowded_since_ms;
+        let (since, last) = (&self.tier.crowded_since_ms, &self.tier.crowded_last_ms);
+        let is_old = is_crowded && now_ms > last.swap(now_ms, Ordering::Relaxed) + CROWD_MS;
+        if is_old {
+            since.store(0, Ordering::Relaxed);
+        }
         match since.load(Ordering::Relaxed) {
             0 if is_crowded => since.store(now_ms, Ordering::Relaxed),
             0 => {}

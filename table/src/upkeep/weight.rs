@@ -58,13 +58,22 @@ impl Table {
         let room = segment.geometry().slabs_max * SLAB_BYTES;
         let all = if all > room - room / NEAR_CEILING { all } else { all.saturating_sub(cached) };
         // The memory that the tier has in its process takes the place of what it has taken out of the segment.
-        all.saturating_add(segment.load(header::TIER_BYTES))
+        all.saturating_add(self.tier_bytes())
+    }
+
+    /// Bytes that the tier has in its process, while that lives.
+    #[inline]
+    fn tier_bytes(&self) -> u64 {
+        match self.segment().load(header::TIER_BYTES) {
+            0 => 0,
+            bytes => self.segment().tier().process().map_or(0, |_| bytes),
+        }
     }
 
     /// Bytes of the segment that are in use, with those that the tier has in its process (V9 of `tier/spill.rs`).
     #[inline]
     pub(crate) fn used_in_all(&self) -> u64 {
-        self.segment().used_bytes().saturating_add(self.segment().load(header::TIER_BYTES))
+        self.segment().used_bytes().saturating_add(self.tier_bytes())
     }
 }
 

@@ -38,6 +38,15 @@ pub fn copy(table: &Table, name: Name) -> Option<Vec<u8>> {
     with(|copies| copies.get(&(table.segment().id(), name)).cloned())
 }
 
+/// Copies of one segment, as a snapshot reads them.
+pub struct Kept(pub u64);
+
+impl polder_table::Copies for Kept {
+    fn get(&self, name: Name) -> Result<Option<Vec<u8>>, String> {
+        Ok(with(|copies| copies.get(&(self.0, name)).cloned()))
+    }
+}
+
 /// Brings values back.
 pub fn fetch(table: &Table, wanted: &[Cold]) {
     assert!(!wanted.is_empty(), "a stop names what it wants");

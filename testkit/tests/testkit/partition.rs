@@ -16,7 +16,6 @@ use std::process::{Child, Command, Stdio};
 use polder_testkit::answer::Answer;
 use polder_testkit::logs::{World, ask, until};
 use polder_testkit::process::{on_path, polder};
-use polder_testkit::replicas::{catch_up, figure};
 use polder_testkit::resp::Connection;
 
 const INSIDE: &str = "POLDER_INSIDE_NAMESPACE";
@@ -75,8 +74,31 @@ impl Host {
         until("it listens", || TcpStream::connect(format!("{}:{port}", self.address())).is_ok());
     }
 
-    fn connect(&self) -> Connection {
-        Connection::open(&format!("{}:{PORT}", self.address())).expect("a connection")
+    /// The reply to a call that may be made twice: a Sentinel that changes a node's role closes its connections.
+    fn call(&self, words: &[&str]) -> Answer {
+        let mut reply = None;
+        until("a reply", || {
+            let connection = Connection::open(&format!("{}:{PORT}", self.address())).ok();
+            reply = connection.and_then(|mut connection| connection.call(words).ok());
+            reply.is_some()
+        });
+        reply.expect("it was waited for")
+    }
+
+    /// A line of INFO replication; nothing where there is none.
+    fn told(&self, name: &str) -> String {
+        let Answer::Bulk(text) = self.call(&["INFO", "replication"]) else { panic!("INFO replies a text") };
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let found = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        found.unwrap_or_default().to_owned()
+    }
+
+    /// Waits until this replica has all that its primary has.
+    fn catch_up(&self, primary: &Host) {
+        until("the replica has all", || {
+            self.told("master_link_status") == "up"
+                && self.told("slave_repl_offset") == primary.told("master_repl_offset")
+        });
     }
 
     /// Pulls its cable out, or puts it in again.
@@ -159,9 +181,10 @@ fn write(hosts: &[Host], at: &dyn Fn() -> usize, from: u64, count: u64) -> u64 {
     from + count - 1
 }
 
-fn are_kept(connection: &mut Connection, last: u64) {
+fn are_kept(host: &Host, last: u64) {
     for number in last.saturating_sub(19)..=last {
-        assert_eq!(ask(connection, &format!("GET k:{}", number % 20)), format!("\"{number}\""));
+        let kept = Answer::Bulk(number.to_string().into_bytes());
+        assert_eq!(host.call(&["GET", &format!("k:{}", number % 20)]), kept);
     }
 }
 
@@ -177,7 +200,7 @@ fn cut_off(program: &Path) {
     words.extend(["--repl-diskless-sync-delay", "0", "--dir", two.dir(), "--replicaof", "10.77.0.1", PORT]);
     hosts[2].start(program, &words, PORT);
     for number in [1, 2] {
-        catch_up(&mut hosts[number].connect(), &mut hosts[0].connect());
+        hosts[number].catch_up(&hosts[0]);
     }
     for host in &mut hosts {
         sentinel(host, &one, program);
@@ -195,27 +218,26 @@ fn cut_off(program: &Path) {
     }
     until("the others have a primary", || primary_of(&hosts[1]) != 1 && primary_of(&hosts[2]) != 1);
     let new = primary_of(&hosts[1]);
-    are_kept(&mut hosts[new - 1].connect(), last);
+    are_kept(&hosts[new - 1], last);
     let last = write(&hosts, &|| primary_of(&hosts[1]), last + 1, 50);
     hosts[0].link("up");
     until("the old primary follows", || {
-        figure(&mut hosts[0].connect(), "replication", "role") == "slave"
-            && figure(&mut hosts[0].connect(), "replication", "master_link_status") == "up"
+        hosts[0].told("role") == "slave" && hosts[0].told("master_link_status") == "up"
     });
     let primary = primary_of(&hosts[1]);
     for number in (0..3).filter(|number| number + 1 != primary) {
-        catch_up(&mut hosts[number].connect(), &mut hosts[primary - 1].connect());
+        hosts[number].catch_up(&hosts[primary - 1]);
     }
     for host in &hosts {
-        are_kept(&mut host.connect(), last);
+        are_kept(host, last);
     }
     // The one that is no primary now cannot be cut off from anything: a replica that is, catches up.
     let replica = (0..3).find(|number| number + 1 != primary).expect("a replica");
     hosts[replica].link("down");
     let last = write(&hosts, &|| primary, last + 1, 50);
     hosts[replica].link("up");
-    catch_up(&mut hosts[replica].connect(), &mut hosts[primary - 1].connect());
-    are_kept(&mut hosts[replica].connect(), last);
+    hosts[replica].catch_up(&hosts[primary - 1]);
+    are_kept(&hosts[replica], last);
     println!("primaries: 1, then {primary}");
 }
 

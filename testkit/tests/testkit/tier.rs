@@ -75,6 +75,12 @@ fn strings_beyond_maxmemory_lie_in_rocksdb_and_outlive_the_process_that_has_it()
     // Another server on the memory serves the same keys, and goes on when the first has died.
     let (_second, mut other) = world.serve(&FLAGS);
     read_back(&mut other, (5..KEYS).step_by(11));
+    // Typed calls of a program wait for values, too.
+    let memory = std::sync::Arc::new(world.attach().expect("the memory"));
+    for number in (8..KEYS).step_by(997) {
+        let got = memory.database(0).get(format!("k:{number}")).expect("it comes");
+        assert_eq!(got.as_deref(), Some(value(number).as_bytes()), "k:{number}");
+    }
     server.kill();
     read_back(&mut other, (6..KEYS).step_by(13));
     assert_eq!(ask(&mut other, "GET k:1"), "\"new\"");
