@@ -151,7 +151,9 @@ pub fn framed(args: &[impl AsRef<[u8]>]) -> Vec<u8> {
 
 /// Whether a push is the reply of a command (as of SUBSCRIBE) instead of coming on its own.
 fn is_reply(items: &[Answer]) -> bool {
-    matches!(items.first(), Some(Answer::Bulk(word)) if word.ends_with(b"subscribe"))
+    let tells =
+        |word: &[u8]| word.ends_with(b"subscribe") || [&b"subj.sub"[..], b"subj.unsub"].contains(&word);
+    matches!(items.first(), Some(Answer::Bulk(word)) if tells(word))
 }
 
 fn number(text: &str) -> io::Result<i64> {
