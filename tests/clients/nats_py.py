@@ -56,11 +56,11 @@ async def requests_have_replies_and_none_where_none_comes():
         assert (await client.request("svc", data, timeout=30)).data == b"re: " + data
     assert (await client.request("svc", b"old", timeout=30, old_style=True)).data == b"re: old"
     try:
-        await client.request("nobody", b"", timeout=30)
+        await client.request("unheard", b"", timeout=30)
     except NoRespondersError:
         pass
     else:
-        raise AssertionError("a reply of nobody")
+        raise AssertionError("a reply without a responder")
     await service.drain()
     await client.close()
 

@@ -5,7 +5,7 @@
 //! each schedule, `Table::verify` included. Each scenario also runs with flaws that the code has on purpose (`Flaw`): the test must find
 //! them, or it proves nothing.
 //!
-//! What is proven here is the order of steps, not the choice of barriers (shm/tests/models/orderings.rs).
+//! These tests prove the order of steps, not the choice of barriers (shm/tests/models/orderings.rs).
 
 #[path = "../common/mod.rs"]
 mod common;
