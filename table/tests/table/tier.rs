@@ -250,9 +250,7 @@ fn keys_that_expire_do_so_when_they_are_back() {
     place.set(0, b"soon", &[1; 100], Some(soon_ms));
     place.set(0, b"later", &[1; 100], Some(LATER_MS));
     assert!(tier::spill(&place.table, 0, b"soon") && tier::spill(&place.table, 0, b"later"));
-    while polder_base::time::now_ms() <= soon_ms {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    polder_testbase::until("its time is over", || polder_base::time::now_ms() > soon_ms);
     // A cold key is not removed without its name.
     place.table.run_maintenance(10_000);
     assert_eq!(place.table.keys(0), (2, 2));

@@ -36,8 +36,6 @@ const SERVERS: usize = 2;
 /// The time between two losses of the primary, and the longest stop of a replica.
 const LOSS_PERIOD: Duration = Duration::from_secs(5);
 const STOP_MS_MAX: usize = 200;
-/// The pause of a writer that cannot reach the primary, and between two looks at offsets.
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// The chosen run.
 #[derive(Clone, Debug)]
@@ -199,6 +197,11 @@ impl Node {
         figure(&mut self.connect(), "replication", "slave_repl_offset").parse().unwrap_or(0)
     }
 
+    /// Returns true if its link to its primary has ended: it has all that came by it.
+    fn is_cut_off(&self) -> bool {
+        figure(&mut self.connect(), "replication", "master_link_status") == "down"
+    }
+
     fn values(&self) -> Values {
         let mut values = Values::new();
         let names: Vec<String> = (0..WRITERS * KEYS).map(name_of).collect();
@@ -229,19 +232,21 @@ fn behind(held: &Values, wanted: &Values) -> Vec<String> {
 fn write(shared: &Shared, writer: u64) {
     let mut number = 0;
     while !shared.stops.load(Ordering::Relaxed) {
-        let primary = *lock(&shared.primary);
-        let opened =
-            primary.and_then(|primary| Connection::open(&format!("127.0.0.1:{}", primary.port)).ok());
-        let (Some(Primary { is_memory, awaits, .. }), Some(mut connection)) = (primary, opened) else {
-            std::thread::sleep(PAUSE);
-            continue;
-        };
-        while *lock(&shared.primary) == primary && !shared.stops.load(Ordering::Relaxed) {
+        let mut reached = None;
+        until("a primary can be reached", || {
+            let primary = *lock(&shared.primary);
+            reached = primary.and_then(|primary| {
+                Some((primary, Connection::open(&format!("127.0.0.1:{}", primary.port)).ok()?))
+            });
+            reached.is_some() || shared.stops.load(Ordering::Relaxed)
+        });
+        let Some((primary, mut connection)) = reached else { continue };
+        let Primary { is_memory, awaits, .. } = primary;
+        while *lock(&shared.primary) == Some(primary) && !shared.stops.load(Ordering::Relaxed) {
             number += 1;
             let key = name_of(writer * KEYS + number % KEYS);
             let reply = connection.call(&["SET", &key, &number.to_string()]);
             if !reply.is_ok_and(|reply| reply == Answer::Status("OK".into())) {
-                std::thread::sleep(PAUSE);
                 break;
             }
             if !is_memory && awaits > 0 {
@@ -253,7 +258,7 @@ fn write(shared: &Shared, writer: u64) {
             }
             let mut acknowledged = lock(&shared.acknowledged);
             // The loss of this primary is not judged by what comes later.
-            if *lock(&shared.primary) == primary {
+            if *lock(&shared.primary) == Some(primary) {
                 acknowledged.insert(key, number);
                 shared.count.fetch_add(1, Ordering::Relaxed);
             }
@@ -330,13 +335,23 @@ impl World<'_> {
         self.report.losses += 1;
         self.nodes[self.primary].lose()?;
         let left = self.replicas();
-        // Bytes that were sent before the loss may still be on its way through a replica.
-        let look = |nodes: &[Node]| left.iter().map(|number| nodes[*number].offset()).collect::<Vec<_>>();
-        let mut offsets = Vec::new();
-        until("no replica moves", || {
-            std::thread::sleep(PAUSE * 5);
-            std::mem::replace(&mut offsets, look(&self.nodes)) == offsets
+        // Bytes that were sent before the loss may still be on their way: to a replica, and through one to another.
+        let lost_port = self.nodes[self.primary].port;
+        let is_direct = |number: &usize| self.upstream(*number) == lost_port;
+        let (direct, behind_others): (Vec<usize>, Vec<usize>) =
+            left.iter().partition(|number| is_direct(number));
+        until("the links to the lost primary have ended", || {
+            direct.iter().all(|number| self.nodes[*number].is_cut_off())
         });
+        let upstream = self.nodes.iter().find(|node| node.is_memory());
+        // One that has lost its link, too, gets no other: a replica without its primary refuses it (NOMASTERLINK).
+        let has_all = |node: &Node| {
+            node.is_cut_off() || upstream.is_none_or(|upstream| node.offset() == upstream.offset())
+        };
+        until("replicas of a replica have what it has", || {
+            behind_others.iter().all(|number| has_all(&self.nodes[*number]))
+        });
+        let offsets: Vec<u64> = left.iter().map(|number| self.nodes[*number].offset()).collect();
         let best = (0..left.len()).max_by_key(|place| (offsets[*place], random.bits()));
         let best = best.ok_or("no node is left")?;
         let values: Vec<Values> = left.iter().map(|number| self.nodes[*number].values()).collect();
