@@ -21,16 +21,14 @@
 //! Each call is then made by itself, so that only the one that fails gets the error.
 use polder_base::Reply;
 use polder_shm::layout::interest;
-use polder_table::{Counter, Db, Mode, Stop, Table};
+use polder_table::{Db, Mode, Stop, Table};
 use smallvec::SmallVec;
 
+use crate::call_group::CallGroup;
 use crate::execute::{admit, execute, refuse};
 use crate::lookup::resolve;
-use crate::retry::retry;
 use crate::row::SessionCall;
-use crate::run::{
-    Progress, begin, end_transaction, is_plain, permit, run_inside, run_many_inside, writes_restricted,
-};
+use crate::run::{Progress, begin, is_plain, permit, run_inside, run_many_inside, writes_restricted};
 use crate::session::{Host, Replies, Session};
 use crate::{scripting, transaction};
 use polder_calls::command::{BatchKey, Command};
@@ -195,17 +193,14 @@ fn run_together(
     if !scripts {
         txn.joins_calls();
     }
-    match (mode, key, &location) {
-        (Mode::Read, Some((db, key)), _) => txn.share(db, key),
-        (Mode::Write, Some((_, key)), Some(location)) => txn.foresee(key, location),
-        _ => {}
+    if let (Mode::Read, Some((db, key))) = (mode, key) {
+        txn.share(db, key);
     }
+    let group = CallGroup::new(table, txn, key.as_slice(), location.as_ref());
     // However often a call is run, it is counted at its first end.
     let mut counted = std::mem::take(&mut session.tally.counted).of(calls[0]);
-    let (mark, mut done, mut singly) = (reply.mark(), calls.len(), false);
-    let outcome = retry(&txn, || {
-        reply.rewind(mark);
-        txn.declare(key.as_slice())?;
+    let (mut done, mut singly) = (calls.len(), false);
+    let outcome = group.run(reply, |txn, reply| {
         let mut number = 0;
         while number < calls.len() {
             let command = rows[number];
@@ -224,8 +219,8 @@ fn run_together(
             };
             let counted_before = counted.calls.saturating_sub(number);
             let same = &calls[number..number + alike];
-            let many = run_many_inside(&mut call, &txn, same, counted_before, &mut singly)?;
-            let outcome = if many == 0 { run_inside(&mut call, &txn, counts) } else { Ok(()) };
+            let many = run_many_inside(&mut call, txn, same, counted_before, &mut singly)?;
+            let outcome = if many == 0 { run_inside(&mut call, txn, counts) } else { Ok(()) };
             number += many.max(1);
             counted.end(session, number - 1, outcome.is_ok());
             outcome?;
@@ -240,7 +235,6 @@ fn run_together(
     session.script = scripting::Memo::default();
     session.tally.counted = if outcome.is_ok() { counted.behind(done) } else { counted.keep_for(calls[0]) };
     outcome?;
-    txn.count(Counter::Calls, done as u64);
-    end_transaction(table, txn);
+    group.end(done as u64);
     Ok(done)
 }

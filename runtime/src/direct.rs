@@ -14,10 +14,10 @@ use polder_base::Reply;
 use polder_base::time::coarse_ms;
 use polder_calls::call::{Call, Caller, Outcome, telling};
 use polder_calls::command::{Command, EMPTIES, FastCall, GROWS, PUBSUB, Run};
-use polder_table::{Counter, Db, Mode, Table, Txn};
+use polder_table::{Db, Mode, Table, Txn};
 
-use crate::retry::retry;
-use crate::run::{Keys, begin_scheduled_save, end_transaction, note_emptied, permit_writes, spare_memory};
+use crate::call_group::CallGroup;
+use crate::run::{Keys, begin_scheduled_save, note_emptied, permit_writes, spare_memory};
 use crate::session::Host;
 
 /// One call: where, what, and with which arguments, the name first.
@@ -61,19 +61,12 @@ impl DirectCall<'_> {
         };
         let mut keys = Keys::new();
         command.each_key(args, |at, _| keys.push((db, args[at])));
-        let mut txn = table.begin(mode)?;
-        if let (Some(key), Some(location)) = (alone.filter(|_| command.works_alone()), &location) {
-            txn.foresee(key, location);
-        }
+        let txn = table.begin(mode)?;
         patience.into_iter().for_each(|patience| txn.limit_patience(patience));
-        let mark = reply.mark();
-        let outcome = retry(&txn, || {
-            reply.rewind(mark);
-            txn.declare(&keys)?;
-            self.run_function(&txn, false, reply)
-        });
-        txn.count(Counter::Calls, 1);
-        end_transaction(table, txn);
+        let location = location.as_ref().filter(|_| command.works_alone());
+        let group = CallGroup::new(table, txn, &keys, location);
+        let outcome = group.run(reply, |txn, reply| self.run_function(txn, false, reply));
+        group.end(1);
         if command.has(EMPTIES) && outcome.is_ok() {
             begin_scheduled_save(self.host, table);
         }

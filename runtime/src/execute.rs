@@ -15,9 +15,9 @@ use std::borrow::Cow;
 use polder_base::{Fault, Reply};
 use polder_table::{Counter, Location, Mode, Stop, Table};
 
+use crate::call_group::CallGroup;
 pub use crate::lookup::resolve;
 use crate::lookup::{find, row_of};
-use crate::retry::retry;
 use crate::row::{SessionCall, TxnCall};
 use crate::run::{
     Keys, begin, begin_scheduled_save, end_transaction, note, permit, run_on_session, run_row, settle,
@@ -603,30 +603,24 @@ fn run_on_table(
     // only: it would all be done again.
     let location =
         if let ([(db, key)], Mode::Write) = (&keys[..], mode) { table.location(*db, key) } else { None };
-    let mut txn = begin(table, session, mode)?;
-    if let ([(_, key)], Some(location)) = (&keys[..], &location) {
-        txn.foresee(key, location);
-    }
-    let (mark, unsure) = (reply.mark(), session.listening.unsure.len());
+    let group = CallGroup::new(table, begin(table, session, mode)?, &keys, location.as_ref());
+    let unsure = session.listening.unsure.len();
     let mut place = None;
-    let outcome = retry(&txn, || {
-        reply.rewind(mark);
+    let outcome = group.run(reply, |txn, reply| {
         session.listening.unsure.truncate(unsure);
         place = None;
         session.take_back_news();
-        txn.declare(&keys)?;
         if command.has(SCRIPTS) && monitor::is_watched(table) {
-            monitor::show_program(&txn, session, host, command, args);
+            monitor::show_program(txn, session, host, command, args);
         }
-        let outcome = run_row(&mut TxnCall { command, args, table, txn: &txn, reply, session, host });
+        let outcome = run_row(&mut TxnCall { command, args, table, txn, reply, session, host });
         if outcome == Err(Stop::Wait) && mode == Mode::Write && !blocking::has_place(session) {
-            place = Some(blocking::enlist(table, &txn, session)?);
+            place = Some(blocking::enlist(table, txn, session)?);
             return Ok(());
         }
-        outcome.and_then(|()| session.settle_reads(&txn))
+        outcome.and_then(|()| session.settle_reads(txn))
     });
-    txn.count(Counter::Calls, (was_run(&outcome) && place.is_none()).into());
-    end_transaction(table, txn);
+    group.end((was_run(&outcome) && place.is_none()).into());
     match &outcome {
         Ok(()) => session.apply_news(table),
         Err(_) => session.take_back_news(),

@@ -9,6 +9,7 @@
 pub mod acl;
 pub mod batching;
 pub mod blocking;
+mod call_group;
 pub mod categories;
 pub mod changes;
 pub mod cold;

@@ -16,17 +16,18 @@ use std::time::Instant;
 
 use polder_base::{Reply, number};
 use polder_shm::layout::interest;
-use polder_table::{Counter, Db, Mode, Stop, Table, Txn, Watch};
+use polder_table::{Db, Mode, Stop, Table, Txn, Watch};
 
 use smallvec::SmallVec;
 
 use crate::acl;
+use crate::call_group::CallGroup;
 use crate::lookup::{find, find_original};
 use crate::retry::retry;
 use crate::row::{Row, SessionCall, session};
 use crate::run::{
-    Keys, Progress, begin, begin_scheduled_save, end_transaction, is_plain, permit_writes, run_inside,
-    spare_memory, writes_restricted,
+    Keys, Progress, begin, begin_scheduled_save, is_plain, permit_writes, run_inside, spare_memory,
+    writes_restricted,
 };
 use crate::scripting;
 use crate::session::{Host, Multi, Session};
@@ -189,48 +190,49 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     let txn = begin(call.table, call.session, if writes { Mode::Write } else { Mode::Read })?;
     let mut keys = declared(&multi, &words, call.session, databases);
     keys.extend(watches.iter().map(|watch| (watch.db, &watch.key[..])));
-    let (before, mark, mut counted) = (call.session.clone(), call.reply.mark(), multi.counted);
+    let group = CallGroup::new(call.table, txn, &keys, None);
+    let (before, mut counted) = (call.session.clone(), multi.counted);
     let mut again = false;
-    let outcome = retry(&txn, || {
+    let SessionCall { table, ref mut session, host, ref mut reply, .. } = *call;
+    let outcome = group.run(&mut **reply, |txn, reply| {
         if std::mem::replace(&mut again, true) {
-            call.session.clone_from(&before);
+            session.clone_from(&before);
         }
-        call.session.caller.atomic = true;
-        call.reply.rewind(mark);
-        txn.declare(&keys)?;
+        session.caller.atomic = true;
         for watch in watches.iter() {
             if !txn.unchanged(watch)? {
-                call.reply.null_array();
+                reply.null_array();
                 return Ok(());
             }
         }
-        call.reply.array(multi.queue.len());
+        reply.array(multi.queue.len());
         for (number, (command, args)) in multi.queue.calls(&words).enumerate() {
-            let counts = counted.begin(call.session, number);
-            let outcome = run_queued(call, &txn, (command, args), counts);
-            counted.end(call.session, number, outcome.is_ok());
+            let counts = counted.begin(session, number);
+            let mut call =
+                SessionCall { command, args, table, reply: &mut *reply, session: &mut **session, host };
+            let outcome = run_queued(&mut call, txn, counts);
+            counted.end(session, number, outcome.is_ok());
             outcome?;
         }
-        call.session.settle_reads(&txn)
+        session.settle_reads(txn)
     });
+    let (many, is_busy) = (multi.queue.len(), outcome == Err(Stop::Busy));
+    group.end(if is_busy { 0 } else { many as u64 });
     if outcome.is_err() {
         *call.session = before;
     } else {
         call.session.caller.atomic = before.caller.atomic;
         call.session.apply_news(call.table);
     }
-    let many = multi.queue.len();
     drop(keys);
-    if let Err(Stop::Busy) = outcome {
+    if is_busy {
         multi.counted = counted;
         call.session.multi = Some(multi);
         call.session.watches = watches;
     } else {
-        txn.count(Counter::Calls, many as u64);
         call.session.tally.counted_queued = counted.behind(many).calls;
         polder_hub::query::forget(call.table, call.session.identity.id);
     }
-    end_transaction(call.table, txn);
     begin_scheduled_save(call.host, call.table);
     give_role(call, &outcome);
     outcome
@@ -451,10 +453,9 @@ fn run_blocks(
     }
     let txn = begin(table, session, mode).map_err(|_| 0usize)?;
     let (mark, mut counted) = (reply.mark(), 0);
+    let group = CallGroup::new(table, txn, &keys, None);
     session.caller.atomic = true;
-    let outcome = retry(&txn, || {
-        reply.rewind(mark);
-        txn.declare(&keys)?;
+    let outcome = group.run(reply, |txn, reply| {
         let mut number = 0;
         for (at, block) in blocks.iter().enumerate() {
             if at > 0 {
@@ -465,7 +466,7 @@ fn run_blocks(
             for (command, args) in block {
                 let mut call =
                     SessionCall { command, args, table, reply: &mut *reply, session: &mut *session, host };
-                run_inside(&mut call, &txn, number >= counted)?;
+                run_inside(&mut call, txn, number >= counted)?;
                 number += 1;
                 counted = counted.max(number);
             }
@@ -473,13 +474,11 @@ fn run_blocks(
         Ok(())
     });
     session.caller.atomic = false;
-    drop(keys);
     if outcome.is_err() {
         reply.rewind(mark);
     } else {
         // The MULTIs and EXECs, and what they have run.
-        txn.count(Counter::Calls, (counted + 2 * blocks.len() - 1) as u64);
-        end_transaction(table, txn);
+        group.end((counted + 2 * blocks.len() - 1) as u64);
     }
     outcome.map_err(|_| counted)
 }
@@ -506,21 +505,13 @@ fn selected_by(command: &Command, args: &[&[u8]], db: Db, databases: i64) -> Db 
 }
 
 /// Runs one queued command inside the transaction.
-fn run_queued(
-    call: &mut SessionCall<'_>,
-    txn: &Txn<'_>,
-    (command, args): (&'static Command, &[&[u8]]),
-    counts: bool,
-) -> Outcome {
-    let (table, host) = (call.table, call.host);
-    if let Err(text) = acl::admit_queued(call.session, host, command, args, counts) {
+fn run_queued(call: &mut SessionCall<'_>, txn: &Txn<'_>, counts: bool) -> Outcome {
+    if let Err(text) = acl::admit_queued(call.session, call.host, call.command, call.args, counts) {
         if counts {
-            host.recorder().count_error(&text);
+            call.host.recorder().count_error(&text);
         }
         call.reply.error(&text);
         return Ok(());
     }
-    let mut inner =
-        SessionCall { command, args, table, reply: &mut *call.reply, session: &mut *call.session, host };
-    run_inside(&mut inner, txn, counts)
+    run_inside(call, txn, counts)
 }
