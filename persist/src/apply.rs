@@ -30,8 +30,11 @@ const NOT_UNDERSTOOD: [&str; 10] = [
 ];
 
 /// Beginnings of replies that refuse a command for another reason than what it meets.
-const NOT_OF_DATA: [&str; 9] = [
+const NOT_OF_DATA: [&str; 11] = [
     "OOM",
+    // A cold value that does not come (`runtime/src/cold.rs`): the command is right, and is to be made again.
+    "TRYAGAIN",
+    "ERR the tier",
     "EXECABORT",
     "NOREPLICAS",
     "MISCONF",
