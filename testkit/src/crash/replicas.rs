@@ -15,11 +15,12 @@
 //! - **J3** At the end all nodes have the same, and all that was acknowledged since.
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use polder_engine::Memory;
+use polder_runtime::locks::lock;
 use polder_testbase::until;
 
 use crate::answer::Answer;
@@ -95,10 +96,6 @@ struct Shared {
     acknowledged: Mutex<Values>,
     count: AtomicU64,
     stops: AtomicBool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Node {
@@ -203,18 +200,22 @@ impl Node {
     }
 
     fn values(&self) -> Values {
-        let mut values = Values::new();
         let names: Vec<String> = (0..WRITERS * KEYS).map(name_of).collect();
         let words: Vec<&str> = ["MGET"].into_iter().chain(names.iter().map(String::as_str)).collect();
-        if let Answer::Array(items) = self.call(&words) {
-            for (name, item) in names.iter().zip(items) {
-                if let Answer::Bulk(text) = item {
-                    let value = String::from_utf8_lossy(&text).parse().unwrap_or(0);
-                    values.insert(name.clone(), value);
-                }
+        let mut items = Vec::new();
+        // A node that refuses to tell has not lost what it holds.
+        until("a node tells its values", || match self.call(&words) {
+            Answer::Array(told) => {
+                items = told;
+                true
             }
-        }
-        values
+            _ => false,
+        });
+        let value_of = |item| match item {
+            Answer::Bulk(text) => Some(String::from_utf8_lossy(&text).parse().unwrap_or(0)),
+            _ => None,
+        };
+        names.into_iter().zip(items).filter_map(|(name, item)| Some((name, value_of(item)?))).collect()
     }
 }
 
