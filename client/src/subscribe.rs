@@ -16,12 +16,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Poll, Waker};
 
 use polder_wire::resp::Value;
 
 use crate::args;
+use crate::completions::lock;
 use crate::slot::ThreadWaker;
 
 /// The most events that wait for a subscription that does not read.
@@ -147,10 +148,6 @@ pub(crate) trait Driven: Send + Sync {
 #[derive(Default)]
 pub(crate) struct Subscriptions {
     state: Mutex<State>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Subscriptions {

@@ -16,11 +16,12 @@
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use polder_calls::settings::Settings;
 use polder_commands::dump::LOST_EXPIRIES;
+use polder_runtime::locks::lock;
 use polder_table::Table;
 
 use crate::pause;
@@ -233,10 +234,6 @@ impl Drop for Ending<'_> {
     fn drop(&mut self) {
         self.0.tell(Err("the thread that made it has panicked".into()));
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Locks within a process.
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What a poisoned lock guards is a count: still good enough to show.
+/// Takes a lock, a poisoned one as well: what these guard is whole at every moment, or only shown.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

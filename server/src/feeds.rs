@@ -2,7 +2,7 @@
 use std::io::Write;
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use polder_replica::face::Face;
 use polder_replica::feed::Feed;
 use polder_replica::records;
 use polder_runtime::configuration::Configuration;
+use polder_runtime::locks::lock;
 use polder_runtime::session::{Client, Replica};
 use socket2::Socket;
 
@@ -168,10 +169,6 @@ impl Feeds {
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn run(feed: &Feed<'_>, replica: &Replica, mut link: ReplicaLink) {

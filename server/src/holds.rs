@@ -1,5 +1,6 @@
 //! A connection whose replies are held until the disk or replicas have what they tell, and when they are free (`turn/disk.rs`, K1 to K5).
 use polder_calls::waiting::Copies;
+use polder_engine::Table;
 use polder_shm::{Role, Segment};
 
 /// The state of a connection in regard to the disk and replicas (`turn/disk.rs`).
@@ -23,6 +24,11 @@ pub struct Written {
 }
 
 impl Written {
+    /// The work of calls that may write, made since this thread had committed so many times ([`Table::own_commits`]).
+    pub fn since(commits: u64, table: &Table) -> Written {
+        Written { perhaps: true, surely: table.own_commits() != commits }
+    }
+
     pub fn add(&mut self, more: Written) {
         self.perhaps |= more.perhaps;
         self.surely |= more.surely;

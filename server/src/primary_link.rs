@@ -6,7 +6,7 @@ use std::io;
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use polder_replica::link::{End, Follower, show_all};
 use polder_replica::primary::{self, Primary};
 use polder_replica::{failover, pause};
 use polder_runtime::configuration::Configuration;
+use polder_runtime::locks::lock;
 use polder_runtime::session::{Client, Session};
 use polder_shm::Role;
 use socket2::Socket;
@@ -129,10 +130,6 @@ fn follow_as_set(table: &Table, settings: &Configuration) {
     if let Err(stop) = primary::follow(table, host, port) {
         tracing::error!(%stop, "the memory cannot follow {value}: give REPLICAOF when that has ended");
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn is_failing_over(table: &Table) -> bool {

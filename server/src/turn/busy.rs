@@ -250,9 +250,9 @@ impl Connections {
     pub fn reject(&mut self, slot: usize, frame: &Frame, batch: &Batch<'_>, reject: &TurnAway) {
         let commits = self.process.memory.table().own_commits();
         self.run_or_reject(slot, frame, batch, reject);
-        let surely = self.process.memory.table().own_commits() != commits;
-        if let Some(connection) = self.slots[slot].as_mut().filter(|_| surely) {
-            connection.disk.written.add(Written { perhaps: true, surely });
+        let written = Written::since(commits, self.process.memory.table());
+        if let Some(connection) = self.slots[slot].as_mut().filter(|_| written.surely) {
+            connection.disk.written.add(written);
         }
     }
 

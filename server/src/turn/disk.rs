@@ -178,10 +178,16 @@ impl Connections {
             let hold = slots[slot].as_ref().and_then(|connection| connection.disk.hold.as_ref());
             hold.map_or(Verdict::Free, |hold| reached.verdict(hold))
         };
-        let ended: Vec<_> = self.disk.held.extract_if(.., |slot| verdict(*slot) != Verdict::Waits).collect();
-        let late: Vec<_> = ended.iter().map(|slot| verdict(*slot) == Verdict::Late).collect();
-        for (slot, is_late) in ended.into_iter().zip(late) {
-            if is_late { self.give_up_replies(slot) } else { self.let_go(slot) }
+        let mut ended = Vec::new();
+        self.disk.held.retain(|slot| match verdict(*slot) {
+            Verdict::Waits => true,
+            verdict => {
+                ended.push((*slot, verdict));
+                false
+            }
+        });
+        for (slot, verdict) in ended {
+            if verdict == Verdict::Late { self.give_up_replies(slot) } else { self.let_go(slot) }
         }
         let is_made = |(copies, _): &mut (Copies, u64)| copies.are_made_beside(segment, end);
         let ready: Vec<_> = self.disk.calls.extract_if(.., is_made).collect();

@@ -160,8 +160,8 @@ impl Connections {
                 self.has_met_stubs();
             }
             Progress::Answered => {
-                let surely = process.memory.table().own_commits() != commits;
-                self.end_wait(slot, due_ms, Written { perhaps: true, surely });
+                let written = Written::since(commits, process.memory.table());
+                self.end_wait(slot, due_ms, written);
             }
         }
     }
@@ -219,8 +219,8 @@ impl Connections {
         let commits = process.memory.table().own_commits();
         protocol.reply(output, *waiting_note, |reply| end(process.memory.table(), session, process, reply));
         // It may have run once more.
-        let surely = process.memory.table().own_commits() != commits;
-        self.end_wait(slot, due_ms, Written { perhaps: true, surely });
+        let written = Written::since(commits, process.memory.table());
+        self.end_wait(slot, due_ms, written);
     }
 
     /// A client waits no longer. Its next requests are executed in the next turn, because this one may have passed them already.
