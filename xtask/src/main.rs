@@ -201,8 +201,9 @@ fn test(tally: &mut Tally, length: &Length, flaky: &Flaky) {
         clockless(tally);
     });
     unit_tests(tally);
-    clocked(tally, length);
+    peers(tally, length);
     tally.join(beside);
+    deaths(tally, length);
     let clock = Clock::start();
     tally.found("instruction counts, alone", counted_again(counted.recv(), flaky), &clock);
     if length.table {
@@ -212,8 +213,8 @@ fn test(tally: &mut Tally, length: &Length, flaky: &Flaky) {
     }
 }
 
-/// Layers whose outcome does not depend on what else runs: compilers, documents, and the real code whose schedule shuttle chooses (a
-/// build of a few crates for each).
+/// Layers whose outcome does not depend on what else runs: compilers, documents, the real code whose schedule shuttle chooses (a
+/// build of a few crates for each), and the doors, which are mostly built.
 fn clockless(tally: &mut Tally) {
     for (layer, package) in
         [("schedules of the shared memory", "polder-shm"), ("schedules of the table", "polder-table")]
@@ -225,10 +226,13 @@ fn clockless(tally: &mut Tally) {
     clippy(tally);
     documents(tally);
     tally.run("C door", script("capi/test.sh"));
+    // With what the C door has left.
+    tally.run("Python door", script("python/test.sh"));
+    tally.run("actors in C and Python", script("testkit/actors/build.sh"));
 }
 
-/// Layers with several processes, which wait for each other.
-fn clocked(tally: &mut Tally, length: &Length) {
+/// Layers that compare with other programs.
+fn peers(tally: &mut Tally, length: &Length) {
     tally.run("fuzz", program("fuzz", &[&["smoke", "--seed", SEED], &length.fuzz[..]].concat()));
     tally.run("peers", program("peers", &[&["--seed", SEED], &length.peers[..]].concat()));
     tally.run(
@@ -241,10 +245,12 @@ fn clocked(tally: &mut Tally, length: &Length) {
         &["test", "--quiet", "--workspace", "--test", "transcripts", "--", "--serve"],
     );
     tally.run("stock clients", program("stock_clients", &[]));
-    tally.run("Python door", script("python/test.sh"));
     tally.run("real input", program("real_input", &[]));
     tally.run("crash points", program("crash", &["points"]));
-    tally.run("actors in C and Python", script("testkit/actors/build.sh"));
+}
+
+/// Layers that kill processes, those in C and Python among them, while nothing else runs.
+fn deaths(tally: &mut Tally, length: &Length) {
     tally.run("torture", program("crash", &[&["--seed", SEED], &length.torture[..]].concat()));
     tally.run("crash replicas", program("crash", &["replicas", "--seed", SEED, "--seconds", "20"]));
     tally.run(
