@@ -6,7 +6,6 @@ use smallvec::SmallVec;
 use crate::access::locate::Location;
 use crate::api::Db;
 use crate::layout::bucket::{self, LINE_WORDS};
-use crate::layout::directory::Bucket;
 use crate::layout::hash::FREE;
 use crate::layout::{directory, entry, raw};
 use crate::table::Table;
@@ -38,15 +37,16 @@ impl Table {
         }
         for locations in locations.chunks(PREFETCH_KEYS) {
             let mut entries: SmallVec<[u64; PREFETCH_KEYS]> = SmallVec::new();
-            let mut elsewhere: SmallVec<[(Bucket, u8); PREFETCH_KEYS]> = SmallVec::new();
             for location @ Location { bucket, hash, .. } in locations.iter().flatten() {
-                match prefetch_tagged(segment, *bucket, hash.tag) {
-                    Some(entry) => entries.push(entry),
-                    None => prefetch_elsewhere(segment, location, &mut elsewhere),
+                let found = raw::units_tagged(segment.raw_view(), bucket.line, hash.tag);
+                if found != 0 {
+                    let entry = bucket.word_at(LINE_WORDS + found.trailing_zeros() as usize * 2);
+                    segment.prefetch(entry);
+                    segment.prefetch(entry + 32);
+                    entries.push(entry);
+                } else {
+                    prefetch_elsewhere(segment, location);
                 }
-            }
-            for (bucket, tag) in elsewhere {
-                prefetch_tagged(segment, bucket, tag);
             }
             for entry in entries {
                 let second = segment.load(entry + 8);
@@ -59,26 +59,9 @@ impl Table {
     }
 }
 
-/// Brings near the first entry of a bucket with this tag, and returns its place.
-#[inline(always)]
-fn prefetch_tagged(segment: &Segment, bucket: Bucket, tag: u8) -> Option<u64> {
-    let found = raw::units_tagged(segment.raw_view(), bucket.line, tag);
-    if found == 0 {
-        return None;
-    }
-    let entry = bucket.word_at(LINE_WORDS + found.trailing_zeros() as usize * 2);
-    segment.prefetch(entry);
-    segment.prefetch(entry + 32);
-    Some(entry)
-}
-
 /// Brings near what a key that does not lie at home may need: the units where a new entry would go, the lines of the other buckets where
-/// an old one may lie or a new one must go. Adds these buckets to `others`, with the key's tag.
-fn prefetch_elsewhere(
-    segment: &Segment,
-    location: &Location,
-    others: &mut SmallVec<[(Bucket, u8); PREFETCH_KEYS]>,
-) {
+/// an old one may lie or a new one must go.
+fn prefetch_elsewhere(segment: &Segment, location: &Location) {
     let free = raw::units_tagged(segment.raw_view(), location.bucket.line, FREE);
     if free != 0 {
         let place = location.bucket.word_at(LINE_WORDS + free.trailing_zeros() as usize * 2);
@@ -89,10 +72,7 @@ fn prefetch_elsewhere(
         0 => (1, 1),
         _ => bucket::displaced(segment.load(location.bucket.word_at(7))),
     };
-    for bucket in directory::elsewhere(location.places(), counts)
-        .filter_map(|(index, _)| location.bucket(segment, index))
-    {
-        segment.prefetch(bucket.line);
-        others.push((bucket, location.hash.tag));
+    for (index, _) in directory::elsewhere(location.places(), counts) {
+        segment.prefetch(location.bucket(segment, index).map_or(0, |bucket| bucket.line));
     }
 }
