@@ -623,7 +623,10 @@ fn run_on_table(
     group.end((was_run(&outcome) && place.is_none()).into());
     match &outcome {
         Ok(()) => session.apply_news(table),
-        Err(_) => session.take_back_news(),
+        Err(_) => {
+            session.listening.unsure.truncate(unsure);
+            session.take_back_news();
+        }
     }
     match place {
         Some(place) if outcome.is_ok() => {

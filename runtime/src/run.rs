@@ -105,7 +105,7 @@ pub(crate) fn settle(
 #[inline]
 pub fn writes_restricted(host: &dyn Host) -> bool {
     let signals = host.save_signals();
-    signals.is_failing() || signals.lacks_log() || lacks_replicas(host)
+    signals.is_failing() || signals.lacks_log() || host.recorder().is_replica() || lacks_replicas(host)
 }
 
 /// Returns true if writes want more replicas than there are that have acknowledged something lately: those of all servers of the memory count.

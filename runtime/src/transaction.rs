@@ -233,7 +233,9 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
         call.session.tally.counted_queued = counted.behind(many).calls;
         polder_hub::query::forget(call.table, call.session.identity.id);
     }
-    begin_scheduled_save(call.host, call.table);
+    if outcome.is_ok() {
+        begin_scheduled_save(call.host, call.table);
+    }
     give_role(call, &outcome);
     outcome
 }

@@ -522,7 +522,12 @@ impl<'e> KeyUpdate<'e> {
         {
             return Some((bucket, item));
         }
-        matches!(seat.lock_now(bucket.line), Ok(Locked::Ours(_))).then_some((bucket, len))
+        if !matches!(seat.lock_now(bucket.line), Ok(Locked::Ours(_))) {
+            // The slow path meets the same lock and counts it.
+            seat.forget_collision();
+            return None;
+        }
+        Some((bucket, len))
     }
 
     /// One entry in the place of another of as many units, which counts as the same in every tally: mostly.

@@ -30,7 +30,9 @@ impl<'t> Txn<'t> {
         let Some(location) = self.foreseen_location(db, key) else { return Ok(false) };
         let segment = self.segment();
         // T3: as in `update.rs`, the pin reaches to the bucket before it is locked.
+        // A commit that rides is checked against the role by the general transaction only (A3).
         let may = !self.tells()
+            && !self.seat.rides()
             && self.is_first_attempt()
             && self.seat.journal_len() == 0
             && self.buffers.is_untouched();

@@ -87,13 +87,17 @@ const TESTS: [(&str, &str); 5] = [
     ("INCR", "incr"),
 ];
 
-/// Throughput at pipeline 128, in operations a second, and ratios to redis-server.
+/// Throughput at pipeline 128, in operations a second, the CPU time that the server needs for one, in nanoseconds, and ratios to the other servers. Runs
+/// of a second are as much the load generator's; the CPU time is the server's alone.
 ///
 /// # Errors
 /// When a server or redis-benchmark fails.
 pub fn pipeline_128(scale: &Scale) -> Result<Figures, String> {
     let measured = measure(&rivals(scale)?, scale, &strings(scale, 128, scale.of(4_000_000), &TESTS))?;
-    Ok(report(&measured, "ops/s", |run| run.per_second))
+    let mut figures = report(&measured, "ops/s", |run| run.per_second);
+    let times = report(&measured, "cpu ns", |run| run.cpu_ns);
+    figures.extend(times.into_iter().map(|(name, figure)| (format!("CPU of {name}"), figure)));
+    Ok(figures)
 }
 
 /// CPU time at pipeline 16, in nanoseconds an operation, and ratios to redis-server.

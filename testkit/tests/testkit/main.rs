@@ -29,6 +29,7 @@ mod rdb;
 mod readme;
 mod refused;
 mod replica;
+mod replica_cold;
 mod replica_holds;
 mod replica_kills;
 mod replica_large;

@@ -9,7 +9,7 @@ const MAXMEMORY: u64 = 24 << 20;
 const FLAGS: [&str; 6] = ["--swap-mode", "disk", "--maxmemory", "24mb", "--swap-threads", "2"];
 
 /// Looks for RocksDB's library; without it the test says so and passes.
-fn has_rocksdb() -> bool {
+pub fn has_rocksdb() -> bool {
     let folders = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();
     let has = |folder: &std::path::Path| {
         let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
