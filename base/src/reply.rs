@@ -63,18 +63,18 @@ pub enum Written {
     NotFound,
 }
 
-/// A sink for one reply. All text is bytes: Redis replies are binary-safe.
+/// A sink for one reply. All text is bytes: Redis replies are binary-safe. A sink that looks at some kinds of replies only drops the others.
 pub trait Reply {
     /// The richest form this client understands; a few commands answer in another shape in RESP3.
     fn protocol(&self) -> Protocol;
     /// What follows is written in this form (HELLO); sinks that know one form only stay with it.
     fn speak(&mut self, _protocol: Protocol) {}
     /// A simple string such as `OK`, without CR or LF.
-    fn status(&mut self, text: &str);
+    fn status(&mut self, _text: &str) {}
     /// An error, its code first: `ERR syntax error`, `WRONGTYPE Operation ...`. CR and LF become spaces.
     fn error(&mut self, text: &str);
     /// An integer.
-    fn integer(&mut self, value: i64);
+    fn integer(&mut self, _value: i64) {}
     /// A string value.
     fn bulk(&mut self, bytes: &[u8]);
     /// Bulk strings that lie side by side in `bytes`, each up to where `ends` says; the last ends with the bytes.
@@ -86,35 +86,35 @@ pub trait Reply {
         }
     }
     /// A bulk string in pieces whose lengths add up to `len`: `begin_bulk`, any number of `piece`, `end_bulk`.
-    fn begin_bulk(&mut self, len: u64);
+    fn begin_bulk(&mut self, _len: u64) {}
     /// The next piece of a bulk string that [`Reply::begin_bulk`] has announced.
-    fn piece(&mut self, bytes: &[u8]);
+    fn piece(&mut self, _bytes: &[u8]) {}
     /// The end of such a bulk string.
-    fn end_bulk(&mut self);
+    fn end_bulk(&mut self) {}
     /// Nothing: `$-1` in RESP2, `_` in RESP3.
-    fn null(&mut self);
+    fn null(&mut self) {}
     /// No array: `*-1` in RESP2, `_` in RESP3.
-    fn null_array(&mut self);
+    fn null_array(&mut self) {}
     /// An array, whose elements follow.
-    fn array(&mut self, len: usize);
+    fn array(&mut self, _len: usize) {}
     /// A map of `pairs` keys and values; in RESP2 an array of twice as many elements.
-    fn map(&mut self, pairs: usize);
+    fn map(&mut self, _pairs: usize) {}
     /// A set; in RESP2 an array.
-    fn set(&mut self, len: usize);
+    fn set(&mut self, _len: usize) {}
     /// An out-of-band push; in RESP2 an array.
-    fn push(&mut self, len: usize);
+    fn push(&mut self, _len: usize) {}
     /// Attributes that precede a reply (RESP3 only; the caller checks the protocol).
-    fn attribute(&mut self, pairs: usize);
+    fn attribute(&mut self, _pairs: usize) {}
     /// A double: shortest text that reads back the same; in RESP2 a bulk string.
-    fn double(&mut self, value: f64);
+    fn double(&mut self, _value: f64) {}
     /// A number in text form that the caller has already formatted (RESP3 double, RESP2 bulk).
-    fn double_text(&mut self, text: &str);
+    fn double_text(&mut self, _text: &str) {}
     /// A boolean: `#t`/`#f` in RESP3, `:1`/`:0` in RESP2.
-    fn boolean(&mut self, value: bool);
+    fn boolean(&mut self, _value: bool) {}
     /// A big number in decimal text; in RESP2 a bulk string.
-    fn big_number(&mut self, text: &str);
+    fn big_number(&mut self, _text: &str) {}
     /// Text with a three-letter format (`txt`, `mkd`); in RESP2 a bulk string.
-    fn verbatim(&mut self, format: &str, text: &[u8]);
+    fn verbatim(&mut self, _format: &str, _text: &[u8]) {}
     /// The present place in the reply, for [`Reply::rewind`].
     fn mark(&self) -> usize;
     /// Bytes written since `mark`, if they are to leave the process.

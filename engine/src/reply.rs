@@ -141,19 +141,13 @@ impl Reply for Scalar {
             whole.extend_from_slice(bytes);
         }
     }
-    fn end_bulk(&mut self) {}
     fn null(&mut self) {
         *self = Scalar::Null;
     }
     fn null_array(&mut self) {
         *self = Scalar::Null;
     }
-    // What is inside of a container overwrites it: the last part is what is read.
-    fn array(&mut self, _: usize) {}
-    fn map(&mut self, _: usize) {}
-    fn set(&mut self, _: usize) {}
-    fn push(&mut self, _: usize) {}
-    fn attribute(&mut self, _: usize) {}
+    // What is inside of a container overwrites it, so the container itself says nothing: the last part is what is read.
     fn double(&mut self, value: f64) {
         *self = Scalar::Double(value);
     }

@@ -104,20 +104,6 @@ impl polder_base::Reply for Quiet {
     fn verbatim(&mut self, _format: &str, text: &[u8]) {
         self.bulk(text);
     }
-    fn status(&mut self, _text: &str) {}
-    fn integer(&mut self, _value: i64) {}
-    fn end_bulk(&mut self) {}
-    fn null(&mut self) {}
-    fn null_array(&mut self) {}
-    fn array(&mut self, _len: usize) {}
-    fn map(&mut self, _pairs: usize) {}
-    fn set(&mut self, _len: usize) {}
-    fn push(&mut self, _len: usize) {}
-    fn attribute(&mut self, _pairs: usize) {}
-    fn double(&mut self, _value: f64) {}
-    fn double_text(&mut self, _text: &str) {}
-    fn boolean(&mut self, _value: bool) {}
-    fn big_number(&mut self, _text: &str) {}
     fn mark(&self) -> usize {
         0
     }

@@ -435,13 +435,9 @@ impl Reply for BinarySink<'_> {
         self.done(cas, &number.to_be_bytes());
     }
 
-    fn begin_bulk(&mut self, _len: u64) {}
-
     fn piece(&mut self, bytes: &[u8]) {
         self.output.raw(bytes);
     }
-
-    fn end_bulk(&mut self) {}
 
     fn null(&mut self) {
         self.replied = true;
@@ -473,26 +469,6 @@ impl Reply for BinarySink<'_> {
     fn integer(&mut self, _value: i64) {
         self.done(0, b"");
     }
-
-    fn array(&mut self, _len: usize) {}
-
-    fn map(&mut self, _pairs: usize) {}
-
-    fn set(&mut self, _len: usize) {}
-
-    fn push(&mut self, _len: usize) {}
-
-    fn attribute(&mut self, _pairs: usize) {}
-
-    fn double(&mut self, _value: f64) {}
-
-    fn double_text(&mut self, _text: &str) {}
-
-    fn boolean(&mut self, _value: bool) {}
-
-    fn big_number(&mut self, _text: &str) {}
-
-    fn verbatim(&mut self, _format: &str, _text: &[u8]) {}
 
     fn mark(&self) -> usize {
         self.output.mark()

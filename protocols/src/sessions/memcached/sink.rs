@@ -195,8 +195,6 @@ impl Reply for TextSink<'_> {
         }
     }
 
-    fn begin_bulk(&mut self, _len: u64) {}
-
     fn piece(&mut self, bytes: &[u8]) {
         if !self.muted && !self.drops {
             self.output.raw(bytes);
@@ -230,16 +228,6 @@ impl Reply for TextSink<'_> {
     fn integer(&mut self, value: i64) {
         self.line(itoa::Buffer::new().format(value).as_bytes());
     }
-
-    fn array(&mut self, _len: usize) {}
-
-    fn map(&mut self, _pairs: usize) {}
-
-    fn set(&mut self, _len: usize) {}
-
-    fn push(&mut self, _len: usize) {}
-
-    fn attribute(&mut self, _pairs: usize) {}
 
     fn double(&mut self, value: f64) {
         self.line(value.to_string().as_bytes());

@@ -87,20 +87,5 @@ impl Reply for Sink<'_> {
         self.output.is_overfull()
     }
 
-    fn status(&mut self, _text: &str) {}
     fn bulk(&mut self, _bytes: &[u8]) {}
-    fn begin_bulk(&mut self, _len: u64) {}
-    fn piece(&mut self, _bytes: &[u8]) {}
-    fn end_bulk(&mut self) {}
-    fn null(&mut self) {}
-    fn null_array(&mut self) {}
-    fn array(&mut self, _len: usize) {}
-    fn map(&mut self, _pairs: usize) {}
-    fn set(&mut self, _len: usize) {}
-    fn attribute(&mut self, _pairs: usize) {}
-    fn double(&mut self, _value: f64) {}
-    fn double_text(&mut self, _text: &str) {}
-    fn boolean(&mut self, _value: bool) {}
-    fn big_number(&mut self, _text: &str) {}
-    fn verbatim(&mut self, _format: &str, _text: &[u8]) {}
 }
