@@ -59,11 +59,6 @@ pub(crate) fn reply_elements<'a>(
     Ok(())
 }
 
-/// A number below `of`, each as likely as the others.
-pub(crate) fn draw_below(table: &Table, of: u64) -> u64 {
-    ((u128::from(table.draw_wide()) * u128::from(of)) >> 64) as u64
-}
-
 /// `count` different numbers below `of`, in order; each choice of them is as likely as the others.
 pub(crate) fn draw_ranks(table: &Table, count: u64, of: u64) -> Vec<u64> {
     /// If at least one number in `DENSE` is wanted, each number is decided in turn.
@@ -75,7 +70,7 @@ pub(crate) fn draw_ranks(table: &Table, count: u64, of: u64) -> Vec<u64> {
         let mut left = count;
         return (0..of)
             .filter(|number| {
-                let taken = draw_below(table, of - number) < left;
+                let taken = table.draw_below(of - number) < left;
                 left -= u64::from(taken);
                 taken
             })
@@ -84,7 +79,7 @@ pub(crate) fn draw_ranks(table: &Table, count: u64, of: u64) -> Vec<u64> {
     // Floyd's: where a number is taken already, the greatest of those drawn from is not.
     let mut ranks = std::collections::BTreeSet::new();
     for last in of - count..of {
-        if !ranks.insert(draw_below(table, last + 1)) {
+        if !ranks.insert(table.draw_below(last + 1)) {
             ranks.insert(last);
         }
     }

@@ -42,6 +42,9 @@ pub trait CommitView: Nodes {
     /// A fault.
     fn glimpse(&self, db: Db, key: &[u8]) -> Result<Option<Found<'_>>, Stop>;
 
+    /// A number below `end`, each as likely as the others; 0 for no end.
+    fn draw_below(&self, end: u64) -> u64;
+
     /// Sends a message to a seat, in one of its lives, when this transaction commits.
     fn post(&self, to: u64, life: u64, parts: &[&[u8]]);
 }

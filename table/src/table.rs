@@ -155,6 +155,11 @@ impl Table {
         (self.draw() as u64) << 32 | self.draw() as u64
     }
 
+    /// A number below `end`, each as likely as the others; 0 for no end.
+    pub fn draw_below(&self, end: u64) -> u64 {
+        ((u128::from(self.draw_wide()) * u128::from(end)) >> 64) as u64
+    }
+
     /// Holds the calling thread's pin until dropped, so that the pins of the transactions meanwhile cost nothing. It must not last longer
     /// than one turn of a server: nodes that any thread retires meanwhile wait for it.
     ///

@@ -6,7 +6,7 @@ use polder_values::hash::{Encoding, Field, Hash, encoding};
 use polder_values::order::member_word;
 
 use super::open;
-use crate::collection::{Scan, draw_below, draw_ranks, reply_part};
+use crate::collection::{Scan, draw_ranks, reply_part};
 use crate::database::cursor;
 use polder_calls::call::{Call, Outcome, SYNTAX, integer, is};
 
@@ -77,7 +77,7 @@ pub(super) fn hrandfield(call: &mut Call<'_>) -> Outcome {
         (None, None) => call.reply.null(),
         (Some(_), None) => call.reply.array(0),
         (None, Some(living)) => {
-            let field = living.at(call, draw_below(call.table, living.len))?;
+            let field = living.at(call, call.table.draw_below(living.len))?;
             return show(call, field, false);
         }
         (Some(wanted), Some(living)) => return pick(call, &living, wanted, with_values),
@@ -92,7 +92,7 @@ fn pick<'c>(call: &mut Call<'c>, living: &Living<'c>, wanted: i64, with_values: 
     call.reply.array(if flat { len * 2 } else { len } as usize);
     if wanted < 0 {
         for _ in 0..len {
-            let field = living.at(call, draw_below(call.table, living.len))?;
+            let field = living.at(call, call.table.draw_below(living.len))?;
             show(call, field, with_values)?;
             if call.reply.is_overfull() {
                 break;

@@ -9,7 +9,6 @@ use polder_values::Kind;
 use polder_values::set::{added, removed, taken};
 
 use super::thresholds_of;
-use crate::collection::draw_below;
 use polder_calls::command::FastCall;
 
 pub(super) fn sadd(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
@@ -50,7 +49,7 @@ pub(super) fn spop(call: &FastCall<'_>, reply: &mut dyn Reply) -> bool {
                 reply.null();
                 return Some((Mutation::Same, Popped::Unnamed));
             };
-            let (member, rest) = taken(old.value, |count| draw_below(call.table, count))?;
+            let (member, rest) = taken(old.value, |count| call.table.draw_below(count))?;
             reply.bulk(member);
             let Some(rest) = rest else { return Some((Mutation::Gone, Popped::Last)) };
             if is_told {

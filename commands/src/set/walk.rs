@@ -9,7 +9,7 @@ use polder_values::sequence::Sequence;
 use polder_values::set::{Draft, Encoding, encoding, rank_of_word};
 
 use super::{publish, reply_all, thresholds};
-use crate::collection::{Scan, draw_below, draw_ranks, reply_element};
+use crate::collection::{Scan, draw_ranks, reply_element};
 use crate::database::cursor;
 use crate::hash::count;
 use polder_calls::call::{Call, Outcome, SYNTAX};
@@ -30,11 +30,11 @@ pub(super) fn srandmember(call: &mut Call<'_>) -> Outcome {
     };
     let members = Sequence::of(&found.value);
     let all = members.count()?;
-    let Some(wanted) = wanted else { return reply_at(call, &members, draw_below(call.table, all)) };
+    let Some(wanted) = wanted else { return reply_at(call, &members, call.table.draw_below(all)) };
     if wanted < 0 {
         call.reply.array(wanted.unsigned_abs() as usize);
         for _ in 0..wanted.unsigned_abs() {
-            reply_at(call, &members, draw_below(call.table, all))?;
+            reply_at(call, &members, call.table.draw_below(all))?;
             if call.reply.is_overfull() {
                 break;
             }
@@ -82,7 +82,7 @@ pub(super) fn spop(call: &mut Call<'_>) -> Outcome {
     let all = members.count()?;
     let len = wanted.unwrap_or(1).min(all);
     if wanted.is_none() {
-        let rank = draw_below(call.table, all);
+        let rank = call.table.draw_below(all);
         reply_at(call, &members, rank)?;
         if all > 1 {
             return take(call, found, &[rank]);
@@ -110,7 +110,7 @@ pub(super) fn spop_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize
         let mut draft = Draft::of(&found.value, thresholds(call));
         let mut all = draft.count()?;
         while left > 0 && all > 0 {
-            let rank = draw_below(call.table, all);
+            let rank = call.table.draw_below(all);
             reply_at(call, &draft.members(), rank)?;
             draft.remove_at(txn, rank)?;
             call.notify('s', "spop", key);

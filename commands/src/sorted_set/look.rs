@@ -139,7 +139,7 @@ pub(super) fn zrandmember(call: &mut Call<'_>) -> Outcome {
     let set = find_set(call, call.args[1])?;
     let size = set.count()?;
     let Some(wanted) = wanted else {
-        match set.at(call.txn, draw(call, size))? {
+        match set.at(call.txn, call.table.draw_below(size))? {
             Some(entry) => call.reply.bulk(entry.member()),
             None => call.reply.null(),
         }
@@ -148,7 +148,7 @@ pub(super) fn zrandmember(call: &mut Call<'_>) -> Outcome {
     if wanted < 0 && size > 0 {
         begin_entries(call.reply, wanted.unsigned_abs() as usize, with_scores);
         for _ in 0..wanted.unsigned_abs() {
-            reply_at(call, &set, draw(call, size), with_scores)?;
+            reply_at(call, &set, call.table.draw_below(size), with_scores)?;
             if call.reply.is_overfull() {
                 break;
             }
@@ -160,11 +160,6 @@ pub(super) fn zrandmember(call: &mut Call<'_>) -> Outcome {
     ranks.into_iter().try_for_each(|rank| reply_at(call, &set, rank, with_scores))
 }
 
-/// A random number below `end`; 0 when `end` is 0.
-fn draw(call: &Call<'_>, end: u64) -> u64 {
-    ((u128::from(call.table.draw_wide()) * u128::from(end)) >> 64) as u64
-}
-
 /// `wanted` different ranks below `size`, or all of them: every choice is equally likely (Floyd,
 /// CACM 1987).
 fn distinct(call: &Call<'_>, size: u64, wanted: u64) -> Vec<u64> {
@@ -174,7 +169,7 @@ fn distinct(call: &Call<'_>, size: u64, wanted: u64) -> Vec<u64> {
     let mut chosen = HashSet::with_capacity(wanted as usize);
     (size - wanted..size)
         .map(|top| {
-            let drawn = draw(call, top + 1);
+            let drawn = call.table.draw_below(top + 1);
             let rank = if chosen.insert(drawn) { drawn } else { top };
             chosen.insert(rank);
             rank

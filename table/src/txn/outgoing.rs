@@ -220,6 +220,10 @@ impl CommitView for Txn<'_> {
         }
     }
 
+    fn draw_below(&self, end: u64) -> u64 {
+        self.table.draw_below(end)
+    }
+
     fn post(&self, to: u64, life: u64, parts: &[&[u8]]) {
         let (mut mail, mut posts) =
             (self.buffers.outgoing.mail.borrow_mut(), self.buffers.outgoing.posts.borrow_mut());
