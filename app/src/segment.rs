@@ -265,7 +265,7 @@ pub fn databases(memory: &Memory) -> Vec<(u16, u64, u64)> {
 }
 
 /// Every counter with its name in reports.
-pub const COUNTERS: [(Counter, &str); 13] = [
+pub const COUNTERS: [(Counter, &str); 14] = [
     (Counter::Calls, "calls"),
     (Counter::Hits, "hits"),
     (Counter::Misses, "misses"),
@@ -279,6 +279,7 @@ pub const COUNTERS: [(Counter, &str); 13] = [
     (Counter::Retries, "retries"),
     (Counter::Parks, "parks"),
     (Counter::PublishersHeld, "publishers_held"),
+    (Counter::QueuedLost, "queued_messages_lost"),
 ];
 
 fn json_stat(name: &str, memory: &Memory) -> Value {

@@ -11,7 +11,7 @@ use crate::record::{self, Record, Records};
 
 /// One entry of a group, where it lies.
 pub(crate) struct Entry<'g> {
-    pub pattern: &'g [u8],
+    pub name: &'g [u8],
     pub records: &'g [u8],
     /// The place of the records in the group.
     pub records_at: usize,
@@ -35,12 +35,12 @@ impl<'g> Iterator for Entries<'g> {
             bytes.split_first_chunk::<4>().map(|(length, rest)| (u32::from_le_bytes(*length) as usize, rest))
         };
         let (long, rest) = length(self.bytes.get(self.at..)?)?;
-        let (pattern, rest) = rest.split_at_checked(long)?;
+        let (name, rest) = rest.split_at_checked(long)?;
         let (count, rest) = length(rest)?;
         let (records, _) = rest.split_at_checked(record::bytes_of(count)?)?;
         let records_at = self.at + 8 + long;
         self.at = records_at + records.len();
-        Some(Entry { pattern, records, records_at })
+        Some(Entry { name, records, records_at })
     }
 }
 
@@ -67,14 +67,12 @@ pub(crate) fn rewritten(txn: &Txn<'_>, bytes: &[u8], patterns: &[&[u8]], by: i64
     let mut places: HashMap<&[u8], usize> = HashMap::new();
     let mut group: Vec<(&[u8], Records)> = Vec::new();
     for entry in entries(bytes) {
-        let place = *places.entry(entry.pattern).or_insert_with(|| {
-            group.push((entry.pattern, Records::new()));
+        let place = *places.entry(entry.name).or_insert_with(|| {
+            group.push((entry.name, Records::new()));
             group.len() - 1
         });
-        let living = record::read(entry.records)
-            .into_iter()
-            .filter(|record| record.number > 0 && record.lives(txn.segment()));
-        living.for_each(|record| count(&mut group[place].1, record, record.number as i64));
+        let living = record::living(txn.segment(), entry.records);
+        living.into_iter().for_each(|record| count(&mut group[place].1, record, record.number as i64));
     }
     for pattern in patterns {
         let place = *places.entry(pattern).or_insert_with(|| {
@@ -103,7 +101,7 @@ mod tests {
         write_entry(&mut bytes, b"a?c", &[one, one]);
         let read = |bytes: &[u8]| {
             entries(bytes)
-                .map(|entry| (entry.pattern.to_vec(), record::read(entry.records).len()))
+                .map(|entry| (entry.name.to_vec(), record::read(entry.records).len()))
                 .collect::<Vec<_>>()
         };
         assert_eq!(read(&bytes), [(b"a*".to_vec(), 1), (b"a?c".to_vec(), 2)]);

@@ -11,7 +11,7 @@ use crate::message::{Message, Post, inbox_bytes, unpack};
 use crate::monitor::{self, monitors};
 use crate::per_thread::{self, PerThread};
 use crate::subscriptions::{self, Subject};
-use crate::{post, posted, query, queue, subject, sweep, tier, token_listeners, track};
+use crate::{post, posted, query, queue, shapes, subject, sweep, tier, token_listeners, track};
 
 /// The most messages that one call of [`hear`] reads. The rest waits until the thread's other work
 /// has had its turn.
@@ -69,7 +69,7 @@ pub fn hear(table: &Table, sink: &mut dyn MessageSink) -> bool {
         }
     }
     per_thread::with(&IS_HEARING, table, |is_hearing| *is_hearing = false);
-    posted::end_subscriptions(table);
+    posted::end_subscriptions(table, sink);
     more
 }
 
@@ -148,6 +148,8 @@ pub fn tick(table: &Table, sink: &mut dyn MessageSink) {
         seat.mend_inbox();
     }
     queue::look_again(table, sink);
+    posted::pass_on_owed(table, sink);
+    posted::end_subscriptions(table, sink);
     subject::withdraw_owed(table);
     track::forget_stale(table);
     review_interest(table);
@@ -160,12 +162,18 @@ pub fn rest(table: &Table) {
 }
 
 fn hears_no_subject(table: &Table) -> bool {
-    subscriptions::is_empty(table) && token_listeners::is_empty(table) && !subject::has_pending(table)
+    subscriptions::is_empty(table)
+        && token_listeners::is_empty(table)
+        && !subject::has_pending(table)
+        && shapes::has_left_all(table)
 }
 
 fn review_interest(table: &Table) {
     let Ok(seat) = table.seat() else { return };
     let (reads_nothing, hears_nothing) = track::is_idle(table);
+    if !subject::has_pending(table) {
+        shapes::leave_unused(table);
+    }
     let idle = [
         (hears_no_subject(table), interest::SUBSCRIBERS),
         (queue::is_empty(table), interest::WAITERS),

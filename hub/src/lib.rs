@@ -45,6 +45,7 @@ pub mod query;
 pub mod queue;
 pub mod receivers;
 pub mod record;
+mod shapes;
 pub mod sink;
 mod stopped;
 pub mod subject;

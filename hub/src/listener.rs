@@ -68,6 +68,9 @@ pub trait MessageSink {
     /// they have received all.
     fn missed(&mut self, clients: &[u64]);
 
+    /// A client's subscription with this sid has had all the messages that it was to have, and has ended.
+    fn ended(&mut self, _client: u64, _sid: &[u8]) {}
+
     /// Replies to what another process asks about the clients of this one ([`crate::query::answer`]). Only
     /// for threads that [`crate::query::serve`].
     fn asked(&mut self, _asker: Asker, _words: &[&[u8]]) {}

@@ -65,8 +65,6 @@ pub struct Post<'l> {
     pub queues: &'l [u8],
     /// Bits of [`flag`].
     pub flags: u8,
-    /// The format of the payload; 0: none is known.
-    pub format: u8,
     /// The client that published it.
     pub origin: u64,
     pub payload: &'l [u8],
@@ -120,10 +118,11 @@ impl<'l> Message<'l> {
                 let mark = [if *shard { SHARD_MESSAGE } else { MESSAGE }];
                 send(&[&mark, &(channel.len() as u32).to_le_bytes(), channel, payload]);
             }
-            Message::Post(Post { subject, reply, headers, queues, flags, format, origin, payload }) => {
+            Message::Post(Post { subject, reply, headers, queues, flags, origin, payload }) => {
                 let length = |part: &[u8]| (part.len() as u32).to_le_bytes();
                 send(&[
-                    &[POST, *flags, *format],
+                    // The second byte is kept for the format of the payload.
+                    &[POST, *flags, 0],
                     &origin.to_le_bytes(),
                     &length(subject),
                     subject,
@@ -189,14 +188,13 @@ impl<'l> Message<'l> {
                 Message::Published { shard: *mark == SHARD_MESSAGE, channel, payload }
             }
             POST => {
-                let ([flags, format], rest) = rest.split_first_chunk::<2>()?;
+                let ([flags, _], rest) = rest.split_first_chunk::<2>()?;
                 let (origin, rest) = word(rest)?;
                 let (subject, rest) = piece(rest)?;
                 let (reply, rest) = piece(rest)?;
                 let (headers, rest) = piece(rest)?;
                 let (queues, payload) = piece(rest)?;
-                let (flags, format) = (*flags, *format);
-                Message::Post(Post { subject, reply, headers, queues, flags, format, origin, payload })
+                Message::Post(Post { subject, reply, headers, queues, flags: *flags, origin, payload })
             }
             WAKE => {
                 let (kind, rest) = rest.split_first()?;
@@ -310,12 +308,7 @@ mod tests {
                 payload: b"hello",
                 ..Post::default()
             }),
-            Message::Post(Post {
-                headers: b"NATS/1.0\r\n\r\n",
-                queues: b"\x01\0\0\0q",
-                format: 3,
-                ..Post::default()
-            }),
+            Message::Post(Post { headers: b"NATS/1.0\r\n\r\n", queues: b"\x01\0\0\0q", ..Post::default() }),
             Message::Wake { kind: Kind::List, db: 3, key: b"key" },
             Message::WakeAll { db: None },
             Message::WakeAll { db: Some(0) },

@@ -7,8 +7,8 @@ use polder_table::{CommitView, Stop, Table};
 use smallvec::SmallVec;
 
 use crate::message::{Message, Post, flag, pack};
-use crate::record::{self, Record, Records};
-use crate::subject::{channel_key, each_group};
+use crate::record::{self, Record, Records, channel_key};
+use crate::subject::each_group;
 use crate::subscriptions::Subject;
 use crate::{token_listeners, tokens};
 
@@ -68,10 +68,8 @@ impl<'c> Receivers<'c> {
         receivers.add(record::glimpse(commit, &channel_key(subject, channel))?);
         if !shard {
             each_group(commit, channel, &mut |group| {
-                for entry in group.filter(|entry| glob::matches(entry.pattern, channel)) {
-                    let mut records = record::read(entry.records);
-                    records.retain(|record| record.number > 0 && record.lives(commit.segment()));
-                    receivers.add(records);
+                for entry in group.filter(|entry| glob::matches(entry.name, channel)) {
+                    receivers.add(record::living(commit.segment(), entry.records));
                 }
             })?;
             tokens::find(commit, channel, &mut |queue, records| match queue {
@@ -162,7 +160,7 @@ impl<'c> Receivers<'c> {
             true => Message::Published { shard: self.shard, channel: self.channel, payload },
             false => Message::Post(Post { flags: flags | flag::PLAIN, ..post }),
         };
-        let drawn = self.draw();
+        let drawn = self.draw(commit);
         let is_drawn = |record: &Record| drawn.iter().any(|(seat, _)| seat.same_owner(record));
         for record in self.records.iter().filter(|record| !is_drawn(record)) {
             message.write(|parts| commit.post(record.seat.into(), record.life, parts));
@@ -177,10 +175,10 @@ impl<'c> Receivers<'c> {
     }
 
     /// Draws a seat for each queue, by the number of its members.
-    fn draw(&self) -> SmallVec<[Drawn<'_>; 2]> {
+    fn draw(&self, commit: &dyn CommitView) -> SmallVec<[Drawn<'_>; 2]> {
         let mut drawn: SmallVec<[Drawn<'_>; 2]> = SmallVec::new();
         for Queue { name, seats } in &self.queues {
-            let seat = draw_from(seats);
+            let seat = draw_from(commit, seats);
             match drawn.iter_mut().find(|(earlier, _)| earlier.same_owner(&seat)) {
                 Some((_, queues)) => queues.push(name),
                 None => drawn.push((seat, SmallVec::from_slice(&[&name[..]]))),
@@ -190,9 +188,9 @@ impl<'c> Receivers<'c> {
     }
 }
 
-fn draw_from(seats: &[Record]) -> Record {
+fn draw_from(commit: &dyn CommitView, seats: &[Record]) -> Record {
     let members = seats.iter().map(|seat| seat.number).sum();
-    let mut number = tokens::draw(members);
+    let mut number = commit.draw_below(members);
     for seat in seats {
         if number < seat.number {
             return *seat;
@@ -210,10 +208,10 @@ pub fn publish(commit: &dyn CommitView, shard: bool, channel: &[u8], payload: &[
     Ok(Receivers::of(commit, shard, channel)?.tell(commit, payload))
 }
 
-/// Passes a message on whose queue has no member at the calling thread any more: to another seat's, once.
+/// Passes a message on whose queue has no member at the calling thread any more: to another seat's, once. Returns false if there is none.
 ///
 /// # Errors
-/// A fault. Returns whether there was one.
+/// A fault.
 pub(crate) fn pass_on(
     commit: &dyn CommitView,
     own: &Record,
@@ -226,7 +224,7 @@ pub(crate) fn pass_on(
     if found.seats.is_empty() {
         return Ok(false);
     }
-    let seat = draw_from(&found.seats);
+    let seat = draw_from(commit, &found.seats);
     let flags = post.flags & !flag::PLAIN | flag::PASSED;
     let message = Message::Post(Post { flags, queues: &pack(&[queue]), ..*post });
     message.write(|parts| commit.post(seat.seat.into(), seat.life, parts));

@@ -6,6 +6,7 @@
 //! hub:s:CHANNEL      of a shard channel                            number: how many clients
 //! hub:p:BEGINNING    of patterns with this literal beginning       pattern by pattern: length (4), pattern, count (4), records
 //! subj:n:SHAPE:PLACE of patterns of the token dialect, and queues     queue by queue, as the entries of hub:p: (tokens.rs)
+//! subj:S             of all shapes of such patterns                   shape by shape, as the entries of hub:p: (shapes.rs)
 //! hub:w:K DB KEY     those who wait for a key to hold kind K       number: the first ticket among the seat's own
 //! hub:t:KEY          those with clients that have read a key       number: 0
 //!
@@ -16,6 +17,8 @@ use polder_shm::{Seat, Segment};
 use polder_table::{CommitView, Db, Found, New, Replaces, SYSTEM, Stop, Txn};
 use polder_values::{Kind, Nodes, string};
 use smallvec::SmallVec;
+
+use crate::subscriptions::Subject;
 
 /// What all keys of the hub begin with.
 pub const PREFIX: &[u8] = b"hub:";
@@ -75,6 +78,30 @@ pub(crate) fn bytes_of(count: usize) -> Option<usize> {
 /// Where the number of the record lies that has this place among several.
 pub(crate) fn number_at(place: usize) -> usize {
     place * BYTES + 10
+}
+
+/// The records of bytes that count: of living owners, and with a number.
+pub(crate) fn living(segment: &Segment, bytes: &[u8]) -> Records {
+    let mut records = read(bytes);
+    records.retain(|record| record.number > 0 && record.lives(segment));
+    records
+}
+
+/// The keys of the hidden database that begin so, in order.
+pub(crate) fn keys(txn: &Txn<'_>, lead: &[u8]) -> Result<Vec<Vec<u8>>, Stop> {
+    let (mut keys, mut cursor) = (Vec::new(), 0);
+    loop {
+        cursor = txn.scan(SYSTEM, cursor, 100, &mut |scanned| {
+            if scanned.key.starts_with(lead) {
+                keys.push(scanned.key.to_vec());
+            }
+        })?;
+        if cursor == 0 {
+            keys.sort_unstable();
+            keys.dedup();
+            return Ok(keys);
+        }
+    }
 }
 
 /// Whether the number of each of these records is 0.
@@ -137,6 +164,11 @@ pub(crate) fn put(txn: &Txn<'_>, key: &[u8], bytes: &[u8]) -> Result<(), Stop> {
     }
     let value = string::make(txn, bytes)?;
     txn.write(SYSTEM, key, &New::of(Kind::String, value), Replaces::Whole)
+}
+
+/// The key of the records of a channel or a shard channel.
+pub(crate) fn channel_key(subject: Subject, name: &[u8]) -> Vec<u8> {
+    [if subject == Subject::Shard { b"hub:s:" } else { b"hub:c:" }, name].concat()
 }
 
 /// The key of the records of the seats that wait for `key` to hold a value of `kind`.

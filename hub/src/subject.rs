@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use crate::group::{Entries, Entry, count, entries, rewritten, write_entry};
 use crate::per_thread::{self, PerThread};
 use crate::post;
-use crate::record::{self, Record};
+use crate::record::{self, Record, channel_key};
 pub use crate::subscriptions::Subject;
 use crate::subscriptions::{is_heard, note_subscription};
 use crate::tokens;
@@ -24,10 +24,6 @@ thread_local! {
 
 /// Longer literal beginnings of patterns count as this long: there is a bit for each length.
 const BEGINNING_MAX: usize = 63;
-
-pub(crate) fn channel_key(subject: Subject, name: &[u8]) -> Vec<u8> {
-    [if subject == Subject::Shard { b"hub:s:" } else { b"hub:c:" }, name].concat()
-}
 
 fn group_key(beginning: &[u8]) -> Vec<u8> {
     [b"hub:p:", beginning].concat()
@@ -117,18 +113,18 @@ fn patches(txn: &Txn<'_>, bytes: &[u8], patterns: &mut Vec<&[u8]>, by: i64) -> O
     let only = if let [only] = patterns[..] { Some(only) } else { None };
     let (mut patches, mut useless) = (Vec::new(), 0);
     for entry in entries(bytes) {
-        let is_candidate = only.is_none_or(|only| only == entry.pattern);
+        let is_candidate = only.is_none_or(|only| only == entry.name);
         let mut is_useless = record::are_empty(entry.records);
-        if is_candidate && !is_useless && wanted.contains(entry.pattern) {
+        if is_candidate && !is_useless && wanted.contains(entry.name) {
             let mut records = record::read(entry.records);
             if let Some(at) = records.iter().position(|record| record.same_owner(&own) && record.number > 0) {
-                wanted.remove(entry.pattern);
+                wanted.remove(entry.name);
                 records[at].number = records[at].number.saturating_add_signed(by);
                 patches.push(((entry.records_at + record::number_at(at)) as u64, records[at].number));
                 is_useless = records.iter().all(|record| record.number == 0);
             }
         }
-        useless += if is_useless { 8 + entry.pattern.len() + entry.records.len() } else { 0 };
+        useless += if is_useless { 8 + entry.name.len() + entry.records.len() } else { 0 };
     }
     patterns.retain(|pattern| wanted.contains(pattern));
     (useless <= bytes.len() / 2).then_some(patches)
@@ -172,35 +168,17 @@ pub fn subjects(
     wanted: &dyn Fn(&[u8]) -> bool,
 ) -> Result<Vec<Vec<u8>>, Stop> {
     let lead = if subject == Subject::Pattern { group_key(b"") } else { channel_key(subject, b"") };
-    let mut keys = Vec::new();
-    let mut cursor = 0;
-    loop {
-        cursor = txn.scan(SYSTEM, cursor, 100, &mut |scanned| {
-            if scanned.key.starts_with(&lead) {
-                keys.push(scanned.key.to_vec());
-            }
-        })?;
-        if cursor == 0 {
-            break;
-        }
-    }
-    keys.sort_unstable();
-    keys.dedup();
     let mut found = Vec::new();
-    for key in keys {
+    for key in record::keys(txn, &lead)? {
         if subject != Subject::Pattern {
             let name = &key[lead.len()..];
             if wanted(name) && !record::glimpse(txn, &key)?.is_empty() {
                 found.push(name.to_vec());
             }
         } else if let Some(bytes) = record::bytes(txn, txn.glimpse(SYSTEM, &key)?)? {
-            let is_alive = |entry: &Entry<'_>| {
-                record::read(entry.records)
-                    .iter()
-                    .any(|record| record.number > 0 && record.lives(txn.segment()))
-            };
-            let patterns = entries(&bytes).filter(|entry| wanted(entry.pattern) && is_alive(entry));
-            let patterns: BTreeSet<&[u8]> = patterns.map(|entry| entry.pattern).collect();
+            let is_alive = |entry: &Entry<'_>| !record::living(txn.segment(), entry.records).is_empty();
+            let patterns = entries(&bytes).filter(|entry| wanted(entry.name) && is_alive(entry));
+            let patterns: BTreeSet<&[u8]> = patterns.map(|entry| entry.name).collect();
             found.extend(patterns.into_iter().map(<[u8]>::to_vec));
         }
     }
@@ -230,11 +208,9 @@ pub fn counts(txn: &Txn<'_>) -> Result<[u64; 3], Stop> {
     }
     for key in groups {
         let bytes = record::bytes(txn, txn.glimpse(SYSTEM, &key)?)?.unwrap_or_default();
-        let has_subscriber = |entry: &Entry<'_>| {
-            record::read(entry.records).iter().any(|record| record.number > 0 && record.lives(txn.segment()))
-        };
+        let has_subscriber = |entry: &Entry<'_>| !record::living(txn.segment(), entry.records).is_empty();
         let patterns: HashSet<&[u8]> =
-            entries(&bytes).filter(has_subscriber).map(|entry| entry.pattern).collect();
+            entries(&bytes).filter(has_subscriber).map(|entry| entry.name).collect();
         counts[Subject::Pattern as usize] += patterns.len() as u64;
     }
     Ok(counts)

@@ -11,13 +11,10 @@ use polder_table::Table;
 
 use crate::per_thread::{self, PerThread};
 use crate::token::{ShapeText, Tokens, pattern_at, place_of};
-use crate::tokens::{move_word, name_of, split_name};
+use crate::tokens::{self, name_of, split_name};
 
 /// The clients that a message goes to under one sid.
 pub(crate) type SidGroup = (Box<[u8]>, Rc<[u64]>);
-
-/// The most queues whose turns a thread remembers.
-const TURNS_MAX: usize = 4096;
 
 /// One subscription.
 struct Listener {
@@ -30,6 +27,8 @@ struct Listener {
     heard: u64,
     /// It ends after this many messages; 0: it does not.
     heard_max: u64,
+    /// Of a member of a queue: the number of the turn in which it had a message last.
+    turn: u64,
 }
 
 impl Listener {
@@ -37,6 +36,12 @@ impl Listener {
     fn hear(&mut self) -> bool {
         self.heard += 1;
         self.heard == self.heard_max
+    }
+
+    /// What is told of it, at this shape and place, once it has had all its messages.
+    fn ended(&self, shape: &[u8], place: &[u8]) -> Ended {
+        let name = name_of(&pattern_at(shape, place), &self.queue);
+        Ended { client: self.client, sid: self.sid.clone(), name }
     }
 }
 
@@ -48,11 +53,18 @@ struct Listeners {
     shapes: BTreeMap<ShapeText, Places>,
     /// The number of subscriptions of each client.
     clients: HashMap<u64, usize>,
-    /// The queue member whose turn it is next, by the queue's name.
-    turns: HashMap<Box<[u8]>, usize>,
+    /// The number of the last message that went to a member of a queue.
+    turn: u64,
     audience: Audience,
-    /// Those that have had all their messages, by name, and are to be told to the segment.
-    ended: Vec<Vec<u8>>,
+    /// Those that have had all their messages. The segment and their clients are still to be told.
+    ended: Vec<Ended>,
+}
+
+/// A subscription that has had all its messages.
+pub(crate) struct Ended {
+    pub client: u64,
+    pub sid: Box<[u8]>,
+    pub name: Vec<u8>,
 }
 
 /// The clients that heard the last message, valid while no subscription begins or ends.
@@ -91,14 +103,17 @@ impl Listeners {
         Some(&mut listeners[at])
     }
 
-    fn insert(&mut self, listener: Listener, pattern: &[u8]) {
+    /// Returns whether it is new.
+    fn insert(&mut self, listener: Listener, pattern: &[u8]) -> bool {
         self.forget_audience();
         let (shape, place) = place_of(pattern);
         let listeners = self.shapes.entry(shape).or_default().entry(place).or_default();
-        if let Err(at) = listeners.binary_search_by(|one| order(one, listener.client, &listener.sid)) {
+        let place = listeners.binary_search_by(|one| order(one, listener.client, &listener.sid));
+        if let Err(at) = place {
             *self.clients.entry(listener.client).or_default() += 1;
             listeners.insert(at, listener);
         }
+        place.is_err()
     }
 
     /// Returns whether it was there.
@@ -135,16 +150,16 @@ impl Listeners {
             }
             for listener in places.get_mut(&place).into_iter().flatten().filter(|one| one.from <= at) {
                 if show(listener) {
-                    let pattern = pattern_at(shape, &place);
-                    let name = name_of(&pattern, &listener.queue);
-                    last.push((listener.client, listener.sid.clone(), name));
+                    last.push(listener.ended(shape, &place));
                 }
             }
         }
-        for (client, sid, name) in last {
-            self.remove(client, &sid, &name);
-            self.ended.push(name);
-        }
+        last.into_iter().for_each(|ended| self.end(ended));
+    }
+
+    fn end(&mut self, ended: Ended) {
+        self.remove(ended.client, &ended.sid, &ended.name);
+        self.ended.push(ended);
     }
 
     fn groups(&mut self, subject: &[u8], at: u64, except: u64) -> Rc<[SidGroup]> {
@@ -181,38 +196,31 @@ impl Listeners {
         groups
     }
 
-    /// The member of a queue whose turn it is.
+    /// The member of a queue whose turn it is: the one that has waited for the most messages.
     fn member(&mut self, subject: &[u8], queue: &[u8], at: u64, except: u64) -> Option<(Box<[u8]>, u64)> {
-        let fits = |one: &Listener| *one.queue == *queue && one.client != except;
-        let mut members = 0;
-        self.each(subject, at, &mut |one| {
-            members += usize::from(fits(one));
-            false
-        });
-        if members == 0 {
-            self.turns.remove(queue);
-            return None;
-        }
-        // Names of queues that are gone are dropped with all others, which begin anew.
-        if self.turns.len() >= TURNS_MAX {
-            self.turns.clear();
-        }
-        let turn = self.turns.entry_ref(queue).or_default();
-        let chosen = *turn % members;
-        *turn = chosen + 1;
-        let (mut number, mut found) = (0, None);
-        self.each(subject, at, &mut |one| {
-            if !fits(one) {
-                return false;
+        let tokens = Tokens::of(subject);
+        let (mut place, mut next) = (Vec::new(), None::<(&ShapeText, &mut Listener)>);
+        for (shape, places) in &mut self.shapes {
+            if !tokens.place_in(shape, &mut place) {
+                continue;
             }
-            number += 1;
-            if number != chosen + 1 {
-                return false;
+            for one in places.get_mut(&place).into_iter().flatten() {
+                let fits = *one.queue == *queue && one.client != except && one.from <= at;
+                if fits && next.as_ref().is_none_or(|(_, other)| one.turn < other.turn) {
+                    next = Some((shape, one));
+                }
             }
-            found = Some((one.sid.clone(), one.client));
-            one.hear()
+        }
+        let (shape, one) = next?;
+        self.turn += 1;
+        one.turn = self.turn;
+        let found = (one.sid.clone(), one.client);
+        let ended = one.hear().then(|| {
+            tokens.place_in(shape, &mut place);
+            one.ended(shape, &place)
         });
-        found
+        ended.into_iter().for_each(|ended| self.end(ended));
+        Some(found)
     }
 }
 
@@ -225,15 +233,18 @@ pub fn note_begun(table: &Table, client: u64, sid: &[u8], name: &[u8]) {
     // Read after the commit, so nothing that is sent behind this place is missing.
     let from = table.seat().map_or(0, |seat| seat.unread().end);
     let (pattern, queue) = split_name(name);
-    let listener = Listener { client, sid: sid.into(), queue: queue.into(), from, heard: 0, heard_max: 0 };
-    with(table, |own| own.insert(listener, pattern));
-    move_word(table.segment(), name);
+    let listener =
+        Listener { client, sid: sid.into(), queue: queue.into(), from, heard: 0, heard_max: 0, turn: 0 };
+    if with(table, |own| own.insert(listener, pattern)) == Some(true) {
+        tokens::note_begun(table, name);
+    }
 }
 
 /// Notes that it no longer does.
 pub fn note_ended(table: &Table, client: u64, sid: &[u8], name: &[u8]) {
-    with(table, |own| own.remove(client, sid, name));
-    move_word(table.segment(), name);
+    if with(table, |own| own.remove(client, sid, name)) == Some(true) {
+        tokens::note_ended(table, name);
+    }
 }
 
 /// Returns true if a client of this thread has the subscription.
@@ -307,9 +318,11 @@ pub(crate) fn own_interest(table: &Table, client: u64, subject: &[u8]) -> BTreeM
     .unwrap_or_default()
 }
 
-/// Takes the names of the subscriptions that have had all their messages.
-pub(crate) fn take_ended(table: &Table) -> Vec<Vec<u8>> {
-    with(table, |own| std::mem::take(&mut own.ended)).unwrap_or_default()
+/// Takes the subscriptions that have had all their messages.
+pub(crate) fn take_ended(table: &Table) -> Vec<Ended> {
+    let ended = with(table, |own| std::mem::take(&mut own.ended)).unwrap_or_default();
+    ended.iter().for_each(|ended| tokens::note_ended(table, &ended.name));
+    ended
 }
 
 /// Returns true if no client of this thread has such a subscription.

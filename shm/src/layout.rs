@@ -19,7 +19,7 @@ pub const VERSIONS_END: u64 = (1 << 40) - (1 << 20);
 /// The first eight bytes of every segment.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"POLDER\r\n");
 /// The layout's number: another one is refused, with the way out (export and import).
-pub const LAYOUT: u32 = 9;
+pub const LAYOUT: u32 = 10;
 
 /// Bits of the header's layout word that name what a segment uses and not every program of this layout knows. A program sets a feature's bit before it
 /// stores anything of that form; the bit stays. docs/decisions/008-layout-9.md lists what is reserved for which feature.
@@ -103,7 +103,7 @@ pub mod header {
     pub const PREFIXES: u64 = 2248;
     /// A random word in the names of this segment's FIFOs.
     pub const WAKEUPS: u64 = 2256;
-    /// A count of the subscriptions to patterns of the token dialect and to queues that have begun and ended; 0: there was none.
+    /// Bit 0: there are subscriptions to patterns of the token dialect or to queues. Above it a count that moves when there is a pattern of another shape.
     pub const TOKENS: u64 = 2264;
     /// What each commit has to record: bits of [`recording`](super::recording), and above them the number of the last snapshot
     /// ([`snapshot_log`](crate::overlay)). Beside the word of interest, which every writer reads, too.

@@ -368,6 +368,8 @@ pub enum Counter {
     SyncsRefused = 22,
     /// Copies for replicas that the log did not reach any more when they were sent.
     SyncsOverrun = 23,
+    /// Messages to a queue that no member has got: the thread that was to serve one had none left, and neither had another.
+    QueuedLost = 24,
 }
 
 /// How many counters a seat keeps ([`Counter`], with room for more).

@@ -490,6 +490,7 @@ const POLDER: &[Metric] = &[
     metric("retries", Count(|facts| facts.counter(Counter::Retries))),
     metric("parks", Count(|facts| facts.counter(Counter::Parks))),
     metric("publishers_held", Count(|facts| facts.counter(Counter::PublishersHeld))),
+    metric("queued_messages_lost", Count(|facts| facts.counter(Counter::QueuedLost))),
     metric("recoveries", Count(|facts| facts.counter(Counter::Recoveries))),
     metric("number_mode", Text(|facts| facts.settings.string(const { id("number-mode") }))),
 ];

@@ -1,6 +1,8 @@
 //! Threads that wait and listen, each with a seat of its own: which of them are woken, and what
 //! happens after failures.
 
+mod subjects;
+
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -86,12 +88,16 @@ struct Heard {
     missed: Vec<u64>,
     invalidated: Vec<Option<usize>>,
     asked: Vec<Asker>,
+    posts: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl MessageSink for Heard {
     fn deliver(&mut self, clients: &[u64], delivery: Delivery<'_>) {
         if let Delivery::Message { payload, .. } = delivery {
             self.messages.push((clients.to_vec(), payload.to_vec()));
+        }
+        if let Delivery::Post { sid, payload, .. } = delivery {
+            clients.iter().for_each(|_| self.posts.push((sid.to_vec(), payload.to_vec())));
         }
         if let Delivery::Invalidation { keys, .. } = delivery {
             self.invalidated.push(keys.map(<[_]>::len));

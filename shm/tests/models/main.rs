@@ -5,4 +5,5 @@
 mod common;
 mod orderings;
 mod queue;
+mod shapes;
 mod snapshot;
