@@ -5,7 +5,7 @@ use polder_calls::settings::value::{OutputLimit, output_limits};
 use polder_calls::settings::{Id, Settings, id};
 use polder_runtime::Session;
 
-use crate::doors::{DOORS, Door, Spoken};
+use crate::doors::{DOORS, Door};
 use crate::guest_rules::GuestRules;
 use crate::web_rules::WebRules;
 
@@ -210,22 +210,23 @@ impl ServerLimits {
         if session.identity.authenticated { most } else { most.min(door.before_login.request_bytes_max) }
     }
 
-    /// The most that may wait to be sent to a client.
+    /// The most that may wait to be sent to a client. One of NATS has limits of its own by whatever door it came.
     #[inline]
-    pub fn output_of(&self, door: &Door, session: &Session) -> OutputLimit {
-        if door.protocol == Spoken::Nats {
-            return OutputLimit { hard: self.hard_output_of(door, session), ..OutputLimit::default() };
+    pub fn output_of(&self, door: &Door, is_nats: bool, session: &Session) -> OutputLimit {
+        let hard = self.hard_output_of(door, is_nats, session);
+        if is_nats {
+            return OutputLimit { hard, ..OutputLimit::default() };
         }
         let limit = if session.listens() { self.output.subscribers } else { self.output.normal };
-        OutputLimit { hard: self.hard_output_of(door, session), ..limit }
+        OutputLimit { hard, ..limit }
     }
 
     /// The hard one of these limits alone, in bytes; 0 for none.
     #[inline]
-    pub fn hard_output_of(&self, door: &Door, session: &Session) -> u64 {
+    pub fn hard_output_of(&self, door: &Door, is_nats: bool, session: &Session) -> u64 {
         match session.identity.authenticated {
             false => door.before_login.output_bytes_max,
-            true if door.protocol == Spoken::Nats => self.nats.pending_bytes_max,
+            true if is_nats => self.nats.pending_bytes_max,
             true if session.listens() => self.output.subscribers.hard,
             true => self.output.hard[door.number],
         }

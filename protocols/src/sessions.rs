@@ -176,6 +176,12 @@ impl Protocol {
         }
     }
 
+    /// Returns true for a client of NATS, on its own port or over a WebSocket.
+    #[inline]
+    pub fn is_nats(&self) -> bool {
+        matches!(self, Protocol::Nats(_))
+    }
+
     /// Whether several calls may write their replies one after another into one sink.
     #[inline(always)]
     pub fn groups_replies(&self) -> bool {
@@ -368,41 +374,63 @@ pub enum Change {
 pub struct WebSocket {
     /// As CLIENT LIST shows it.
     pub name: &'static str,
-    /// The sub-protocol, one of [`WebSocket::PROTOCOLS`], or [`WebSocket::NATS`].
-    sub_protocol: &'static str,
+    sub_protocol: SubProtocol,
     /// Whether messages may be compressed.
     pub deflates: bool,
     /// The input of `term`.
     input: Input,
 }
 
-impl WebSocket {
-    pub const PROTOCOLS: [&'static str; 3] = ["resp", "json", "term"];
+/// What is spoken over a WebSocket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SubProtocol {
+    Resp,
+    Json,
+    Term,
     /// Clients of NATS name no sub-protocol.
-    pub const NATS: &'static str = "";
+    Nats,
+}
 
+impl SubProtocol {
+    /// The names of those that have one.
+    pub const NAMES: [&'static str; 3] = ["resp", "json", "term"];
+
+    /// The one with this name.
+    pub fn named(name: &str) -> SubProtocol {
+        match name {
+            "resp" => SubProtocol::Resp,
+            "json" => SubProtocol::Json,
+            _ => SubProtocol::Term,
+        }
+    }
+}
+
+impl WebSocket {
     /// A WebSocket with one of these sub-protocols.
-    pub fn new(sub_protocol: &'static str, deflates: bool, input: Input) -> WebSocket {
+    pub fn new(sub_protocol: SubProtocol, deflates: bool, input: Input) -> WebSocket {
         let name = match sub_protocol {
-            "resp" => "ws-resp",
-            "json" => "ws-json",
-            WebSocket::NATS => "ws-nats",
-            _ => "ws-term",
+            SubProtocol::Resp => "ws-resp",
+            SubProtocol::Json => "ws-json",
+            SubProtocol::Term => "ws-term",
+            SubProtocol::Nats => "ws-nats",
         };
         WebSocket { name, sub_protocol, deflates, input }
     }
 
     pub fn shape(&self) -> Shape {
-        if matches!(self.sub_protocol, "resp" | WebSocket::NATS) { Shape::Stream } else { Shape::Messages }
+        match self.sub_protocol {
+            SubProtocol::Resp | SubProtocol::Nats => Shape::Stream,
+            SubProtocol::Json | SubProtocol::Term => Shape::Messages,
+        }
     }
 
     /// Its protocol at the beginning.
     pub fn protocol(&self) -> Protocol {
         match self.sub_protocol {
-            "resp" => Protocol::Resp(resp::Resp::default()),
-            "json" => Protocol::Messages(messages::Messages::new(messages::Style::Json)),
-            WebSocket::NATS => Protocol::Nats(Box::default()),
-            _ => Protocol::Terminal(Box::new(terminal::Terminal::new(self.input))),
+            SubProtocol::Resp => Protocol::Resp(resp::Resp::default()),
+            SubProtocol::Json => Protocol::Messages(messages::Messages::new(messages::Style::Json)),
+            SubProtocol::Nats => Protocol::Nats(Box::default()),
+            SubProtocol::Term => Protocol::Terminal(Box::new(terminal::Terminal::new(self.input))),
         }
     }
 }

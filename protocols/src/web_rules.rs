@@ -17,6 +17,7 @@ const HOSTS: Id = id("http-hosts");
 const CORS: Id = id("http-cors");
 const DATABASE: Id = id("http-database");
 const NATS: Id = id("nats-port");
+const NATS_TLS: Id = id("nats-tls-port");
 
 /// The rules, taken from the settings.
 #[derive(Debug, Default)]
@@ -66,7 +67,7 @@ impl WebRules {
         let mut hosts = Names::of(&settings.string(HOSTS));
         hosts.listed.push(rustix::system::uname().nodename().to_bytes().to_vec());
         let database = u16::try_from(settings.number(DATABASE)).unwrap_or(0);
-        let serves_nats = settings.number(NATS) != 0;
+        let serves_nats = [NATS, NATS_TLS].iter().any(|port| settings.number(*port) != 0);
         WebRules { hosts, origins: Names::of(&settings.string(CORS)), database, serves_nats }
     }
 

@@ -104,10 +104,13 @@ impl Nats {
         batch: &mut Batch<'b>,
     ) -> Left {
         self.subjects.clear();
-        if self.has_failed {
+        let end_with = |rejection, at: &mut usize, batch: &mut Batch<'b>| {
             *at = input.len();
-            batch.push_odd(place, Odd::Rejected(Rejection::Silence), *at);
-            return Left::Nothing;
+            batch.push_odd(place, Odd::Rejected(rejection), *at);
+            Left::Nothing
+        };
+        if self.has_failed {
+            return end_with(Rejection::Silence, at, batch);
         }
         while !batch.is_full() {
             let rest = &input[*at..];
@@ -115,25 +118,18 @@ impl Nats {
                 Ok(None) => return Left::Nothing,
                 Ok(Some(read)) => read,
                 Err(violation) => {
-                    *at = input.len();
-                    let rejected = violation.text().map_or(Rejection::Silence, rejection);
-                    batch.push_odd(place, Odd::Rejected(rejected), *at);
-                    return Left::Nothing;
+                    return end_with(violation.text().map_or(Rejection::Silence, rejection), at, batch);
                 }
             };
             let end = *at + length;
             let sends_headers =
                 matches!(operation, Operation::Publish(publish) if !publish.headers.is_empty());
             if sends_headers && !self.options.headers {
-                *at = input.len();
-                batch.push_odd(place, Odd::Rejected(Rejection::Silence), *at);
-                return Left::Nothing;
+                return end_with(Rejection::Silence, at, batch);
             }
             let is_stranger = !session.identity.authenticated;
             if is_stranger && !matches!(operation, Operation::Connect(_)) {
-                *at = input.len();
-                batch.push_odd(place, Odd::Rejected(rejection(AUTHORIZATION)), *at);
-                return Left::Nothing;
+                return end_with(rejection(AUTHORIZATION), at, batch);
             }
             if let Operation::Connect(text) = operation {
                 self.push_connect(text, end, place, batch);

@@ -154,9 +154,8 @@ impl Service {
         connections.end_broadcast();
         let Some(mut connection) = connections.slots[slot].take() else { return (1, Progress::Answered) };
         connection.output.lend(|| connections.pool.take());
-        connection
-            .output
-            .limit(connections.limits.hard_output_of(connection.door, &connection.session) as usize);
+        let Connection { session, output, door, protocol, .. } = &mut *connection;
+        output.limit(connections.limits.hard_output_of(door, protocol.is_nats(), session) as usize);
         connection.session.clock.turn_ms = connections.now_ms;
         connection.session.clock.patience_us = connections.waiters.patience_us;
         connection.session.clock.active_ms = connections.now_ms;

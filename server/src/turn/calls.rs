@@ -172,9 +172,9 @@ impl Service {
         }
         let connections = &mut self.connections;
         let Some(connection) = &mut connections.slots[slot] else { return 1 };
-        let Connection { session, output, door, .. } = &mut **connection;
+        let Connection { session, output, door, protocol, .. } = &mut **connection;
         output.lend(|| connections.pool.take());
-        output.limit(connections.limits.hard_output_of(door, session) as usize);
+        output.limit(connections.limits.hard_output_of(door, protocol.is_nats(), session) as usize);
         session.clock.begin_call(connections.now_ms, connections.waiters.patience_us);
         if plan.command(number).is_some_and(|command| command.has(OWN_CONNECTION)) {
             let last = frames.iter().take_while(|other| other.place == frame.place).last().unwrap_or(frame);
@@ -325,7 +325,7 @@ impl Connections {
         if written.perhaps {
             connection.disk.written.add(written);
         }
-        let Connection { session, output, taken, turn, door, .. } = &mut **connection;
+        let Connection { session, output, taken, turn, door, protocol, .. } = &mut **connection;
         if let Some(last) = frames[..done].last() {
             *taken = last.end;
         }
@@ -345,7 +345,7 @@ impl Connections {
             self.begin_wait(slot, frames[0].note);
             return done.max(1);
         }
-        let hard = self.limits.hard_output_of(door, session);
+        let hard = self.limits.hard_output_of(door, protocol.is_nats(), session);
         // The connection is closed at the end of the turn. More replies would only take memory.
         if hard != 0 && output.waiting() as u64 > hard && !door.takes_datagrams() {
             session.closing = true;

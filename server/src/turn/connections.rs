@@ -425,7 +425,8 @@ impl Connections {
     /// Whether more waits to be sent to a connection than `client-output-buffer-limit` allows.
     fn is_over_output_limit(&mut self, slot: usize) -> bool {
         let Some(connection) = &mut self.slots[slot] else { return false };
-        let limit = self.limits.output_of(connection.door, &connection.session);
+        let limit =
+            self.limits.output_of(connection.door, connection.protocol.is_nats(), &connection.session);
         let waiting = connection.output.waiting() as u64;
         if limit.soft == 0 || waiting <= limit.soft {
             connection.over_soft_since_ms = None;

@@ -24,7 +24,7 @@ use super::note::{Note, Verb};
 use super::route::{self, Resource};
 use super::sink::Sink;
 use crate::limits::ServerLimits;
-use crate::sessions::{Change, Input, WebSocket};
+use crate::sessions::{Change, Input, SubProtocol, WebSocket};
 use crate::web_rules::{Verdict, WebRules};
 
 /// A request under way.
@@ -89,7 +89,7 @@ enum Task {
     Body(Bodies),
     Commands(Commands),
     /// The connection becomes a WebSocket.
-    Upgrade(Handshake, Input),
+    Upgrade(Handshake, SubProtocol, Input),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -194,8 +194,8 @@ impl Work {
             Resource::Subscribe => self.plan_stream(head, query.unwrap_or_default()),
             Resource::WebSocket => self.plan_web_socket(head, query.unwrap_or_default()),
             Resource::Nats => {
-                let handshake = Handshake::read(head, &[WebSocket::NATS]).map_err(unopened)?;
-                Ok(Task::Upgrade(handshake, Input::Lines))
+                let handshake = Handshake::read(head, &[""]).map_err(unopened)?;
+                Ok(Task::Upgrade(handshake, SubProtocol::Nats, Input::Lines))
             }
             Resource::Reserved => {
                 Err(Answer::error(404, "there is nothing here; a key with this name is at /k/NAME"))
@@ -286,10 +286,10 @@ impl Work {
             Some(Some(columns)) => Input::Keys { columns: columns.into() },
             Some(None) => return Err(Answer::error(400, COLUMNS)),
         };
-        let handshake = Handshake::read(head, &WebSocket::PROTOCOLS).map_err(unopened)?;
-        match columns {
-            Some(_) if handshake.protocol != "term" => Err(Answer::error(400, COLUMNS)),
-            _ => Ok(Task::Upgrade(handshake, input)),
+        let handshake = Handshake::read(head, &SubProtocol::NAMES).map_err(unopened)?;
+        match (columns, SubProtocol::named(handshake.protocol)) {
+            (Some(_), SubProtocol::Resp | SubProtocol::Json) => Err(Answer::error(400, COLUMNS)),
+            (_, spoken) => Ok(Task::Upgrade(handshake, spoken, input)),
         }
     }
 
@@ -460,10 +460,9 @@ impl Work {
             (self.stage, self.change) = (Stage::Over, Some(Change::Stream("sse")));
             return Progress::Answered;
         }
-        if let (Stage::Calls, Task::Upgrade(handshake, input)) = (self.stage, &self.task) {
+        if let (Stage::Calls, Task::Upgrade(handshake, spoken, input)) = (self.stage, &self.task) {
             output.raw(handshake.response().as_bytes());
-            self.change =
-                Some(Change::WebSocket(WebSocket::new(handshake.protocol, handshake.deflates, *input)));
+            self.change = Some(Change::WebSocket(WebSocket::new(*spoken, handshake.deflates, *input)));
             self.stage = Stage::Over;
             return Progress::Answered;
         }
@@ -542,6 +541,10 @@ impl Work {
 }
 
 const ALLOW: &str = "Allow: GET, HEAD, PUT, POST, DELETE, OPTIONS\r\n";
+const VERSION: &str = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
+const COLUMNS: &str = "columns is the width of a terminal, for the sub-protocol term: /ws?columns=120, or 0 for whole lines only";
+const NOT_ESCAPED: &str = "% in a URL stands before two hexadecimal digits";
+
 /// The answer to a request that opens no WebSocket.
 fn unopened(Refused { status, text }: Refused) -> Answer {
     let answer = Answer::error(status, text);
@@ -556,10 +559,6 @@ fn asks_nats(head: &Head<'_>, path: &[u8], rules: &WebRules) -> bool {
         && head.fields.upgrade.is_some_and(|upgrade| upgrade.eq_ignore_ascii_case(b"websocket"))
         && head.fields.web_socket_protocol.is_none()
 }
-
-const VERSION: &str = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
-const COLUMNS: &str = "columns is the width of a terminal, for the sub-protocol term: /ws?columns=120, or 0 for whole lines only";
-const NOT_ESCAPED: &str = "% in a URL stands before two hexadecimal digits";
 
 /// Tells whether a request only reads.
 fn is_read(head: &Head<'_>) -> bool {
