@@ -132,7 +132,7 @@ pub fn may_share(table: &Table, session: &Session, host: &dyn Host, batch_key: B
         BatchKey::Program { .. } => {
             listeners == 0 && table.is_unlimited() && reads_share(table, session, host)
         }
-        BatchKey::Messages => listeners & !interest::SUBSCRIBERS == 0 && !session.is_special(),
+        BatchKey::Messages => listeners & !interest::SUBSCRIBERS == 0 && !session.hears_between_calls(),
     }
 }
 

@@ -25,7 +25,7 @@ use crate::run::{
 };
 pub use crate::run::{Progress, is_plain, permit_writes, writes_restricted};
 use crate::session::{Host, Replies, Session};
-use crate::{acl, blocking, cold, monitor, scripting, transaction};
+use crate::{acl, blocking, cold, monitor, scripting, subjects, transaction};
 use polder_calls::call::{Call, Outcome, WRONG_TYPE, telling, wrong_arity};
 use polder_calls::command::{
     AT_ONCE, BLOCKING, CONTAINER, Command, EMPTIES, ENDS_WITH_KEY, FAST, FastCall, GROWS, MAY_WRITE, NO_AUTH,
@@ -511,7 +511,7 @@ pub(crate) fn admit(
     if command.has(GROWS) {
         spare_memory(table, session.clock.patience_us == 0)?;
     }
-    if session.only_listens() && !command.has(WHILE_LISTENING) {
+    if session.only_listens() && !command.has(WHILE_LISTENING) && subjects::listens_on(table, session) {
         return Err(only_listens(command));
     }
     if session.listening.monitors && !monitor::may(command) {

@@ -135,6 +135,24 @@ impl Session {
             || self.imports
     }
 
+    /// Whether the client may hear of a call of its own before its next one. A client that has subscribed to subjects alone publishes as others
+    /// do: its messages say for which subscription they are, and are told apart from replies.
+    pub(crate) fn hears_between_calls(&self) -> bool {
+        self.listening.subscriptions.as_ref().is_some_and(|known| !known.are_subjects())
+            || self.listening.tracking.is_some()
+            || self.listening.monitors
+            || self.imports
+    }
+
+    /// Forgets a subscription to subjects that has had all its messages.
+    pub fn forget_ended(&mut self, sid: &[u8]) {
+        let Some(subscriptions) = &mut self.listening.subscriptions else { return };
+        Arc::make_mut(subscriptions).remove_token(sid);
+        if subscriptions.is_empty() {
+            self.listening.subscriptions = None;
+        }
+    }
+
     /// Whether the client may do no more than listen: it has subscribed, and could not tell messages from replies.
     pub(crate) fn only_listens(&self) -> bool {
         self.listens() && self.protocol == Protocol::Resp2

@@ -12,8 +12,8 @@ use polder_shm::layout::features;
 use polder_table::{Mode, Stop, Table};
 
 use crate::row::{Row, TxnCall, neutral};
-use crate::session::Subscriptions;
 use crate::session::subscriptions::TokenNews;
+use crate::session::{Session, Subscriptions};
 use polder_base::{Reply, glob};
 use polder_calls::call::{Call, NOT_AN_INTEGER, Outcome, SYNTAX};
 use polder_calls::command::{
@@ -30,7 +30,7 @@ pub const INVALID: &str = "ERR invalid subject";
 /// The error for a subject of replies that is none.
 pub const INVALID_REPLY: &str = "ERR invalid subject for replies";
 /// The error for the name of a queue, or a sid, that has blanks.
-pub const INVALID_SID: &str = "ERR a queue and a sid have no blanks";
+pub const INVALID_SID: &str = "ERR a queue and a sid must not contain blanks";
 /// The words of nats-server.
 pub const TOO_MANY_TOKENS: &str = "ERR subject has exceeded number of tokens limit, too many tokens";
 
@@ -221,6 +221,19 @@ fn forget_ended(table: &Table, client: u64, subscriptions: &mut Subscriptions, k
             subscriptions.remove_token(&sid);
         }
     }
+}
+
+/// Forgets subscriptions of a client that have had all their messages: in-process its thread hears of that, its session does not. Returns true
+/// if it still has subscribed to something.
+pub(crate) fn listens_on(table: &Table, session: &mut Session) -> bool {
+    let client = session.identity.id;
+    if let Some(subscriptions) = session.listening.subscriptions.as_mut().map(Arc::make_mut) {
+        forget_ended(table, client, subscriptions, 0);
+        if subscriptions.is_empty() {
+            session.listening.subscriptions = None;
+        }
+    }
+    session.listens()
 }
 
 fn unsubscribe(call: &mut TxnCall<'_>) -> Outcome {

@@ -99,6 +99,11 @@ impl Subscriptions {
         Some(name)
     }
 
+    /// Returns true if there are subscriptions to subjects alone, and no transaction is changing them.
+    pub(crate) fn are_subjects(&self) -> bool {
+        self.names.iter().all(BTreeSet::is_empty) && !self.has_news()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.names.iter().all(BTreeSet::is_empty)
             && self.news.is_empty()

@@ -72,6 +72,14 @@ impl MessageSink for Connections {
         self.close_after_loss(clients);
     }
 
+    fn ended(&mut self, client: u64, sid: &[u8]) {
+        let Some(connection) = self.slot_of(client).and_then(|slot| self.slots[slot].as_mut()) else {
+            return;
+        };
+        connection.session.forget_ended(sid);
+        connection.record.show(&connection.session);
+    }
+
     fn asked(&mut self, asker: Asker, words: &[&[u8]]) {
         self.end_broadcast();
         let process = self.process.clone();
