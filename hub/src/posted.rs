@@ -39,8 +39,13 @@ pub(crate) fn open(table: &Table, sink: &mut dyn MessageSink, post: &Post<'_>, a
         tell_plain(table, sink, post.subject, post.payload, at);
         tell_tokens(table, sink, post, at);
     }
-    for queue in unpack(post.queues) {
-        match token_listeners::member(table, post.subject, queue, at, deaf(post)) {
+    let queues = unpack(post.queues);
+    if queues.is_empty() {
+        return;
+    }
+    let members = token_listeners::members(table, post.subject, &queues, at, deaf(post));
+    for (queue, member) in queues.into_iter().zip(members) {
+        match member {
             Some((sid, client)) => deliver(sink, &[client], &sid, post),
             None => pass_on(table, post, queue),
         }

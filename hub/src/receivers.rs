@@ -1,5 +1,6 @@
 //! Publishing: which seats hear a channel, and what they are told with the commit of the transaction.
 
+use hashbrown::HashMap;
 use polder_base::glob;
 use polder_shm::layout::interest;
 use polder_table::interest::interest_of;
@@ -19,14 +20,9 @@ pub struct Receivers<'c> {
     /// One of each seat with listeners that hear each message.
     records: Records,
     subscribers: u64,
-    queues: Vec<Queue>,
-}
-
-/// A queue: one of its members gets each message, whichever of the matching patterns it has.
-struct Queue {
-    name: Vec<u8>,
-    /// One of each seat; the number is that of its members.
-    seats: Records,
+    /// Queues by their names: one member of each gets each message, whichever of the matching patterns it has. A record is one of each seat; its number is
+    /// that of the members.
+    queues: HashMap<Vec<u8>, Records>,
 }
 
 /// A seat, and the queues that it serves this time.
@@ -60,7 +56,7 @@ impl<'c> Receivers<'c> {
     /// A fault.
     pub fn of(commit: &dyn CommitView, shard: bool, channel: &'c [u8]) -> Result<Receivers<'c>, Stop> {
         let mut receivers =
-            Receivers { shard, channel, records: Records::new(), subscribers: 0, queues: Vec::new() };
+            Receivers { shard, channel, records: Records::new(), subscribers: 0, queues: HashMap::new() };
         if interest_of(commit.segment()) & interest::SUBSCRIBERS == 0 {
             return Ok(receivers);
         }
@@ -93,11 +89,7 @@ impl<'c> Receivers<'c> {
         if records.is_empty() {
             return;
         }
-        let at = self.queues.iter().position(|queue| queue.name == name).unwrap_or_else(|| {
-            self.queues.push(Queue { name: name.to_vec(), seats: Records::new() });
-            self.queues.len() - 1
-        });
-        let seats = &mut self.queues[at].seats;
+        let seats = self.queues.entry_ref(name).or_default();
         for record in records {
             match seats.iter_mut().find(|seat| seat.same_owner(record)) {
                 Some(seat) => seat.number = seat.number.saturating_add(record.number),
@@ -118,17 +110,14 @@ impl<'c> Receivers<'c> {
                 }
                 continue;
             }
-            for seats in
-                self.queues.iter_mut().filter(|known| *known.name == *queue).map(|known| &mut known.seats)
-            {
-                seats
-                    .iter_mut()
-                    .filter(|seat| seat.same_owner(&own))
-                    .for_each(|seat| seat.number = seat.number.saturating_sub(count));
-                seats.retain(|seat| seat.number > 0);
-            }
+            let Some(seats) = self.queues.get_mut(&queue[..]) else { continue };
+            seats
+                .iter_mut()
+                .filter(|seat| seat.same_owner(&own))
+                .for_each(|seat| seat.number = seat.number.saturating_sub(count));
+            seats.retain(|seat| seat.number > 0);
         }
-        self.queues.retain(|queue| !queue.seats.is_empty());
+        self.queues.retain(|_, seats| !seats.is_empty());
     }
 
     /// Publishes a message with the transaction. Returns how many subscribers it will reach.
@@ -177,7 +166,7 @@ impl<'c> Receivers<'c> {
     /// Draws a seat for each queue, by the number of its members.
     fn draw(&self, commit: &dyn CommitView) -> SmallVec<[Drawn<'_>; 2]> {
         let mut drawn: SmallVec<[Drawn<'_>; 2]> = SmallVec::new();
-        for Queue { name, seats } in &self.queues {
+        for (name, seats) in &self.queues {
             let seat = draw_from(commit, seats);
             match drawn.iter_mut().find(|(earlier, _)| earlier.same_owner(&seat)) {
                 Some((_, queues)) => queues.push(name),
@@ -219,12 +208,12 @@ pub(crate) fn pass_on(
     queue: &[u8],
 ) -> Result<bool, Stop> {
     let mut receivers = Receivers::of(commit, false, post.subject)?;
-    let Some(found) = receivers.queues.iter_mut().find(|known| known.name == queue) else { return Ok(false) };
-    found.seats.retain(|seat| !seat.same_owner(own));
-    if found.seats.is_empty() {
+    let Some(seats) = receivers.queues.get_mut(queue) else { return Ok(false) };
+    seats.retain(|seat| !seat.same_owner(own));
+    if seats.is_empty() {
         return Ok(false);
     }
-    let seat = draw_from(commit, &found.seats);
+    let seat = draw_from(commit, seats);
     let flags = post.flags & !flag::PLAIN | flag::PASSED;
     let message = Message::Post(Post { flags, queues: &pack(&[queue]), ..*post });
     message.write(|parts| commit.post(seat.seat.into(), seat.life, parts));

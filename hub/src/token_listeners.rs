@@ -4,6 +4,7 @@
 //! ends after some: such a subscription may have ended although its session still has it.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::rc::Rc;
 
 use hashbrown::HashMap;
@@ -15,6 +16,9 @@ use crate::tokens::{self, name_of, split_name};
 
 /// The clients that a message goes to under one sid.
 pub(crate) type SidGroup = (Box<[u8]>, Rc<[u64]>);
+
+/// The member of a queue that gets a message: its sid, and its client.
+pub(crate) type Member = (Box<[u8]>, u64);
 
 /// One subscription.
 struct Listener {
@@ -46,7 +50,7 @@ impl Listener {
 }
 
 /// The subscriptions of one shape: by place, in the order of clients and sids.
-type Places = HashMap<Vec<u8>, Vec<Listener>>;
+type Places = HashMap<Vec<u8>, BTreeMap<(u64, Box<[u8]>), Listener>>;
 
 #[derive(Default)]
 struct Listeners {
@@ -98,9 +102,7 @@ impl Listeners {
 
     fn find(&mut self, client: u64, sid: &[u8], name: &[u8]) -> Option<&mut Listener> {
         let (shape, place) = place_of(split_name(name).0);
-        let listeners = self.shapes.get_mut(&shape)?.get_mut(&place)?;
-        let at = listeners.binary_search_by(|one| order(one, client, sid)).ok()?;
-        Some(&mut listeners[at])
+        self.shapes.get_mut(&shape)?.get_mut(&place)?.get_mut(&(client, sid.into()))
     }
 
     /// Returns whether it is new.
@@ -108,12 +110,12 @@ impl Listeners {
         self.forget_audience();
         let (shape, place) = place_of(pattern);
         let listeners = self.shapes.entry(shape).or_default().entry(place).or_default();
-        let place = listeners.binary_search_by(|one| order(one, listener.client, &listener.sid));
-        if let Err(at) = place {
-            *self.clients.entry(listener.client).or_default() += 1;
-            listeners.insert(at, listener);
-        }
-        place.is_err()
+        let Entry::Vacant(vacant) = listeners.entry((listener.client, listener.sid.clone())) else {
+            return false;
+        };
+        *self.clients.entry(listener.client).or_default() += 1;
+        vacant.insert(listener);
+        true
     }
 
     /// Returns whether it was there.
@@ -122,8 +124,9 @@ impl Listeners {
         let (shape, place) = place_of(split_name(name).0);
         let Some(places) = self.shapes.get_mut(&shape) else { return false };
         let Some(listeners) = places.get_mut(&place) else { return false };
-        let Ok(at) = listeners.binary_search_by(|one| order(one, client, sid)) else { return false };
-        listeners.remove(at);
+        if listeners.remove(&(client, sid.into())).is_none() {
+            return false;
+        }
         if listeners.is_empty() {
             places.remove(&place);
             if places.is_empty() {
@@ -148,7 +151,8 @@ impl Listeners {
             if !tokens.place_in(shape, &mut place) {
                 continue;
             }
-            for listener in places.get_mut(&place).into_iter().flatten().filter(|one| one.from <= at) {
+            let listeners = places.get_mut(&place).into_iter().flat_map(BTreeMap::values_mut);
+            for listener in listeners.filter(|one| one.from <= at) {
                 if show(listener) {
                     last.push(listener.ended(shape, &place));
                 }
@@ -196,36 +200,41 @@ impl Listeners {
         groups
     }
 
-    /// The member of a queue whose turn it is: the one that has waited for the most messages.
-    fn member(&mut self, subject: &[u8], queue: &[u8], at: u64, except: u64) -> Option<(Box<[u8]>, u64)> {
+    /// The members of some queues whose turn it is: of each queue the one that has waited for the most messages.
+    fn members(&mut self, subject: &[u8], queues: &[&[u8]], at: u64, except: u64) -> Vec<Option<Member>> {
         let tokens = Tokens::of(subject);
-        let (mut place, mut next) = (Vec::new(), None::<(&ShapeText, &mut Listener)>);
+        let numbers: HashMap<&[u8], usize> =
+            queues.iter().enumerate().map(|(at, queue)| (*queue, at)).collect();
+        let mut next: Vec<Option<(&ShapeText, &mut Listener)>> = queues.iter().map(|_| None).collect();
+        let mut place = Vec::new();
         for (shape, places) in &mut self.shapes {
             if !tokens.place_in(shape, &mut place) {
                 continue;
             }
-            for one in places.get_mut(&place).into_iter().flatten() {
-                let fits = *one.queue == *queue && one.client != except && one.from <= at;
+            for one in places.get_mut(&place).into_iter().flat_map(BTreeMap::values_mut) {
+                let Some(number) = numbers.get(&*one.queue) else { continue };
+                let next = &mut next[*number];
+                let fits = one.client != except && one.from <= at;
                 if fits && next.as_ref().is_none_or(|(_, other)| one.turn < other.turn) {
-                    next = Some((shape, one));
+                    *next = Some((shape, one));
                 }
             }
         }
-        let (shape, one) = next?;
-        self.turn += 1;
-        one.turn = self.turn;
-        let found = (one.sid.clone(), one.client);
-        let ended = one.hear().then(|| {
-            tokens.place_in(shape, &mut place);
-            one.ended(shape, &place)
-        });
+        let (mut members, mut ended) = (Vec::with_capacity(queues.len()), Vec::new());
+        for next in next {
+            members.push(next.map(|(shape, one)| {
+                self.turn += 1;
+                one.turn = self.turn;
+                if one.hear() {
+                    tokens.place_in(shape, &mut place);
+                    ended.push(one.ended(shape, &place));
+                }
+                (one.sid.clone(), one.client)
+            }));
+        }
         ended.into_iter().for_each(|ended| self.end(ended));
-        Some(found)
+        members
     }
-}
-
-fn order(one: &Listener, client: u64, sid: &[u8]) -> std::cmp::Ordering {
-    (one.client, &one.sid[..]).cmp(&(client, sid))
 }
 
 /// Notes that a client of this thread hears a pattern under a sid. Called after the commit that says so in the segment.
@@ -276,15 +285,15 @@ pub(crate) fn groups(table: &Table, subject: &[u8], at: u64, except: u64) -> Rc<
     with(table, |own| own.groups(subject, at, except)).unwrap_or_default()
 }
 
-/// The member of a queue that gets a message.
-pub(crate) fn member(
+/// The members of some queues that get a message, in the order of the queues.
+pub(crate) fn members(
     table: &Table,
     subject: &[u8],
-    queue: &[u8],
+    queues: &[&[u8]],
     at: u64,
     except: u64,
-) -> Option<(Box<[u8]>, u64)> {
-    with(table, |own| own.member(subject, queue, at, except)).flatten()
+) -> Vec<Option<Member>> {
+    with(table, |own| own.members(subject, queues, at, except)).unwrap_or_default()
 }
 
 /// The first sid of one client that hears a subject.

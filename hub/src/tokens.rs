@@ -20,6 +20,8 @@ use crate::subscriptions::Subject;
 use crate::token::{EXACT, ShapeText, Tokens, is_subject, is_wild, pattern_at, place_of};
 
 pub(crate) const LEAD: &[u8] = b"subj:n:";
+/// More queues than this have no members by one pattern: each publisher looks at all of them.
+const QUEUES_MAX: usize = 1024;
 
 /// A subscription's name: pattern and queue. Neither has blanks.
 pub fn name_of(pattern: &[u8], queue: &[u8]) -> Vec<u8> {
@@ -77,7 +79,11 @@ pub(crate) fn subscribe(txn: &Txn<'_>, names: &[&[u8]], by: i64) -> Result<(), S
             shapes::enter(txn, shape)?;
         }
         let bytes = record::bytes(txn, txn.peek(SYSTEM, key)?)?.unwrap_or_default();
-        record::put(txn, key, &rewritten(txn, &bytes, &[queue], by))?;
+        let written = rewritten(txn, &bytes, &[queue], by);
+        if by > 0 && entries(&written).count() > QUEUES_MAX {
+            return Err(TOO_MANY.into());
+        }
+        record::put(txn, key, &written)?;
     }
     Ok(())
 }
