@@ -27,7 +27,7 @@ pub mod retry_ledger;
 pub mod subscriptions;
 pub mod tracked;
 
-pub use client::Client;
+pub use client::{Client, Servers, Traffic};
 pub use parts::{CallTally, Clock, Identity, Listening, NewRole, Replica, SyncRequest};
 pub use retry_ledger::RetryLedger;
 pub use subscriptions::Subscriptions;
@@ -305,6 +305,16 @@ pub trait Host: Send + Sync {
     /// The figures that INFO has from the host.
     fn statistics(&self) -> Statistics {
         Statistics::default()
+    }
+
+    /// Where clients of NATS find this process and its neighbours.
+    fn nats_servers(&self) -> Servers {
+        Servers::default()
+    }
+
+    /// What all clients of NATS have published and heard that this process has served, and how many of them were closed since they did not read.
+    fn nats_traffic(&self) -> (Traffic, u64) {
+        Default::default()
     }
 
     /// All clients that are connected to this process, the caller included (whose own state

@@ -13,7 +13,7 @@ use polder_table::{Mode, Stop, Table};
 
 use crate::row::{Row, TxnCall, neutral};
 use crate::session::subscriptions::TokenNews;
-use crate::session::{Session, Subscriptions};
+use crate::session::{Host, Session, Subscriptions};
 use polder_base::{Reply, glob};
 use polder_calls::call::{Call, NOT_AN_INTEGER, Outcome, SYNTAX};
 use polder_calls::command::{
@@ -22,6 +22,14 @@ use polder_calls::command::{
 use polder_calls::facts::Channels;
 use polder_calls::facts::Tells::Own;
 use polder_calls::settings::id;
+
+/// The version of nats-server that clients are told, since they gate features by it.
+pub const NATS_VERSION: &str = "2.10.29";
+
+/// How clients of NATS know this process.
+pub fn nats_server_id(host: &dyn Host) -> String {
+    format!("N{}", host.recorder().run_id().to_ascii_uppercase())
+}
 
 const LISTEN: Flags = PUBSUB | NOSCRIPT | LOADING | STALE | WHILE_LISTENING;
 
@@ -147,8 +155,7 @@ fn has(table: &Table, client: u64, subscriptions: &Subscriptions, sid: &[u8]) ->
 
 /// Returns true if a transaction that has not committed has begun a subscription.
 fn is_begun(subscriptions: &Subscriptions, sid: &[u8]) -> bool {
-    let is_new = |news: &TokenNews| matches!(news, TokenNews::Begun(begun, _) if **begun == *sid);
-    subscriptions.token_news.iter().any(is_new)
+    subscriptions.begun.contains(sid)
 }
 
 fn tell(reply: &mut dyn Reply, what: &[u8], sid: &[u8], count: usize) {
@@ -200,6 +207,7 @@ fn subscribe(call: &mut TxnCall<'_>) -> Outcome {
     subject::subscribe(call.txn, Subject::Token, &[&name], 1)?;
     subscriptions.insert_token(sid, &name);
     subscriptions.token_news.push(TokenNews::Begun(sid.into(), name.into()));
+    subscriptions.begun.insert(sid.into());
     tell(call.reply, b"subj.sub", sid, subscriptions.tokens.len());
     Ok(())
 }
@@ -299,6 +307,7 @@ fn list(call: &mut TxnCall<'_>) -> Outcome {
 
 /// Takes back what an attempt of a transaction has changed that is run again, or has failed.
 pub(crate) fn take_back(subscriptions: &mut Subscriptions) {
+    subscriptions.begun.clear();
     for news in std::mem::take(&mut subscriptions.token_news).into_iter().rev() {
         match news {
             TokenNews::Begun(sid, _) => _ = subscriptions.remove_token(&sid),
@@ -310,6 +319,7 @@ pub(crate) fn take_back(subscriptions: &mut Subscriptions) {
 
 /// Makes true for the calling thread what has become true in the segment.
 pub(crate) fn apply(table: &Table, client: u64, subscriptions: &mut Subscriptions) {
+    subscriptions.begun.clear();
     for news in std::mem::take(&mut subscriptions.token_news) {
         match news {
             TokenNews::Begun(sid, name) => token_listeners::note_begun(table, client, &sid, &name),

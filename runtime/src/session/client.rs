@@ -49,6 +49,40 @@ pub struct Client {
     pub takes_redirects: bool,
     /// What the client speaks; `direct` for a caller in this process.
     pub protocol: &'static str,
+    /// Of a client of NATS.
+    pub traffic: Traffic,
+}
+
+/// The servers of NATS on one memory.
+#[derive(Clone, Debug, Default)]
+pub struct Servers {
+    /// Moves when another server comes or one goes.
+    pub version: u64,
+    /// Host and port of each.
+    pub addresses: Vec<String>,
+    /// This process ends; its own are not among them.
+    pub is_leaving: bool,
+}
+
+/// Messages that a client of NATS has published and heard, and the bytes of their payloads and headers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    pub messages_in: u64,
+    pub bytes_in: u64,
+    pub messages_out: u64,
+    pub bytes_out: u64,
+}
+
+impl Traffic {
+    /// What has been added since it was as `before`.
+    pub fn since(&self, before: &Traffic) -> Traffic {
+        Traffic {
+            messages_in: self.messages_in - before.messages_in,
+            bytes_in: self.bytes_in - before.bytes_in,
+            messages_out: self.messages_out - before.messages_out,
+            bytes_out: self.bytes_out - before.bytes_out,
+        }
+    }
 }
 
 impl Client {

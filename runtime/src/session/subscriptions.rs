@@ -19,6 +19,8 @@ pub struct Subscriptions {
     pub(crate) tokens: BTreeMap<Box<[u8]>, Box<[u8]>>,
     /// News of these, as `news` has them of channels.
     pub(crate) token_news: Vec<TokenNews>,
+    /// The sids of those that have begun among these news.
+    pub(crate) begun: BTreeSet<Box<[u8]>>,
     /// Bytes that the subscriptions take.
     bytes: usize,
 }
