@@ -23,5 +23,6 @@ pub mod memory;
 pub mod metrics;
 pub mod migrate;
 pub mod monitor;
+pub mod nats_pages;
 pub mod peer_replies;
 pub mod server;

@@ -3352,6 +3352,17 @@ static inline polder_status polder_subj_unsub(polder_caller caller, polder_text 
 
 /* ---- pubsub ---- */
 
+/* SUBJ.MONITOR <VARZ|CONNZ|SUBSZ> [SORT field] [LIMIT count] [OFFSET count]
+ * Returns a monitoring page of nats-server about this server, its NATS clients, or the subscriptions of all processes, in JSON. */
+static inline polder_status polder_subj_monitor(polder_caller caller, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[1];
+    args[0] = polder_string("SUBJ.MONITOR");
+    return polder_run_more(caller, 1, args, more_count, more, reply);
+}
+
+/* ---- pubsub ---- */
+
 /* PUBSUB HELP 
  * Prints this help. */
 static inline polder_status polder_pubsub_help(polder_caller caller, const polder_reply **reply)

@@ -3,7 +3,7 @@
 //! **Invariant:** [`FAMILIES`] is the only registration there is.
 use polder_admin::{
     client, cluster, commandlog, config, debug, helps, hot_keys, info, introspect, latency, lolwut, memory,
-    migrate, monitor, server,
+    migrate, monitor, nats_pages, server,
 };
 use polder_calls::Command;
 use polder_commands::{
@@ -44,6 +44,7 @@ pub const FAMILIES: &[Family] = &[
     Family::plain("hyperloglog", "hyperloglog", hyperloglog::COMMANDS),
     Family::hosted("pubsub", "pubsub", pubsub::COMMANDS),
     Family::hosted("pubsub", "pubsub", subjects::COMMANDS),
+    Family::hosted("pubsub", "", nats_pages::COMMANDS),
     Family::hosted("pubsub", "", pubsub::HELP),
     Family::hosted("scripting", "scripting", scripting::COMMANDS),
     Family::hosted("transactions", "transaction", transaction::COMMANDS),

@@ -33,6 +33,7 @@
 //!   processes they are in.
 #![forbid(unsafe_code)]
 
+pub mod addresses;
 mod group;
 mod hear;
 pub mod listener;

@@ -6,6 +6,7 @@
 //! hub:s:CHANNEL      of a shard channel                            number: how many clients
 //! hub:p:BEGINNING    of patterns with this literal beginning       pattern by pattern: length (4), pattern, count (4), records
 //! subj:n:SHAPE:PLACE of patterns of the token dialect, and queues     queue by queue, as the entries of hub:p: (tokens.rs)
+//! subj:A             of addresses that serve clients of NATS          address by address, as the entries of hub:p: (addresses.rs)
 //! subj:S             of all shapes of such patterns                   shape by shape, as the entries of hub:p: (shapes.rs)
 //! hub:w:K DB KEY     those who wait for a key to hold kind K       number: the first ticket among the seat's own
 //! hub:t:KEY          those with clients that have read a key       number: 0

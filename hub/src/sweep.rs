@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::per_thread::{self, PerThread};
 use crate::record::{self, PREFIX};
 use crate::tokens::LEAD;
-use crate::{post, queue, shapes, subject};
+use crate::{addresses, post, queue, shapes, subject};
 
 /// How long one round lasts, about.
 const ROUND: Duration = Duration::from_micros(500);
@@ -90,7 +90,10 @@ fn portion(table: &Table, cursor: u64, held: &mut VecDeque<Vec<u8>>) -> Result<u
     let mut keys = VecDeque::new();
     let txn = table.begin(Mode::Read)?;
     let next = txn.scan(SYSTEM, cursor, KEYS, &mut |scanned| {
-        if scanned.key.starts_with(PREFIX) || scanned.key.starts_with(LEAD) || scanned.key == shapes::KEY {
+        let is_ours = scanned.key.starts_with(PREFIX)
+            || scanned.key.starts_with(LEAD)
+            || [shapes::KEY, addresses::KEY].contains(&scanned.key);
+        if is_ours {
             keys.push_back(scanned.key.to_vec());
         }
     })?;
@@ -105,7 +108,7 @@ fn clean(table: &Table, key: &[u8]) -> Result<(), Stop> {
     if key == shapes::KEY {
         return shapes::sweep(table);
     }
-    if key.starts_with(LEAD) {
+    if key.starts_with(LEAD) || key == addresses::KEY {
         return post::run(table, &mut |txn| subject::sweep_group(txn, key));
     }
     match key.get(PREFIX.len()) {

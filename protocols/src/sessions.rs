@@ -46,13 +46,14 @@ mod terminal;
 use polder_base::Reply;
 use polder_engine::Memory;
 use polder_hub::Delivery;
+use polder_runtime::session::Traffic;
 use polder_runtime::{Host, Progress, Session};
 use polder_wire::Output;
 use polder_wire::web_socket::Shape;
 
 pub use self::form::Form;
 pub use self::terminal::Input;
-use crate::batch::{Batch, Left, Rejection};
+use crate::batch::{Batch, Frame, Left, Rejection};
 use crate::doors::{Refusal, Spoken};
 use crate::limits::ServerLimits;
 
@@ -243,7 +244,10 @@ impl Protocol {
             // It subscribes to nothing.
             Protocol::Memcached(_) => {}
             Protocol::Http(_) => http::events::deliver(output, delivery),
-            Protocol::Nats(nats) => nats::deliver(nats.form(), output, delivery),
+            Protocol::Nats(nats) => {
+                nats::deliver(nats.form(), output, delivery);
+                nats.note_heard(Heard::of(delivery));
+            }
             Protocol::Messages(messages) => messages::deliver(messages.form(), output, delivery),
             Protocol::Terminal(terminal) => {
                 terminal.form().write(output, delivery);
@@ -252,12 +256,27 @@ impl Protocol {
         }
     }
 
-    /// Appends what belongs behind messages that this client shares with others.
+    /// Appends what belongs behind messages that this client shares with others, and counts them.
     #[inline]
-    pub fn end_messages(&mut self, output: &mut Output) {
-        if let Protocol::Terminal(terminal) = self {
-            terminal.redraw(output);
+    pub fn end_messages(&mut self, output: &mut Output, heard: Heard) {
+        match self {
+            Protocol::Terminal(terminal) => terminal.redraw(output),
+            Protocol::Nats(nats) => nats.note_heard(heard),
+            _ => {}
         }
+    }
+
+    /// Counts what executed frames have published: see [`Protocol::traffic`].
+    #[inline(always)]
+    pub fn note_done(&mut self, frames: &[Frame], args: &[&[u8]]) {
+        if let Protocol::Nats(nats) = self {
+            nats.note_done(frames, args);
+        }
+    }
+
+    /// The messages of this client, if it is one of NATS.
+    pub fn traffic(&self) -> Option<Traffic> {
+        if let Protocol::Nats(nats) = self { Some(nats.traffic) } else { None }
     }
 
     /// Appends what a new client gets unasked.
@@ -290,6 +309,13 @@ impl Protocol {
             }
             Protocol::Http(http) => http.tick(limits, inputs),
             Protocol::Nats(nats) => nats.tick(inputs),
+        }
+    }
+
+    /// Appends what a client is told when its server's neighbours have changed, or its server ends ([`Due::News`]).
+    pub fn inform(&mut self, (session, host): (&Session, &dyn Host), output: &mut Output) {
+        if let Protocol::Nats(nats) = self {
+            nats.inform(session, host, output);
         }
     }
 
@@ -339,6 +365,30 @@ impl Protocol {
     }
 }
 
+/// Messages to a client of NATS, and their bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Heard {
+    pub messages: u64,
+    pub bytes: u64,
+}
+
+impl Heard {
+    /// One message.
+    pub fn of(delivery: &Delivery<'_>) -> Heard {
+        match delivery {
+            Delivery::Post { headers, payload, .. } => {
+                Heard { messages: 1, bytes: (headers.len() + payload.len()) as u64 }
+            }
+            _ => Heard::default(),
+        }
+    }
+
+    pub fn add(&mut self, other: Heard) {
+        self.messages += other.messages;
+        self.bytes += other.bytes;
+    }
+}
+
 /// The layer below the protocol of a new client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cover {
@@ -354,6 +404,8 @@ pub enum Due {
     End(Rejection),
     /// The peer, and what is between, must see that it is alive.
     Sign,
+    /// The client is to be told of other servers.
+    News,
     /// What was due waits in the filter to be sent.
     Sent,
 }
@@ -447,6 +499,8 @@ pub struct TickInputs {
     pub waiting: usize,
     /// The client has not logged in.
     pub is_stranger: bool,
+    /// The number of the list of servers on this memory.
+    pub servers_version: u64,
 }
 
 /// The bytes that a refused client gets before its connection is closed.

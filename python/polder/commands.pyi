@@ -706,6 +706,11 @@ class Commands:
 
     # ---- pubsub ----
 
+    def subj_monitor(self, *more: Word) -> Any:
+        """SUBJ.MONITOR <VARZ|CONNZ|SUBSZ> [SORT field] [LIMIT count] [OFFSET count]: Returns a monitoring page of nats-server about this server, its NATS clients, or the subscriptions of all processes, in JSON."""
+
+    # ---- pubsub ----
+
     def pubsub_help(self) -> Any:
         """PUBSUB HELP: Prints this help."""
 

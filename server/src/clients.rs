@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polder_calls::Command;
 use polder_runtime::Session;
-use polder_runtime::session::Client;
+use polder_runtime::session::{Client, Traffic};
 
 use polder_protocols::doors::{DOORS, Door};
 
@@ -40,6 +40,8 @@ struct ClientSnapshot {
     awaits_bytes: usize,
     /// What it speaks, if that is not what its door speaks.
     speaks: Option<&'static str>,
+    /// Of a client of NATS: renewed once a second.
+    traffic: Traffic,
 }
 
 impl ClientSnapshot {
@@ -251,6 +253,12 @@ impl Record {
         self.snapshot().activity = activity;
     }
 
+    /// Renews what a client of NATS has published and heard; returns what has been added.
+    pub fn carry(&self, traffic: Traffic) -> Traffic {
+        let before = std::mem::replace(&mut self.snapshot().traffic, traffic);
+        traffic.since(&before)
+    }
+
     /// Renews what only commands on the session change.
     pub fn show(&self, session: &Session) {
         self.is_spared.store(session.no_evict, Ordering::Relaxed);
@@ -344,6 +352,7 @@ impl Record {
     pub fn client(&self, now_ms: u64) -> Client {
         let snapshot = self.snapshot();
         let mut client = snapshot.session.clone();
+        client.traffic = snapshot.traffic;
         let activity = snapshot.activity;
         drop(snapshot);
         client.idle_seconds = now_ms.saturating_sub(activity.active_ms) / 1000;

@@ -19,7 +19,7 @@ use polder_runtime::execute::{NEW_ROLE, UNBLOCKED};
 use polder_runtime::recorder::Recorder;
 use polder_runtime::saves::{SaveControl, SaveSignals};
 use polder_runtime::scripting::Scripting;
-use polder_runtime::session::{Client, NewSetting, Shutdown};
+use polder_runtime::session::{Client, NewSetting, Servers, Shutdown, Traffic};
 use polder_runtime::statistics::Statistics;
 use polder_runtime::{Host, Session};
 
@@ -29,7 +29,7 @@ use crate::listener::{Admission, After, Arrival, Unmoved};
 use crate::listener_set::{ListenerSet, Move};
 use crate::primary_link::PrimaryLink;
 use crate::storage::Storage;
-use crate::thread_stats::{Count, ThreadStats};
+use crate::thread_stats::{Count, NatsStats, ThreadStats};
 use crate::tier::Tier;
 use crate::tls::Tls;
 use crate::watch::Watch;
@@ -450,6 +450,23 @@ impl Host for Process {
 
     fn saves(&self) -> &dyn SaveControl {
         &self.saves
+    }
+
+    fn nats_servers(&self) -> Servers {
+        self.listeners.neighbours.servers(self.is_stopping())
+    }
+
+    fn nats_traffic(&self) -> (Traffic, u64) {
+        let total = |count: fn(&NatsStats) -> &Count| -> u64 {
+            self.mailboxes.iter().map(|mailbox| count(&mailbox.stats.nats).get()).sum()
+        };
+        let traffic = Traffic {
+            messages_in: total(|stats| &stats.messages_in),
+            bytes_in: total(|stats| &stats.bytes_in),
+            messages_out: total(|stats| &stats.messages_out),
+            bytes_out: total(|stats| &stats.bytes_out),
+        };
+        (traffic, total(|stats| &stats.slow_closed))
     }
 
     fn statistics(&self) -> Statistics {

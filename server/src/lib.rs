@@ -38,6 +38,7 @@ mod host;
 mod listener;
 mod listener_set;
 pub mod log;
+mod neighbours;
 mod primary_link;
 mod replica_link;
 mod server;

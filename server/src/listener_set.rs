@@ -17,6 +17,9 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use polder_calls::settings::{Id, id};
+use polder_engine::Table;
+use polder_protocols::doors::Spoken;
 use polder_runtime::configuration::Configuration;
 use polder_runtime::session::NewSetting;
 
@@ -25,18 +28,23 @@ use crate::failure::Failure;
 use crate::listener::{
     Admission, After, Arrival, Listener, Meant, Place, SHARE, Unmoved, bind_places, none_overlap,
 };
+use crate::neighbours::Neighbours;
+
+const ADVERTISED: Id = id("nats-advertise");
 
 /// The listeners of a process. It also keeps the path of a Unix socket until the server ends.
 #[derive(Default)]
 pub struct ListenerSet {
     listeners: Mutex<Vec<Listener>>,
     version: AtomicU64,
+    /// What clients of NATS are told of this process and others.
+    pub neighbours: Neighbours,
 }
 
 impl ListenerSet {
     /// The listeners that a process begins with.
     pub fn of(listeners: Vec<Listener>) -> ListenerSet {
-        ListenerSet { listeners: Mutex::new(listeners), version: AtomicU64::new(1) }
+        ListenerSet { listeners: Mutex::new(listeners), version: AtomicU64::new(1), ..ListenerSet::default() }
     }
 
     /// A number that changes whenever the listeners do.
@@ -65,6 +73,17 @@ impl ListenerSet {
     /// Their addresses and paths.
     pub fn names(&self) -> Vec<String> {
         self.lock().iter().map(|listener| listener.name.clone()).collect()
+    }
+
+    /// Tells other processes where clients of NATS reach this one, and looks where they reach others.
+    pub fn look_at_neighbours(&self, table: &Table, settings: &Configuration) {
+        let listening = {
+            let listeners = self.lock();
+            let wanted =
+                listeners.iter().filter(|listener| listener.door.protocol == Spoken::Nats && !listener.tls);
+            wanted.filter_map(|listener| listener.address()).map(|address| address.to_string()).collect()
+        };
+        self.neighbours.look(table, &settings.string(ADVERTISED), listening);
     }
 
     /// The doors with their places, in the order of the table of doors.

@@ -3,6 +3,8 @@
 //! Only its thread writes a count, with a plain load and store. Any thread may read it.
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use polder_runtime::session::Traffic;
+
 /// One count of one thread.
 #[derive(Default)]
 pub struct Count(AtomicU64);
@@ -51,4 +53,25 @@ pub struct ThreadStats {
     pub tracked_keys: Count,
     pub tracked_items: Count,
     pub tracked_prefixes: Count,
+    pub nats: NatsStats,
+}
+
+/// What clients of NATS have published and heard, and how many were closed since they did not read.
+#[derive(Default)]
+pub struct NatsStats {
+    pub messages_in: Count,
+    pub bytes_in: Count,
+    pub messages_out: Count,
+    pub bytes_out: Count,
+    pub slow_closed: Count,
+}
+
+impl NatsStats {
+    /// Adds the messages of a client; the owner only.
+    pub fn add(&self, new: &Traffic) {
+        self.messages_in.add(new.messages_in);
+        self.bytes_in.add(new.bytes_in);
+        self.messages_out.add(new.messages_out);
+        self.bytes_out.add(new.bytes_out);
+    }
 }

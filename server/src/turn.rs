@@ -226,6 +226,7 @@ impl EventLoop {
         self.process.ignore_pauses();
         let connections = &mut self.service.connections;
         for slot in 0..connections.slots.len() {
+            connections.say_farewell(slot);
             if let Some(connection) =
                 connections.slots[slot].as_mut().filter(|connection| !connection.turn.queued)
             {

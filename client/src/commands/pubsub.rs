@@ -28,6 +28,9 @@ super::methods! {
     /// `SUBJ.LIST [pattern]`: Lists what clients of all processes have subscribed to: subject, queue, and how many do so.
     subj_list("SUBJ.LIST", more: impl Args);
 
+    /// `SUBJ.MONITOR <VARZ|CONNZ|SUBSZ> [SORT field] [LIMIT count] [OFFSET count]`: Returns a monitoring page of nats-server about this server, its NATS clients, or the subscriptions of all processes, in JSON.
+    subj_monitor("SUBJ.MONITOR", more: impl Args);
+
     /// `SUBJ.PUB subject payload [REPLY reply] [HEADERS headers] [NOECHO] [NORESPONDERS]`: Posts a message to a subject, with a subject for replies and headers if these are given.
     subj_pub("SUBJ.PUB", subject: impl Args, payload: impl Args, more: impl Args);
 }

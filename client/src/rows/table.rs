@@ -333,6 +333,7 @@ pub(super) const FACTS: &[(&str, u8)] = &[
     ("SSUBSCRIBE", OWNS),
     ("STRLEN", READS | CACHES | KEYED),
     ("SUBJ.LIST", 0),
+    ("SUBJ.MONITOR", 0),
     ("SUBJ.PUB", 0),
     ("SUBJ.SUB", OWNS),
     ("SUBJ.UNSUB", OWNS),

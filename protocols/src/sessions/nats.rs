@@ -21,6 +21,8 @@ use polder_base::Reply;
 use polder_calls::settings::{Id, id};
 use polder_engine::Memory;
 use polder_hub::Delivery;
+use polder_runtime::session::Traffic;
+use polder_runtime::subjects::{NATS_VERSION, nats_server_id};
 use polder_runtime::{Host, Progress, Session};
 use polder_wire::Output;
 use polder_wire::nats::{self, Info, Operation, Options, Publish, Requests};
@@ -28,13 +30,11 @@ use polder_wire::resp::Malformed;
 
 use self::sink::Sink;
 use super::form::Form;
-use super::{Change, Cover, Due, TickInputs};
+use super::{Change, Cover, Due, Heard, TickInputs};
 use crate::batch::{Batch, Content, Frame, Left, Odd, Rejection};
 use crate::doors::Refusal;
 use crate::limits::ServerLimits;
 
-/// The version of nats-server that clients are told, since they gate features by it.
-const VERSION: &str = "2.10.29";
 /// A silent client is asked whether it is there; after two questions without an answer it is closed.
 const PING_MS: u64 = 120_000;
 const PINGS_MAX: u32 = 2;
@@ -79,6 +79,11 @@ pub struct Nats {
     /// A call has failed in a way that has no word: the connection is to be closed.
     has_failed: bool,
     vigil: Vigil,
+    pub traffic: Traffic,
+    /// What the connection runs over, once the client has been greeted.
+    cover: Option<Cover>,
+    /// The list of servers that the client has been told of.
+    servers_version: u64,
     /// CONNECT has been executed, and the list of clients does not show it yet.
     is_new: bool,
 }
@@ -233,11 +238,13 @@ impl Nats {
 
     fn connect(&mut self, session: &mut Session, place: (&dyn Host, &Memory), output: &mut Output) {
         let Some(options) = self.connect.take() else { return };
-        let is_denied = !log_in(&options, session, place, output);
-        if is_denied || !session.identity.authenticated {
-            nats::error(output, AUTHORIZATION);
-            session.closing = true;
-            return;
+        match log_in(&options, session, place, output) {
+            LogIn::Failed => return session.closing = true,
+            LogIn::Done if session.identity.authenticated => {}
+            LogIn::Done | LogIn::Denied => {
+                nats::error(output, AUTHORIZATION);
+                return session.closing = true;
+            }
         }
         if options.no_responders && !options.headers {
             nats::error(output, NO_HEADERS);
@@ -259,23 +266,39 @@ impl Nats {
 
     /// Writes INFO: see [`Protocol::greet`](super::Protocol::greet).
     pub fn greet(&mut self, session: &Session, host: &dyn Host, cover: Cover, output: &mut Output) {
-        let client = host.client(session);
-        let (own_host, own_port) = client.local_address.rsplit_once(':').unwrap_or(("", "0"));
-        let run_id = host.recorder().run_id().to_ascii_uppercase();
         self.vigil.since_ms = session.clock.active_ms;
         self.vigil.pinged_ms = session.clock.active_ms;
+        self.cover = Some(cover);
+        self.write_info(session, host, output);
+    }
+
+    /// Writes INFO again for a client that takes it: see [`Protocol::inform`](super::Protocol::inform).
+    pub fn inform(&mut self, session: &Session, host: &dyn Host, output: &mut Output) {
+        if self.options.takes_news {
+            self.write_info(session, host, output);
+        }
+    }
+
+    fn write_info(&mut self, session: &Session, host: &dyn Host, output: &mut Output) {
+        let client = host.client(session);
+        let (own_host, own_port) = client.local_address.rsplit_once(':').unwrap_or(("", "0"));
+        let servers = host.nats_servers();
+        self.servers_version = servers.version;
         let info = Info {
-            server_id: &format!("N{run_id}"),
+            server_id: &nats_server_id(host),
             server_name: &format!("polder-{}", std::process::id()),
-            version: VERSION,
+            version: NATS_VERSION,
             host: own_host.trim_matches(['[', ']']),
             port: own_port.parse().unwrap_or(0),
             payload_bytes_max: usize::try_from(host.settings().number(PAYLOAD)).unwrap_or(0),
             client_id: session.identity.id,
             client_ip: client.address.rsplit_once(':').map_or("", |(ip, _)| ip.trim_matches(['[', ']'])),
             asks_login: !session.identity.authenticated,
-            is_encrypted: cover == Cover::Tls,
-            may_be_encrypted: cover == Cover::None && !host.settings().string(CERTIFICATE).is_empty(),
+            is_encrypted: self.cover == Some(Cover::Tls),
+            may_be_encrypted: self.cover == Some(Cover::None)
+                && !host.settings().string(CERTIFICATE).is_empty(),
+            servers: &servers.addresses,
+            is_leaving: servers.is_leaving,
         };
         nats::info(output, &info);
     }
@@ -292,6 +315,9 @@ impl Nats {
         }
         if inputs.is_stranger && now_ms.saturating_sub(*since_ms) > LOGIN_MS {
             return Some(Due::End(rejection("Authentication Timeout")));
+        }
+        if self.options.takes_news && inputs.servers_version != self.servers_version {
+            return Some(Due::News);
         }
         if now_ms.saturating_sub((*pinged_ms).max(inputs.active_ms)) < PING_MS {
             return None;
@@ -318,6 +344,25 @@ impl Nats {
         self.requests = Requests::default();
     }
 
+    /// Counts what executed frames have published.
+    pub fn note_done(&mut self, frames: &[Frame], args: &[&[u8]]) {
+        for frame in frames.iter().filter(|frame| kind_of(frame.note) == Kind::Publish) {
+            let Content::Args { from, to } = frame.content else { continue };
+            let headers = match &args[from + 3..to] {
+                [.., name, headers] | [.., name, headers, _] if *name == b"HEADERS" => headers.len(),
+                _ => 0,
+            };
+            self.traffic.messages_in += 1;
+            self.traffic.bytes_in += (args[from + 2].len() + headers) as u64;
+        }
+    }
+
+    /// Counts messages that the client has got.
+    pub fn note_heard(&mut self, heard: Heard) {
+        self.traffic.messages_out += heard.messages;
+        self.traffic.bytes_out += heard.bytes;
+    }
+
     /// The form of messages, which a client without headers gets without them.
     #[inline]
     pub fn form(&self) -> Form {
@@ -325,21 +370,33 @@ impl Nats {
     }
 }
 
-/// Logs a client in by what its options name; returns false if that is refused. It is no frame of its own, so no pause holds it.
+/// What has become of a log-in.
+enum LogIn {
+    Done,
+    Denied,
+    /// The server could not look: another try may succeed.
+    Failed,
+}
+
+/// Logs a client in by what its options name. It is no frame of its own, so no pause holds it.
 fn log_in(
     options: &Options,
     session: &mut Session,
     (host, memory): (&dyn Host, &Memory),
     output: &mut Output,
-) -> bool {
+) -> LogIn {
     let words: [&[u8]; 3] = match options {
         Options { user, password, .. } if !user.is_empty() => [b"AUTH", user, password],
         Options { token, .. } if !token.is_empty() => [b"AUTH", b"default", token],
-        _ => return true,
+        _ => return LogIn::Done,
     };
     let mut sink = Sink::new(output, Kind::Connect, options, b"");
     let progress = memory.execute(session, host, &words, &mut sink);
-    progress == Progress::Answered && !sink.has_failed
+    match progress {
+        Progress::Answered if sink.is_denied => LogIn::Denied,
+        Progress::Answered if !sink.has_failed => LogIn::Done,
+        _ => LogIn::Failed,
+    }
 }
 
 /// Says that the server is there, and asks whether the client is.

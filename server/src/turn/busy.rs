@@ -20,7 +20,7 @@ use polder_runtime::configuration::Configuration;
 use polder_runtime::recorder::Recorder;
 use polder_runtime::saves::{SaveControl, SaveSignals};
 use polder_runtime::scripting::{Kind, Running, Scripting};
-use polder_runtime::session::{Client, NewSetting, Shutdown};
+use polder_runtime::session::{Client, NewSetting, Shutdown, Traffic};
 use polder_runtime::statistics::Statistics;
 use polder_runtime::{Host, Progress, Session, execute};
 
@@ -55,6 +55,9 @@ impl Host for ScriptHost<'_> {
 
     fn saves(&self) -> &dyn SaveControl {
         self.process.saves()
+    }
+    fn nats_traffic(&self) -> (Traffic, u64) {
+        self.process.nats_traffic()
     }
     fn statistics(&self) -> Statistics {
         self.process.statistics()

@@ -205,6 +205,7 @@ impl Service {
             }
             Content::Odd(number) => answered(connection.run_odd(&odds[number], frame.note, (host, memory))),
         };
+        connection.protocol.note_done(&frames[..done], args);
         let perhaps = connections.disk.is_on()
             && (0..done.max(1)).any(|at| plan.command(number + at).is_none_or(may_write));
         let written = match perhaps && connections.disk.replicas > 0 {

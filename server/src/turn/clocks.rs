@@ -39,6 +39,9 @@ impl Clocks {
             self.sweep_due_ms = now_ms + SWEEP_MS;
             connections.sweep();
             connections.tick();
+            if connections.number == 0 {
+                process.listeners.look_at_neighbours(table, &process.settings);
+            }
             process.tls.renew_tickets(table, &process.settings, now_ms);
             // A thread that has nothing to do must not keep what it replaced last, nor its spare memory.
             reclaim(process);

@@ -29,7 +29,7 @@ use polder_protocols::batch::{Batch, Left, Rejection};
 use polder_protocols::doors::Spoken;
 use polder_protocols::guest_rules::GuestRules;
 use polder_protocols::limits::ServerLimits;
-use polder_protocols::sessions::{Cover, Due, Form, TickInputs};
+use polder_protocols::sessions::{Cover, Due, Form, Heard, TickInputs};
 
 /// Sockets of connections have the tokens from here on.
 pub const FIRST_TOKEN: usize = 1024;
@@ -85,6 +85,7 @@ pub struct Deliveries {
 pub struct BroadcastBuffer {
     pub clients: Vec<u64>,
     pub forms: [Output; Form::ALL.len()],
+    pub heard: Heard,
 }
 
 /// The slots of a turn.
@@ -445,7 +446,9 @@ impl Connections {
                 bytes = waiting,
                 "closed: it reached client-output-buffer-limit"
             );
-            self.process.mailboxes[self.number].stats.reply_limit_closed.add(1);
+            let stats = &self.process.mailboxes[self.number].stats;
+            stats.reply_limit_closed.add(1);
+            stats.nats.slow_closed.add(connection.protocol.is_nats().into());
         }
         over
     }
@@ -487,6 +490,7 @@ impl Connections {
 
     /// Removes a connection from all lists (C1).
     fn remove(&mut self, slot: usize) -> Option<Box<Connection>> {
+        self.carry_traffic(slot);
         let mut connection = self.slots[slot].take()?;
         // Another client may get the slot in this very turn.
         self.leaving.retain(|leaving| *leaving != slot);
@@ -536,6 +540,7 @@ impl Connections {
         let handshake_ms = self.limits.tls.handshake_seconds * 1000;
         let timeout_ms = self.limits.timeout_seconds * 1000;
         for slot in 0..self.slots.len() {
+            self.carry_traffic(slot);
             let Some(connection) = &self.slots[slot] else { continue };
             let idle_ms = self.now_ms.saturating_sub(connection.session.clock.active_ms);
             // A subscriber says nothing for as long as it likes, as in Redis.
@@ -556,6 +561,30 @@ impl Connections {
         }
     }
 
+    /// Tells a client that its server ends, if its protocol has words for that.
+    pub fn say_farewell(&mut self, slot: usize) {
+        let process = self.process.clone();
+        let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.is_halted()) else {
+            return;
+        };
+        let Connection { protocol, session, output, .. } = &mut **connection;
+        if protocol.is_nats() {
+            output.lend(|| self.pool.take());
+            protocol.inform((session, &*process), output);
+            self.tell(slot);
+        }
+    }
+
+    /// Shows the messages of a client of NATS to other threads, and adds them to those of the process.
+    fn carry_traffic(&self, slot: usize) {
+        if let Some(connection) = &self.slots[slot]
+            && let Some(traffic) = connection.protocol.traffic()
+        {
+            let new = connection.record.carry(traffic);
+            self.process.mailboxes[self.number].stats.nats.add(&new);
+        }
+    }
+
     /// Does what the protocol of a connection says is due: a client that is too slow is closed.
     fn tick_protocol(&mut self, slot: usize) {
         let Some(connection) = self.slots[slot].as_mut().filter(|connection| !connection.is_halted()) else {
@@ -569,6 +598,7 @@ impl Connections {
             pending,
             waiting: output.waiting(),
             is_stranger: !session.identity.authenticated,
+            servers_version: self.process.listeners.neighbours.version(),
         };
         let framed = filter.as_mut().filter(|filter| filter.is_framed());
         let due = framed
@@ -577,6 +607,11 @@ impl Connections {
         let rejection = match due {
             None => return,
             Some(Due::Sent) => return self.tell(slot),
+            Some(Due::News) => {
+                output.lend(|| self.pool.take());
+                protocol.inform((session, &*self.process), output);
+                return self.tell(slot);
+            }
             Some(Due::Sign) => {
                 output.lend(|| self.pool.take());
                 protocol.sign(output);

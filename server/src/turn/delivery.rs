@@ -5,7 +5,7 @@ use polder_hub::Delivery;
 use polder_wire::Output;
 
 use super::connections::{BroadcastBuffer, Connections};
-use polder_protocols::sessions::Form;
+use polder_protocols::sessions::{Form, Heard};
 
 /// The number of clients from which on a broadcast is worthwhile, and the bytes of messages that end one.
 const BROADCAST_CLIENTS_MIN: usize = 16;
@@ -57,7 +57,7 @@ impl Connections {
                     output
                 });
                 connection.output.copy(written);
-                connection.protocol.end_messages(&mut connection.output);
+                connection.protocol.end_messages(&mut connection.output, Heard::of(delivery));
             }
             self.tell(slot);
         }
@@ -100,6 +100,7 @@ impl Connections {
             buffer.clients.extend_from_slice(clients);
             buffer.forms = Form::ALL.map(Form::output);
         }
+        self.deliveries.broadcast.heard.add(Heard::of(delivery));
         let outputs = &mut self.deliveries.broadcast.forms;
         let by_protocol = self.by_protocol;
         let forms = Form::ALL.into_iter().zip(outputs).filter(|(form, _)| form.is_wanted(&by_protocol));
@@ -122,7 +123,7 @@ impl Connections {
     }
 
     fn hand_out(&mut self, sends: bool) {
-        let BroadcastBuffer { clients, forms } = std::mem::take(&mut self.deliveries.broadcast);
+        let BroadcastBuffer { clients, forms, heard } = std::mem::take(&mut self.deliveries.broadcast);
         let shared = forms.each_ref().map(|form| form.single().map(Arc::<[u8]>::from));
         for client in &clients {
             let Some(slot) = self.slot_of(*client) else { continue };
@@ -135,7 +136,7 @@ impl Connections {
                 connection.output.lend(|| self.pool.take_one_of(clients.len()));
                 connection.output.copy(&forms[form]);
             }
-            connection.protocol.end_messages(&mut connection.output);
+            connection.protocol.end_messages(&mut connection.output, heard);
             if connection.turn.told {
                 continue;
             }

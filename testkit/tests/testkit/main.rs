@@ -21,6 +21,7 @@ mod log_safety;
 mod log_server;
 mod moving;
 mod nats;
+mod nats_servers;
 mod partition;
 mod persistence;
 mod power_cut;

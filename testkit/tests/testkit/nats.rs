@@ -505,13 +505,18 @@ fn a_client_that_does_not_read_is_closed_without_a_word() {
         heard += other.settle().expect("messages").len();
     }
     assert_eq!(heard, 400, "a client that reads hears all");
+    let mut read = 0;
     loop {
         match slow.event() {
-            Ok(Event::Message(_)) => {}
-            Ok(Event::End) | Err(_) => break,
+            Ok(Event::Message(_)) => read += 1,
+            // The end may come inside a message.
+            Ok(Event::End) => break,
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => break,
             Ok(Event::Line(line)) => panic!("{line}"),
+            Err(error) => panic!("{error} after {read} messages"),
         }
     }
+    assert!(read < 400, "it was not closed");
 }
 
 #[test]
@@ -602,4 +607,92 @@ fn subscriptions_for_one_message_leave_nothing_behind() {
     let line = shown.lines().find(|line| line.contains("protocol=nats")).expect("the client").to_owned();
     let held = line.split("tot-mem=").nth(1).and_then(|rest| rest.split(' ').next()).expect("a figure");
     assert!(held.parse::<u64>().expect("a number") < 200_000, "{line}");
+}
+
+#[test]
+fn a_client_of_resp2_whose_last_subscription_has_ended_may_make_any_call() {
+    let segment = Segment::new();
+    let polder = Polder::start(&segment.0, &[]);
+    let (mut client, mut caller) = (polder.resp(), polder.resp());
+    client.call(&["CLIENT", "SETNAME", "ended"]).expect("named");
+    client.call(&["SUBJ.SUB", "a.*", "SID", "1"]).expect("subscribed");
+    let refused = client.call(&["GET", "key"]).expect("a reply").shown();
+    assert!(refused.contains("only (P|S)SUBSCRIBE"), "{refused}");
+    client.call(&["SUBJ.UNSUB", "1", "MAX", "1"]).expect("limited");
+    let flags = |caller: &mut resp::Connection| {
+        let shown = caller.call(&["CLIENT", "LIST"]).expect("a reply").shown();
+        let line = shown
+            .split("\\n")
+            .flat_map(str::lines)
+            .find(|line| line.contains("name=ended"))
+            .map(str::to_owned);
+        line.expect("the client").split("flags=").nth(1).expect("flags").split(' ').next().map(str::to_owned)
+    };
+    assert_eq!(flags(&mut caller).as_deref(), Some("P"));
+    caller.call(&["PUBLISH", "a.b", "x"]).expect("published");
+    client.receive().expect("the message");
+    assert_eq!(flags(&mut caller).as_deref(), Some("N"), "it is no subscriber any more");
+    let reply = client.call(&["GET", "key"]).expect("a reply").shown();
+    assert!(!reply.contains("error"), "{reply}");
+}
+
+#[test]
+fn a_client_of_nats_by_web_socket_has_the_limits_of_nats() {
+    use std::io::{Read, Write};
+    let segment = Segment::new();
+    let web = free_port().expect("a free port");
+    let text = web.to_string();
+    let polder =
+        Polder::start(&segment.0, &["--http-port", &text, "--client-output-buffer-limit", "pubsub 1kb 0 0"]);
+    let mut socket = std::net::TcpStream::connect(("127.0.0.1", web)).expect("a connection");
+    socket.set_read_timeout(Some(polder_testbase::PATIENCE)).expect("set");
+    socket
+        .write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+        .expect("sent");
+    let (mut heard, mut room) = (Vec::new(), vec![0; 1 << 16]);
+    let mut read_to = |socket: &mut std::net::TcpStream, end: &[u8]| {
+        while memchr::memmem::find(&heard, end).is_none() {
+            let count = socket.read(&mut room).expect("bytes");
+            assert!(count > 0, "{}", String::from_utf8_lossy(&heard));
+            heard.extend_from_slice(&room[..count]);
+        }
+    };
+    read_to(&mut socket, b"INFO {");
+    let operations = b"CONNECT {\"verbose\":false}\r\nSUB a 1\r\nPING\r\n";
+    // One masked frame; its mask is 0.
+    let frame = [&[0x82, 0x80 | operations.len() as u8, 0, 0, 0, 0][..], operations].concat();
+    socket.write_all(&frame).expect("sent");
+    read_to(&mut socket, b"PONG\r\n");
+    // Far more than the limit of subscribers of Redis and the buffers of sockets take, and less than that of NATS.
+    const MESSAGES: usize = 20;
+    let payload = "x".repeat(1 << 20);
+    let mut publisher = polder.nats();
+    for _ in 0..MESSAGES {
+        publisher.send(&format!("PUB a {}\r\n{payload}\r\n", payload.len())).expect("sent");
+        publisher.settle().expect("published");
+    }
+    let mut count = 0;
+    while count < MESSAGES << 20 {
+        let bytes = socket.read(&mut room).expect("bytes");
+        assert!(bytes > 0, "closed after {count} bytes");
+        count += room[..bytes].iter().filter(|byte| **byte == b'x').count();
+    }
+}
+
+#[test]
+fn a_client_that_has_subscribed_hears_all_that_it_publishes_in_one_piece() {
+    let segment = Segment::new();
+    let polder = Polder::start(&segment.0, &[]);
+    let mut client = polder.nats();
+    let publishes: String = (0..500).map(|number| format!("PUB a.b 3\r\n{number:03}\r\n")).collect();
+    client.send(&format!("SUB a.* 1\r\nSUB a.> q 2\r\nUNSUB 2 100\r\n{publishes}")).expect("sent");
+    let messages = client.settle().expect("messages");
+    for (sid, count) in [("1", 500), ("2", 100)] {
+        let own: Vec<usize> = messages
+            .iter()
+            .filter(|message| message.sid == sid)
+            .map(|message| message.payload.parse().expect("a number"))
+            .collect();
+        assert_eq!(own, (0..count).collect::<Vec<_>>(), "{sid}");
+    }
 }

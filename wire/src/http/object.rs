@@ -6,7 +6,9 @@ use super::words::Reader;
 pub enum Member {
     Text(Vec<u8>),
     Boolean(bool),
-    /// A number, null, an array or an object.
+    /// A whole number that is not negative.
+    Number(u64),
+    /// Another number, null, an array or an object.
     Other,
 }
 
@@ -46,7 +48,11 @@ fn member(reader: &mut Reader<'_>) -> Option<Member> {
                 b"true" => Some(Member::Boolean(true)),
                 b"false" => Some(Member::Boolean(false)),
                 b"null" => Some(Member::Other),
-                _ => std::str::from_utf8(word).ok()?.parse::<f64>().ok().map(|_| Member::Other),
+                _ => {
+                    let word = std::str::from_utf8(word).ok()?;
+                    let whole = word.parse().ok().map(Member::Number);
+                    whole.or_else(|| word.parse::<f64>().ok().map(|_| Member::Other))
+                }
             }
         }
     }

@@ -10,6 +10,8 @@ pub struct Options {
     pub echo: bool,
     pub headers: bool,
     pub no_responders: bool,
+    /// The client takes INFO at any time.
+    pub takes_news: bool,
     pub user: Vec<u8>,
     pub password: Vec<u8>,
     pub token: Vec<u8>,
@@ -26,6 +28,7 @@ impl Default for Options {
             echo: true,
             headers: false,
             no_responders: false,
+            takes_news: false,
             user: Vec::new(),
             password: Vec::new(),
             token: Vec::new(),
@@ -51,6 +54,10 @@ impl Options {
             };
             if let (Some(switch), Member::Boolean(value)) = (switch, &value) {
                 *switch = *value;
+                return;
+            }
+            if name == b"protocol" {
+                options.takes_news = matches!(value, Member::Number(1..));
                 return;
             }
             let text = match name {

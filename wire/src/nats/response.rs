@@ -17,6 +17,10 @@ pub struct Info<'i> {
     pub is_encrypted: bool,
     /// The client may begin TLS after INFO.
     pub may_be_encrypted: bool,
+    /// The servers to which the client may go.
+    pub servers: &'i [String],
+    /// The server ends soon: the client is to go to another one.
+    pub is_leaving: bool,
 }
 
 /// Appends INFO.
@@ -54,10 +58,19 @@ pub fn info(output: &mut Output, info: &Info<'_>) {
         ("auth_required", info.asks_login),
         ("tls_required", info.is_encrypted),
         ("tls_available", info.may_be_encrypted),
+        ("ldm", info.is_leaving),
     ];
     for (member, _) in switches.into_iter().filter(|(_, is_on)| *is_on) {
         name(&mut text, member);
         text.extend_from_slice(b"true");
+    }
+    if !info.servers.is_empty() {
+        name(&mut text, "connect_urls");
+        for (number, server) in info.servers.iter().enumerate() {
+            text.push(if number == 0 { b'[' } else { b',' });
+            json::value(&mut text, server.as_bytes());
+        }
+        text.push(b']');
     }
     text.extend_from_slice(b"}\r\n");
     output.raw(&text);

@@ -28,6 +28,8 @@ pub enum Resource<'b> {
     Health,
     Readiness,
     Metrics,
+    /// A monitoring page of nats-server, by its name.
+    NatsPage(&'static str),
     /// Paths of which a key has none without `/k/`, although nothing is there.
     Reserved,
     /// `/` itself: with a query or a body it is as [`Resource::Resp`].
@@ -53,6 +55,17 @@ pub fn args<'a>(verb: Verb, key: &'a [u8], body: &'a [u8]) -> SmallVec<[&'a [u8]
     }
 }
 
+/// What a path names where clients of NATS are served: the pages that their tools read have the names that they expect.
+fn resource_beside_nats(path: &[u8]) -> Resource<'_> {
+    match path {
+        b"/varz" => Resource::NatsPage("VARZ"),
+        b"/connz" => Resource::NatsPage("CONNZ"),
+        b"/subsz" => Resource::NatsPage("SUBSZ"),
+        b"/healthz" => Resource::NatsPage("HEALTHZ"),
+        _ => resource(path),
+    }
+}
+
 /// What a path names.
 pub fn resource(path: &[u8]) -> Resource<'_> {
     if let Some(key) = path.strip_prefix(b"/k/") {
@@ -73,6 +86,11 @@ pub fn resource(path: &[u8]) -> Resource<'_> {
         _ if path.starts_with(b"/console/") => Resource::Console(&path[b"/console".len()..]),
         _ => Resource::Key(&path[1..]),
     }
+}
+
+/// What a path names under these rules.
+pub fn resource_with<'b>(rules: &WebRules, path: &'b [u8]) -> Resource<'b> {
+    if rules.serves_nats { resource_beside_nats(path) } else { resource(path) }
 }
 
 /// What a method does with a key.
@@ -135,7 +153,7 @@ pub fn plain<'b>(head: &Head<'b>, rules: &WebRules) -> Option<PlainCall<'b>> {
     {
         return None;
     }
-    let Resource::Key(key) = resource(head.target) else { return None };
+    let Resource::Key(key) = resource_with(rules, head.target) else { return None };
     let key = target::unescaped(key)?;
     if type_to_store(head, verb, &key).is_some() {
         return None;

@@ -15,7 +15,7 @@ use polder_wire::http::response::Connection;
 use polder_wire::http::{Head, Method, Refused, base64, target};
 use polder_wire::web_socket::Handshake;
 
-use super::answer::{self, Answer, Style};
+use super::answer::{self, Answer, JSON, Style};
 use super::commands::{self, Bodies, Commands, Form};
 use super::conditions::Conditions;
 use super::console;
@@ -150,7 +150,8 @@ impl Work {
     /// What the request asks for.
     fn plan(&mut self, head: &Head<'_>, rules: &WebRules) -> Result<Task, Answer> {
         let (path, query) = target::split(head.target);
-        let resource = if asks_nats(head, path, rules) { Resource::Nats } else { route::resource(path) };
+        let resource =
+            if asks_nats(head, path, rules) { Resource::Nats } else { route::resource_with(rules, path) };
         // A client that has opened a WebSocket may write.
         let opens = matches!(resource, Resource::WebSocket | Resource::Nats);
         let method = if opens { Method::Other } else { head.method };
@@ -169,6 +170,22 @@ impl Work {
             Resource::Key(key) => self.plan_key(head, key, query.unwrap_or_default()),
             Resource::Health => Ok(Task::Answer(Answer::text(200, "text/plain; charset=utf-8", "ok\n"))),
             Resource::Readiness => Ok(Task::Commands(Commands::readiness())),
+            Resource::NatsPage(_) if !is_read(head) => {
+                Err(Answer::error(405, "this is read with GET").with("Allow: GET, HEAD, OPTIONS\r\n"))
+            }
+            Resource::NatsPage("HEALTHZ") => {
+                Ok(Task::Answer(Answer::text(200, JSON, "{\"status\":\"ok\"}\n")))
+            }
+            Resource::NatsPage(page) => {
+                let mut options = Vec::new();
+                self.parameters(query.unwrap_or_default(), |name, value| {
+                    let name =
+                        [&b"sort"[..], b"limit", b"offset"].into_iter().find(|known| *known == name)?;
+                    options.extend([name.to_vec(), target::unescaped_value(value)?.into_owned()]);
+                    Some(())
+                })?;
+                Ok(Task::Commands(Commands::nats_page(page, options)))
+            }
             Resource::Metrics => Ok(Task::Commands(Commands::metrics(head.fields.accept))),
             Resource::Root if query.is_none() && is_read(head) => self.plan_index(head),
             Resource::Commands => self.plan_commands(head, query, Form::One),

@@ -14,11 +14,13 @@ pub struct Sink<'s> {
     subject: &'s [u8],
     /// A call has failed in a way that NATS has no word for.
     pub has_failed: bool,
+    /// The user or the password is wrong.
+    pub is_denied: bool,
 }
 
 impl<'s> Sink<'s> {
     pub fn new(output: &'s mut Output, kind: Kind, options: &'s Options, subject: &'s [u8]) -> Sink<'s> {
-        Sink { output, kind, options, subject, has_failed: false }
+        Sink { output, kind, options, subject, has_failed: false, is_denied: false }
     }
 
     fn ok(&mut self) {
@@ -41,7 +43,12 @@ impl Reply for Sink<'_> {
 
     fn error(&mut self, text: &str) {
         match (self.kind, text) {
-            (Kind::Connect, _) => self.has_failed = true,
+            // Client libraries end for good after two of these: only for what another try does not mend.
+            (Kind::Connect, _)
+                if ["WRONGPASS", "NOAUTH", "ERR"].iter().any(|code| text.starts_with(code)) =>
+            {
+                self.is_denied = true;
+            }
             (Kind::Publish, INVALID | INVALID_REPLY) if self.options.pedantic => {
                 nats::error(self.output, "Invalid Publish Subject");
                 self.ok();

@@ -141,7 +141,7 @@ pub fn curl(port: &str) -> Result<(), String> {
     check(&["-o", "/dev/null", "-w", "%{http_code}"], "/js?DEL+n", "405")?;
     let foreign = ["-H", "Origin: http://evil.example", "-o", "/dev/null", "-w", "%{http_code}"];
     check(&foreign, "/k/n", "403")?;
-    check(&[], "/healthz", "ok\n")?;
+    check(&[], "/healthz", "{\"status\":\"ok\"}\n")?;
     let metrics = said("curl", &["-s", &at("/metrics")])?;
     match metrics.contains("\npolder_uptime_seconds{") {
         true => followed(port),
