@@ -1,7 +1,8 @@
 //! SUBJ.MONITOR: the monitoring pages of nats-server, as nats-top and exporters of metrics read them.
 //!
-//! A page has the fields of nats-server's whose figures exist here; no figure is made up. What counts for a server process counts here for one process, too:
-//! other processes on the same memory have pages of their own. Subscriptions are those of all processes, since each of them hears what any publishes.
+//! A page has the fields of nats-server's whose figures exist here; no figure is made up. What counts for a
+//! server process counts here for one process, too: other processes on the same memory have pages of their
+//! own. Subscriptions are those of all processes, since each of them hears what any publishes.
 use std::fmt::Write;
 
 use polder_base::number;
@@ -172,7 +173,7 @@ struct Selection {
     offset: usize,
 }
 
-/// By what clients are sorted, as nats-server names it: by numbers the largest first, but for the number of the client.
+/// Orders of clients, as nats-server names them: the largest number first, but for the number of the client.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sort {
     Cid,
@@ -303,7 +304,8 @@ fn duration(seconds: u64) -> String {
 fn moment(ms: u64) -> String {
     let (days, of_day) = (ms / 86_400_000, ms % 86_400_000);
     let (hour, minute, second) = (of_day / 3_600_000, of_day / 60_000 % 60, of_day / 1000 % 60);
-    // Days are counted from 1 March of year 0, so that the day of the leap year comes last (Hinnant, chrono-compatible date algorithms).
+    // Days are counted from 1 March of year 0, so that the day of the leap year comes last (Hinnant,
+    // chrono-compatible date algorithms).
     let shifted = days + 719_468;
     let (era, of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;

@@ -63,7 +63,8 @@ pub enum Written {
     NotFound,
 }
 
-/// A sink for one reply. All text is bytes: Redis replies are binary-safe. A sink that looks at some kinds of replies only drops the others.
+/// A sink for one reply. All text is bytes: Redis replies are binary-safe. A sink that looks at some kinds of
+/// replies only drops the others.
 pub trait Reply {
     /// The richest form this client understands; a few commands answer in another shape in RESP3.
     fn protocol(&self) -> Protocol;

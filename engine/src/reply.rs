@@ -147,7 +147,7 @@ impl Reply for Scalar {
     fn null_array(&mut self) {
         *self = Scalar::Null;
     }
-    // What is inside of a container overwrites it, so the container itself says nothing: the last part is what is read.
+    // A container says nothing: each part inside of it overwrites the last one, which is what is read.
     fn double(&mut self, value: f64) {
         *self = Scalar::Double(value);
     }

@@ -1,4 +1,5 @@
-//! Addresses at which the processes of a memory serve clients of NATS: a client learns of its server's neighbours, and goes to one of them when the server ends.
+//! Addresses at which the processes of a memory serve clients of NATS: a client learns of its server's
+//! neighbours, and goes to one of them when the server ends.
 //!
 //! ```text
 //!   subj:A   address by address, the seats whose processes listen there, as a group
@@ -11,7 +12,8 @@ use crate::{post, record};
 
 pub(crate) const KEY: &[u8] = b"subj:A";
 
-/// Says that the process of the calling thread listens at these addresses, and at no others. One thread of a process does so.
+/// Says that the process of the calling thread listens at these addresses, and at no others. One thread of a
+/// process does so.
 ///
 /// # Errors
 /// Busy: another thread has the list. A fault.

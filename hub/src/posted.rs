@@ -83,8 +83,8 @@ pub(crate) fn tell_tokens(table: &Table, sink: &mut dyn MessageSink, post: &Post
     }
 }
 
-/// The members of a queue have left since the message was sent, so another thread's gets it. It has one try, so that messages do not wander. If a lock
-/// is held, the message is kept for the next tick.
+/// The members of a queue have left since the message was sent, so another thread's gets it. It has one try,
+/// so that messages do not wander. If a lock is held, the message is kept for the next tick.
 fn pass_on(table: &Table, post: &Post<'_>, queue: &[u8]) {
     if post.has(flag::PASSED) {
         return count_lost(table);

@@ -20,8 +20,8 @@ pub struct Receivers<'c> {
     /// One of each seat with listeners that hear each message.
     records: Records,
     subscribers: u64,
-    /// Queues by their names: one member of each gets each message, whichever of the matching patterns it has. A record is one of each seat; its number is
-    /// that of the members.
+    /// Queues by their names: one member of each gets each message, whichever of the matching patterns it
+    /// has. A record is one of each seat; its number is that of the members.
     queues: HashMap<Vec<u8>, Records>,
 }
 
@@ -197,7 +197,8 @@ pub fn publish(commit: &dyn CommitView, shard: bool, channel: &[u8], payload: &[
     Ok(Receivers::of(commit, shard, channel)?.tell(commit, payload))
 }
 
-/// Passes a message on whose queue has no member at the calling thread any more: to another seat's, once. Returns false if there is none.
+/// Passes a message on whose queue has no member at the calling thread any more: to another seat's, once.
+/// Returns false if there is none.
 ///
 /// # Errors
 /// A fault.

@@ -1,19 +1,23 @@
-//! The shapes that patterns of the token dialect may have ([`token`](crate::token)): what a publisher looks through.
+//! The shapes that patterns of the token dialect may have ([`token`](crate::token)): what a publisher looks
+//! through.
 //!
 //! ```text
 //!   subj:S          shape by shape, the seats that may have patterns of it, as a group; the number of a record is no count
 //!   header::TOKENS  how often a seat has begun to have a shape (63 bits) | whether there is a shape (1 bit)
 //! ```
 //!
-//! A seat enters a shape with its first pattern of it, and leaves it some time after the last one has ended. So a subscription to another
-//! pattern of the shape touches neither the list nor the word. The records of a dead seat are swept as others are.
+//! A seat enters a shape with its first pattern of it, and leaves it some time after the last one has ended.
+//! So a subscription to another pattern of the shape touches neither the list nor the word. The records of a
+//! dead seat are swept as others are.
 //!
-//! **Invariant T1:** a seat has a record at a shape from before, or with, the commit of its first pattern of that shape until after the commit that
-//! ends the last one.
-//! **Invariant T2:** after a commit that has added such a record, the word moves before the client's OK. A publisher reads the word before it looks. So
-//! a publisher that begins after the OK does not use shapes that were read before the commit.
-//! **Invariant T3:** the word says that there is no shape only by an exchange from the value that it had before the transaction that has left the list
-//! empty. A record that this transaction has not seen is committed later, and moves the word later: either the exchange fails, or the move follows it.
+//! **Invariant SH1:** a seat has a record at a shape from before, or with, the commit of its first pattern of
+//! that shape until after the commit that ends the last one.
+//! **Invariant SH2:** after a commit that has added such a record, the word moves before the client's OK. A
+//! publisher reads the word before it looks. So a publisher that begins after the OK does not use shapes that
+//! were read before the commit.
+//! **Invariant SH3:** the word says that there is no shape only by an exchange from the value that it had
+//! before the transaction that has left the list empty. A record that this transaction has not seen is
+//! committed later, and moves the word later: either the exchange fails, or the move follows it.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -39,7 +43,8 @@ const ANY: u64 = 1;
 const STEP: u64 = 2;
 
 thread_local! {
-    /// The shapes at which the calling thread's seat has a record, and how many of its clients' subscriptions have them.
+    /// The shapes at which the calling thread's seat has a record, and how many of its clients' subscriptions
+    /// have them.
     static ENTERED: PerThread<HashMap<ShapeText, usize>> = const { PerThread::new() };
 }
 
@@ -48,8 +53,8 @@ pub(crate) fn has_entered(table: &Table, shape: &[u8]) -> bool {
     per_thread::with(&ENTERED, table, |entered| entered.contains_key(shape)).unwrap_or(false)
 }
 
-/// Adds the seat's record at a shape as part of the transaction, which has declared [`KEY`] (SH1). If there are too many, the shapes go that it has no
-/// pattern of any more.
+/// Adds the seat's record at a shape as part of the transaction, which has declared [`KEY`] (SH1). If there
+/// are too many, the shapes go that it has no pattern of any more.
 ///
 /// # Errors
 /// [`TOO_MANY`]; as [`Txn::write`].
@@ -103,7 +108,8 @@ fn forget(table: &Table, shapes: &[ShapeText]) {
     per_thread::with(&ENTERED, table, |entered| entered.retain(|shape, _| !shapes.contains(shape)));
 }
 
-/// Leaves the shapes that no pattern of the calling thread has any more. If the list is locked, that is left for the next time.
+/// Leaves the shapes that no pattern of the calling thread has any more. If the list is locked, that is left
+/// for the next time.
 pub(crate) fn leave_unused(table: &Table) {
     let unused = unused(table);
     if !unused.is_empty() && rewrite(table, &unused).is_ok() {

@@ -31,7 +31,7 @@ struct Listener {
     heard: u64,
     /// It ends after this many messages; 0: it does not.
     heard_max: u64,
-    /// Of a member of a queue: the number of the turn in which it had a message last.
+    /// The number of the turn in which a member of a queue had its last message.
     turn: u64,
 }
 
@@ -42,7 +42,7 @@ impl Listener {
         self.heard == self.heard_max
     }
 
-    /// What is told of it, at this shape and place, once it has had all its messages.
+    /// The news of its end, at this shape and place, once it has had all its messages.
     fn ended(&self, shape: &[u8], place: &[u8]) -> Ended {
         let name = name_of(&pattern_at(shape, place), &self.queue);
         Ended { client: self.client, sid: self.sid.clone(), name }
@@ -200,7 +200,8 @@ impl Listeners {
         groups
     }
 
-    /// The members of some queues whose turn it is: of each queue the one that has waited for the most messages.
+    /// The members of some queues whose turn it is: of each queue the one that has waited for the most
+    /// messages.
     fn members(&mut self, subject: &[u8], queues: &[&[u8]], at: u64, except: u64) -> Vec<Option<Member>> {
         let tokens = Tokens::of(subject);
         let numbers: HashMap<&[u8], usize> =

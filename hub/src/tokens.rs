@@ -4,8 +4,8 @@
 //!   subj:n:SHAPE:PLACE  what this pattern's clients hear as: queue by queue (the empty name: each by itself), as a group of patterns
 //! ```
 //!
-//! Which shapes there may be, and how a publisher knows: [`shapes`](crate::shapes). These names do not begin as those of the hub do: an older program
-//! that still lives would take them for records when it sweeps.
+//! Which shapes there may be, and how a publisher knows: [`shapes`](crate::shapes). These names do not begin
+//! as those of the hub do: an older program that still lives would take them for records when it sweeps.
 //!
 //! A pattern without wildcards and without a queue lies with the channels (`hub:c:`), so it needs none of this.
 

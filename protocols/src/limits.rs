@@ -210,7 +210,8 @@ impl ServerLimits {
         if session.identity.authenticated { most } else { most.min(door.before_login.request_bytes_max) }
     }
 
-    /// The most that may wait to be sent to a client. One of NATS has limits of its own by whatever door it came.
+    /// The most that may wait to be sent to a client. One of NATS has limits of its own by whatever door it
+    /// came.
     #[inline]
     pub fn output_of(&self, door: &Door, is_nats: bool, session: &Session) -> OutputLimit {
         let hard = self.hard_output_of(door, is_nats, session);

@@ -312,7 +312,8 @@ impl Protocol {
         }
     }
 
-    /// Appends what a client is told when its server's neighbours have changed, or its server ends ([`Due::News`]).
+    /// Appends what a client is told when its server's neighbours have changed, or its server ends
+    /// ([`Due::News`]).
     pub fn inform(&mut self, (session, host): (&Session, &dyn Host), output: &mut Output) {
         if let Protocol::Nats(nats) = self {
             nats.inform(session, host, output);
@@ -433,7 +434,7 @@ pub struct WebSocket {
     input: Input,
 }
 
-/// What is spoken over a WebSocket.
+/// Protocols over a WebSocket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SubProtocol {
     Resp,

@@ -135,8 +135,9 @@ impl Session {
             || self.imports
     }
 
-    /// Whether the client may hear of a call of its own before its next one. A client that has subscribed to subjects alone publishes as others
-    /// do: its messages say for which subscription they are, and are told apart from replies.
+    /// Returns true if the client may hear of a call of its own before its next one. A client that has
+    /// subscribed to subjects alone publishes as others do: its messages say for which subscription they are,
+    /// and are told apart from replies.
     pub(crate) fn hears_between_calls(&self) -> bool {
         self.listening.subscriptions.as_ref().is_some_and(|known| !known.are_subjects())
             || self.listening.tracking.is_some()

@@ -307,12 +307,13 @@ pub trait Host: Send + Sync {
         Statistics::default()
     }
 
-    /// Where clients of NATS find this process and its neighbours.
+    /// Addresses at which clients of NATS find this process and its neighbours.
     fn nats_servers(&self) -> Servers {
         Servers::default()
     }
 
-    /// What all clients of NATS have published and heard that this process has served, and how many of them were closed since they did not read.
+    /// Messages of all clients of NATS that this process has served, and how many of them were closed since
+    /// they did not read.
     fn nats_traffic(&self) -> (Traffic, u64) {
         Default::default()
     }

@@ -26,7 +26,7 @@ use polder_calls::settings::id;
 /// The version of nats-server that clients are told, since they gate features by it.
 pub const NATS_VERSION: &str = "2.10.29";
 
-/// How clients of NATS know this process.
+/// The name by which clients of NATS know this process.
 pub fn nats_server_id(host: &dyn Host) -> String {
     format!("N{}", host.recorder().run_id().to_ascii_uppercase())
 }
@@ -231,8 +231,8 @@ fn forget_ended(table: &Table, client: u64, subscriptions: &mut Subscriptions, k
     }
 }
 
-/// Forgets subscriptions of a client that have had all their messages: in-process its thread hears of that, its session does not. Returns true
-/// if it still has subscribed to something.
+/// Forgets subscriptions of a client that have had all their messages: in-process its thread hears of that,
+/// its session does not. Returns true if it still has subscribed to something.
 pub(crate) fn listens_on(table: &Table, session: &mut Session) -> bool {
     let client = session.identity.id;
     if let Some(subscriptions) = session.listening.subscriptions.as_mut().map(Arc::make_mut) {

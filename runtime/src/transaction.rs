@@ -208,8 +208,7 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
         reply.array(multi.queue.len());
         for (number, (command, args)) in multi.queue.calls(&words).enumerate() {
             let counts = counted.begin(session, number);
-            let mut call =
-                SessionCall { command, args, table, reply: &mut *reply, session, host };
+            let mut call = SessionCall { command, args, table, reply: &mut *reply, session, host };
             let outcome = run_queued(&mut call, txn, counts);
             counted.end(session, number, outcome.is_ok());
             outcome?;

@@ -40,7 +40,7 @@ struct ClientSnapshot {
     awaits_bytes: usize,
     /// What it speaks, if that is not what its door speaks.
     speaks: Option<&'static str>,
-    /// Of a client of NATS: renewed once a second.
+    /// Messages of a client of NATS, renewed once a second.
     traffic: Traffic,
 }
 

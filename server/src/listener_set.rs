@@ -37,7 +37,7 @@ const ADVERTISED: Id = id("nats-advertise");
 pub struct ListenerSet {
     listeners: Mutex<Vec<Listener>>,
     version: AtomicU64,
-    /// What clients of NATS are told of this process and others.
+    /// Servers of which clients of NATS are told.
     pub neighbours: Neighbours,
 }
 

@@ -1,6 +1,8 @@
-//! The servers of NATS on one memory: what this process tells the others of itself, and what its clients are told of all of them.
+//! The servers of NATS on one memory: what this process tells the others of itself, and what its clients are
+//! told of all of them.
 //!
-//! One thread looks once a second. A list that has changed gets another number, and each connection that has been told of an earlier one is told again.
+//! One thread looks once a second. A list that has changed gets another number, and each connection that has
+//! been told of an earlier one is told again.
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,7 +13,7 @@ use polder_runtime::session::Servers;
 /// See the module.
 #[derive(Default)]
 pub struct Neighbours {
-    /// What the others have been told of this process.
+    /// Addresses of this process that the others have been told.
     own: Mutex<Arc<[String]>>,
     known: Mutex<Arc<[String]>>,
     version: AtomicU64,
@@ -34,8 +36,8 @@ impl Neighbours {
         Servers { version, addresses, is_leaving }
     }
 
-    /// Tells what has changed here, and looks what has elsewhere. Clients of NATS reach this process at the addresses that `advertised` names, or at
-    /// those on which it listens unless these are all of the host's.
+    /// Tells what has changed here, and looks what has elsewhere. Clients of NATS reach this process at the
+    /// addresses that `advertised` names, or at those on which it listens unless these are all of the host's.
     pub fn look(&self, table: &Table, advertised: &str, mut listening: Vec<String>) {
         if !advertised.is_empty() && !listening.is_empty() {
             listening = advertised.split_whitespace().map(str::to_owned).collect();
@@ -46,7 +48,7 @@ impl Neighbours {
         if now.is_empty() && own.is_empty() {
             return;
         }
-        // What is locked or fails is tried again in a second.
+        // After a failure it is tried again in a second.
         if *own != now && addresses::tell(table, &now).is_ok() {
             *own = now;
         }

@@ -56,7 +56,7 @@ pub struct ThreadStats {
     pub nats: NatsStats,
 }
 
-/// What clients of NATS have published and heard, and how many were closed since they did not read.
+/// Messages of clients of NATS, and how many of them were closed since they did not read.
 #[derive(Default)]
 pub struct NatsStats {
     pub messages_in: Count,

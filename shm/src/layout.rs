@@ -103,7 +103,8 @@ pub mod header {
     pub const PREFIXES: u64 = 2248;
     /// A random word in the names of this segment's FIFOs.
     pub const WAKEUPS: u64 = 2256;
-    /// Bit 0: there are subscriptions to patterns of the token dialect or to queues. Above it a count that moves when there is a pattern of another shape.
+    /// Bit 0: there are subscriptions to patterns of the token dialect or to queues. Above it a count that
+    /// moves when there is a pattern of another shape.
     pub const TOKENS: u64 = 2264;
     /// What each commit has to record: bits of [`recording`](super::recording), and above them the number of the last snapshot
     /// ([`snapshot_log`](crate::overlay)). Beside the word of interest, which every writer reads, too.

@@ -368,7 +368,8 @@ pub enum Counter {
     SyncsRefused = 22,
     /// Copies for replicas that the log did not reach any more when they were sent.
     SyncsOverrun = 23,
-    /// Messages to a queue that no member has got: the thread that was to serve one had none left, and neither had another.
+    /// Messages to a queue that no member has got: the thread that was to serve one had none left, and
+    /// neither had another.
     QueuedLost = 24,
 }
 

@@ -1,4 +1,5 @@
-//! Subscriptions to patterns of tokens and to queues: what is left of them when they have ended, and messages whose member has gone.
+//! Subscriptions to patterns of tokens and to queues: what is left of them when they have ended, and messages
+//! whose member has gone.
 
 use polder_hub::receivers::Content;
 use polder_hub::receivers::Receivers;
@@ -29,7 +30,7 @@ impl Thread {
         });
     }
 
-    /// What its clients have heard on subjects: sid and payload.
+    /// Messages that its clients have heard on subjects: sid and payload.
     fn posts(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         self.hear(|heard| std::mem::take(&mut heard.posts))
     }

@@ -80,7 +80,7 @@ pub struct Nats {
     has_failed: bool,
     vigil: Vigil,
     pub traffic: Traffic,
-    /// What the connection runs over, once the client has been greeted.
+    /// The layer below the connection, once the client has been greeted.
     cover: Option<Cover>,
     /// The list of servers that the client has been told of.
     servers_version: u64,
@@ -370,7 +370,7 @@ impl Nats {
     }
 }
 
-/// What has become of a log-in.
+/// The outcome of a log-in.
 enum LogIn {
     Done,
     Denied,

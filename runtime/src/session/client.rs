@@ -49,7 +49,7 @@ pub struct Client {
     pub takes_redirects: bool,
     /// What the client speaks; `direct` for a caller in this process.
     pub protocol: &'static str,
-    /// Of a client of NATS.
+    /// Messages of a client of NATS.
     pub traffic: Traffic,
 }
 
@@ -74,7 +74,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// What has been added since it was as `before`.
+    /// The messages that have been added since it was as `before`.
     pub fn since(&self, before: &Traffic) -> Traffic {
         Traffic {
             messages_in: self.messages_in - before.messages_in,

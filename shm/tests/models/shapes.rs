@@ -1,8 +1,10 @@
-//! A model of the list of shapes and of its word, restated as small as it goes; it mirrors the hub's `shapes.rs`: change both. Variants are broken on
-//! purpose, in the way that a careless edit would break them.
+//! A model of the list of shapes and of its word, restated as small as it goes; it mirrors the hub's
+//! `shapes.rs`: change both. Variants are broken on purpose, in the way that a careless edit would break
+//! them.
 //!
-//! Two seats enter a shape, each a pattern of its own, and leave it again. A publisher that begins after the OK of a subscription must find its pattern.
-//! A transaction is what is done under the lock; between two steps others may run.
+//! Two seats enter a shape, each a pattern of its own, and leave it again. A publisher that begins after the
+//! OK of a subscription must find its pattern. A transaction is what is done under the lock; between two
+//! steps others may run.
 
 use std::sync::Arc;
 
@@ -17,7 +19,7 @@ const ROUNDS: u32 = 2;
 const ANY: u64 = 1;
 const STEP: u64 = 2;
 
-/// What a careless edit would do.
+/// Flaws of a careless edit.
 #[derive(Clone, Copy, PartialEq)]
 enum Flaw {
     None,
@@ -33,7 +35,7 @@ enum Flaw {
     BeginsAnew,
 }
 
-/// What the threads share.
+/// State that the threads share.
 struct World {
     word: AtomicU64,
     /// Which seats have a record at the shape.
@@ -41,7 +43,7 @@ struct World {
     flaw: Flaw,
 }
 
-/// What a publisher has read, and the word under which it did.
+/// The list as a publisher has read it, and the word under which it did.
 type Known = Option<(u64, [bool; SEATS])>;
 
 impl World {

@@ -663,7 +663,8 @@ fn a_client_of_nats_by_web_socket_has_the_limits_of_nats() {
     let frame = [&[0x82, 0x80 | operations.len() as u8, 0, 0, 0, 0][..], operations].concat();
     socket.write_all(&frame).expect("sent");
     read_to(&mut socket, b"PONG\r\n");
-    // Far more than the limit of subscribers of Redis and the buffers of sockets take, and less than that of NATS.
+    // Far more than the limit of subscribers of Redis and the buffers of sockets take, and less than that of
+    // NATS.
     const MESSAGES: usize = 20;
     let payload = "x".repeat(1 << 20);
     let mut publisher = polder.nats();

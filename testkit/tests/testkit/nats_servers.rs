@@ -1,4 +1,5 @@
-//! What tools and clients of NATS are told of servers: the monitoring pages, and the neighbours on the same memory.
+//! Servers as tools and clients of NATS see them: the monitoring pages, and the neighbours on the same
+//! memory.
 use std::io::{Read, Write};
 use std::net::TcpStream;
 

@@ -194,7 +194,7 @@ impl Commands {
         Commands::new(vec![words], Form::Text(if is_open { OPENMETRICS } else { PROMETHEUS }))
     }
 
-    /// What a monitoring page of nats-server runs.
+    /// The call of a monitoring page of nats-server.
     pub fn nats_page(page: &str, options: Vec<Vec<u8>>) -> Commands {
         let words = [b"SUBJ.MONITOR".to_vec(), page.as_bytes().to_vec()];
         Commands::new(vec![words.into_iter().chain(options).collect()], Form::Text(JSON))

@@ -55,7 +55,7 @@ pub fn args<'a>(verb: Verb, key: &'a [u8], body: &'a [u8]) -> SmallVec<[&'a [u8]
     }
 }
 
-/// What a path names where clients of NATS are served: the pages that their tools read have the names that they expect.
+/// Names the resource of a path where clients of NATS are served: pages have the names that tools expect.
 fn resource_beside_nats(path: &[u8]) -> Resource<'_> {
     match path {
         b"/varz" => Resource::NatsPage("VARZ"),
@@ -88,7 +88,7 @@ pub fn resource(path: &[u8]) -> Resource<'_> {
     }
 }
 
-/// What a path names under these rules.
+/// Names the resource of a path under these rules.
 pub fn resource_with<'b>(rules: &WebRules, path: &'b [u8]) -> Resource<'b> {
     if rules.serves_nats { resource_beside_nats(path) } else { resource(path) }
 }
