@@ -176,16 +176,7 @@ impl Work {
             Resource::NatsPage("HEALTHZ") => {
                 Ok(Task::Answer(Answer::text(200, JSON, "{\"status\":\"ok\"}\n")))
             }
-            Resource::NatsPage(page) => {
-                let mut options = Vec::new();
-                self.parameters(query.unwrap_or_default(), |name, value| {
-                    let name =
-                        [&b"sort"[..], b"limit", b"offset"].into_iter().find(|known| *known == name)?;
-                    options.extend([name.to_vec(), target::unescaped_value(value)?.into_owned()]);
-                    Some(())
-                })?;
-                Ok(Task::Commands(Commands::nats_page(page, options)))
-            }
+            Resource::NatsPage(page) => self.plan_nats_page(page, query.unwrap_or_default()),
             Resource::Metrics => Ok(Task::Commands(Commands::metrics(head.fields.accept))),
             Resource::Root if query.is_none() && is_read(head) => self.plan_index(head),
             Resource::Commands => self.plan_commands(head, query, Form::One),
@@ -218,6 +209,17 @@ impl Work {
                 Err(Answer::error(404, "there is nothing here; a key with this name is at /k/NAME"))
             }
         }
+    }
+
+    /// A monitoring page of nats-server.
+    fn plan_nats_page(&mut self, page: &str, query: &[u8]) -> Result<Task, Answer> {
+        let mut options = Vec::new();
+        self.parameters(query, |name, value| {
+            let name = [&b"sort"[..], b"limit", b"offset"].into_iter().find(|known| *known == name)?;
+            options.extend([name.to_vec(), target::unescaped_value(value)?.into_owned()]);
+            Some(())
+        })?;
+        Ok(Task::Commands(Commands::nats_page(page, options)))
     }
 
     /// One call on a key.
