@@ -14,7 +14,7 @@ use crate::layout::{self, Geometry, LAYOUT, MAGIC, features, header, seat};
 use crate::machine;
 use crate::mapping::{CreateOptions, Extent, Mapping, Residence};
 use crate::name::SegmentName;
-use crate::opening::{AttachError, CreateError};
+use crate::opening::{AttachError, CreateError, Unnamed};
 use crate::owner::Admission;
 use crate::pages::PageChoice;
 use crate::place::HEAD_BYTES;
@@ -77,6 +77,28 @@ pub fn room(name: &SegmentName) -> Option<u64> {
     }
 }
 
+/// A segment that has no name yet. If it is dropped, or its process dies, there never was one.
+pub struct SegmentDraft {
+    segment: Arc<Segment>,
+    unnamed: Unnamed,
+}
+
+impl SegmentDraft {
+    /// The segment, for the threads of this process.
+    pub fn segment(&self) -> &Arc<Segment> {
+        &self.segment
+    }
+
+    /// Gives it its name.
+    ///
+    /// # Errors
+    /// [`CreateError::AlreadyExists`], or a fault that says what to do.
+    pub fn publish(self) -> Result<Arc<Segment>, CreateError> {
+        self.unnamed.publish(self.segment.mapping())?;
+        Ok(self.segment)
+    }
+}
+
 impl Segment {
     /// Makes a segment. Whole or not at all: it has its name once it can be used.
     ///
@@ -97,6 +119,20 @@ impl Segment {
         options: &SegmentOptions,
         secret: &[u8; header::SECRET_BYTES],
     ) -> Result<Arc<Segment>, CreateError> {
+        Segment::draft(name, options, secret)?.publish()
+    }
+
+    /// Makes a segment with this secret that has no name yet: what is filled first appears whole or not at
+    /// all. A secret that is another segment's serves copies of its data, whose keys then lie in the same
+    /// order.
+    ///
+    /// # Errors
+    /// Those of [`Segment::create`].
+    pub fn draft(
+        name: &SegmentName,
+        options: &SegmentOptions,
+        secret: &[u8; header::SECRET_BYTES],
+    ) -> Result<SegmentDraft, CreateError> {
         let wanted = if options.ceiling == 0 { default_ceiling() } else { options.ceiling };
         let ceiling =
             (layout::SEATS_AT + layout::SEATS_MAX * seat::BYTES + wanted.max(2 << 20)).next_multiple_of(4096);
@@ -109,9 +145,9 @@ impl Segment {
             initial_bytes: layout::SEATS_AT + layout::SEATS_SPARE * seat::BYTES,
             residence: options.residence,
         };
-        let mapping =
-            Mapping::create(name, &mapping_options, |mapping| write_header(mapping, &geometry, secret))?;
-        Ok(Arc::new(Segment::over(mapping, geometry)))
+        let (mapping, unnamed) =
+            Mapping::draft(name, &mapping_options, |mapping| write_header(mapping, &geometry, secret))?;
+        Ok(SegmentDraft { segment: Arc::new(Segment::over(mapping, geometry)), unnamed })
     }
 
     /// Attaches a segment that exists. If it is a file of an earlier boot it is put in order first (`renew.rs`), and `check`

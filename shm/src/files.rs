@@ -21,13 +21,20 @@ struct Drafted {
     draft: Draft,
 }
 
-/// Makes a segment in a file: on hugetlbfs if that was asked for and is available, else at the name's own place. The
-/// inner error is the name's: `EXIST` if another process has taken the name first.
-pub(crate) fn create(
+/// The way of a file that is mapped to its name.
+pub(crate) struct Unnamed {
+    draft: Draft,
+    /// The place of the file, if that is not at the name's own place.
+    behind: Option<PathBuf>,
+}
+
+/// Makes a segment in a file without a name: on hugetlbfs if that was asked for and is available, else for
+/// the name's own place.
+pub(crate) fn draft(
     name: &SegmentName,
     options: &CreateOptions,
     init: impl FnOnce(&Mapping) -> Result<(), Fault>,
-) -> Result<Result<Mapping, Errno>, Fault> {
+) -> Result<(Mapping, Unnamed), Fault> {
     let door = place::door(name);
     let mut refusals = Vec::new();
     for &page_bytes in options.pages.sizes() {
@@ -35,7 +42,7 @@ pub(crate) fn create(
             Ok((mut drafted, target)) => {
                 drafted.mapping.note(refusals);
                 drafted.mapping.fill(options, init)?;
-                return Ok(drafted.publish_behind_signpost(&target, &door));
+                return Ok((drafted.mapping, Unnamed { draft: drafted.draft, behind: Some(target) }));
             }
             Err(refusal) => refusals.push(refusal),
         }
@@ -43,7 +50,7 @@ pub(crate) fn create(
     let mut drafted = draft_at(name, &door, options)?;
     drafted.mapping.note(refusals);
     drafted.mapping.fill(options, init)?;
-    Ok(drafted.publish(&door))
+    Ok((drafted.mapping, Unnamed { draft: drafted.draft, behind: None }))
 }
 
 /// A file without a name, as long as the ceiling, mapped, with the permissions that it shall have.
@@ -90,26 +97,19 @@ fn draft_in_huge_pages(
     Ok((drafted, target))
 }
 
-impl Drafted {
-    fn file(&self) -> BorrowedFd<'_> {
-        self.mapping.file().expect("what is drafted is a file")
-    }
-
-    fn publish(self, door: &Path) -> Result<Mapping, Errno> {
-        self.draft.publish(self.mapping.file().expect("what is drafted is a file"), door)?;
-        Ok(self.mapping)
-    }
-
-    /// Names a segment that stands elsewhere: first the file, then the signpost, whose link decides which creator was first.
-    fn publish_behind_signpost(self, target: &Path, door: &Path) -> Result<Mapping, Errno> {
-        let state = rustix::fs::fstat(self.file())?;
-        let mapping = self.publish(target)?;
-        raise_signpost(&Signpost::File(target.to_path_buf()), door, state.st_mode, Some(state.st_gid))
-            .inspect_err(|_| {
-                // Another process was first, and no other process knows the name of this file.
-                let _ = rustix::fs::unlink(target);
-            })?;
-        Ok(mapping)
+impl Unnamed {
+    /// Gives the file its name; `EXIST` if another process has taken that first. One that stands elsewhere
+    /// gets its place first, and then the signpost, whose link decides which creator was first.
+    pub(crate) fn publish(self, mapping: &Mapping, door: &Path) -> Result<(), Errno> {
+        let file = mapping.file().expect("what is drafted is a file");
+        let Some(target) = self.behind else { return self.draft.publish(file, door) };
+        let state = rustix::fs::fstat(file)?;
+        self.draft.publish(file, &target)?;
+        let signpost = Signpost::File(target.clone());
+        raise_signpost(&signpost, door, state.st_mode, Some(state.st_gid)).inspect_err(|_| {
+            // No other process knows the name of this file.
+            let _ = rustix::fs::unlink(&target);
+        })
     }
 }
 

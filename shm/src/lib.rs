@@ -103,7 +103,7 @@ pub mod tier;
 mod trouble;
 mod wakeup;
 
-pub use attach::{AttachOptions, SegmentOptions, default_ceiling, room};
+pub use attach::{AttachOptions, SegmentDraft, SegmentOptions, default_ceiling, room};
 pub use item::Tag;
 pub use link::{LinkFigures, LinkState, LinkWords, Role};
 pub use lock::Locked;

@@ -33,6 +33,36 @@ pub enum AttachError {
     Fault(#[from] Fault),
 }
 
+/// The way of a segment that is whole, but has no name yet, to that name. If it is dropped, there never was
+/// such a segment.
+pub struct Unnamed {
+    name: SegmentName,
+    way: Way,
+}
+
+enum Way {
+    File(files::Unnamed),
+    Sysv(sysv::Unnamed),
+}
+
+impl Unnamed {
+    /// Gives the segment its name: from here on others can attach it (M2).
+    ///
+    /// # Errors
+    /// [`CreateError::AlreadyExists`] if another process has taken the name first, or a fault.
+    pub fn publish(self, mapping: &Mapping) -> Result<(), CreateError> {
+        let door = place::door(&self.name);
+        let published = match self.way {
+            Way::File(file) => file.publish(mapping, &door),
+            Way::Sysv(memory) => memory.publish(&door),
+        };
+        published.map_err(|errno| match errno {
+            Errno::EXIST => CreateError::AlreadyExists(self.name),
+            errno => fault("create", &self.name, errno).into(),
+        })
+    }
+}
+
 impl Mapping {
     /// Makes a segment, has `init` fill it, and only then lets others see it under its name (M2). If anything fails,
     /// nothing is left. In `init` the first `initial_bytes` may be touched and are zero.
@@ -41,6 +71,21 @@ impl Mapping {
         options: &CreateOptions,
         init: impl FnOnce(&Mapping) -> Result<(), Fault>,
     ) -> Result<Mapping, CreateError> {
+        let (mapping, unnamed) = Mapping::draft(name, options, init)?;
+        unnamed.publish(&mapping)?;
+        Ok(mapping)
+    }
+
+    /// Makes a segment like [`Mapping::create`] that has no name yet: if the process dies, nothing is left of
+    /// it. (Of a `sysv:` segment the memory is left, which `ipcrm` removes.)
+    ///
+    /// # Errors
+    /// Those of [`Mapping::create`].
+    pub fn draft(
+        name: &SegmentName,
+        options: &CreateOptions,
+        init: impl FnOnce(&Mapping) -> Result<(), Fault>,
+    ) -> Result<(Mapping, Unnamed), CreateError> {
         fork::watch();
         if std::fs::symlink_metadata(place::door(name)).is_ok() {
             return Err(CreateError::AlreadyExists(name.clone()));
@@ -53,14 +98,17 @@ impl Mapping {
             );
             return Err(Fault::System(text).into());
         }
-        let published = match name {
-            SegmentName::Sysv(_) => sysv::create(name, options, init)?,
-            SegmentName::Shm(_) | SegmentName::File(_) => files::create(name, options, init)?,
+        let (mapping, way) = match name {
+            SegmentName::Sysv(_) => {
+                let (mapping, memory) = sysv::draft(name, options, init)?;
+                (mapping, Way::Sysv(memory))
+            }
+            SegmentName::Shm(_) | SegmentName::File(_) => {
+                let (mapping, file) = files::draft(name, options, init)?;
+                (mapping, Way::File(file))
+            }
         };
-        published.map_err(|errno| match errno {
-            Errno::EXIST => CreateError::AlreadyExists(name.clone()),
-            errno => fault("create", name, errno).into(),
-        })
+        Ok((mapping, Unnamed { name: name.clone(), way }))
     }
 
     /// Maps a segment that exists. `expected` judges its first `HEAD_BYTES` bytes, a copy, and says how large it is.

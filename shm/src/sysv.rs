@@ -4,6 +4,8 @@
 //! half made, and two names never share one key. It has its ceiling from the start; the kernel counts all of it
 //! against what it may promise (no SHM_NORESERVE), so that too much is refused here and not killed for later.
 
+use std::path::Path;
+
 use polder_base::Fault;
 use rustix::io::Errno;
 
@@ -11,7 +13,7 @@ use crate::files::raise_signpost;
 use crate::mapping::{CreateOptions, Extent, Mapping, Residence, judged, no_segment};
 use crate::name::SegmentName;
 use crate::pages::{self, PageReport};
-use crate::place::{self, HEAD_BYTES, Signpost};
+use crate::place::{HEAD_BYTES, Signpost};
 use crate::shmget::{Attached, give, last_errno, remove};
 use crate::trouble::{amount, fault};
 
@@ -24,12 +26,28 @@ impl Drop for Fresh {
     }
 }
 
-/// Makes System V memory and its signpost. The inner error is the signpost's: `EXIST` if another process was first.
-pub(crate) fn create(
+/// The way of System V memory to its name.
+pub(crate) struct Unnamed {
+    fresh: Fresh,
+    mode: u32,
+    group: Option<u32>,
+}
+
+impl Unnamed {
+    /// Raises the signpost; `EXIST` if another process was first.
+    pub(crate) fn publish(self, door: &Path) -> Result<(), Errno> {
+        raise_signpost(&Signpost::Sysv(self.fresh.0), door, self.mode, self.group)?;
+        std::mem::forget(self.fresh);
+        Ok(())
+    }
+}
+
+/// Makes System V memory without a signpost.
+pub(crate) fn draft(
     name: &SegmentName,
     options: &CreateOptions,
     init: impl FnOnce(&Mapping) -> Result<(), Fault>,
-) -> Result<Result<Mapping, Errno>, Fault> {
+) -> Result<(Mapping, Unnamed), Fault> {
     let (fresh, bytes, report) = make(name, options)?;
     if let Some(group) = options.group {
         give(fresh.0, group).map_err(|errno| fault("create", name, errno))?;
@@ -37,11 +55,7 @@ pub(crate) fn create(
     let memory = Attached::new(fresh.0).map_err(|errno| fault("map", name, errno))?;
     let mapping = Mapping::of_sysv(memory.keep(), bytes, name, report, options.residence);
     mapping.fill(options, init)?;
-    let published = raise_signpost(&Signpost::Sysv(fresh.0), &place::door(name), options.mode, options.group);
-    Ok(published.map(|()| {
-        std::mem::forget(fresh);
-        mapping
-    }))
+    Ok((mapping, Unnamed { fresh, mode: options.mode, group: options.group }))
 }
 
 /// Takes memory that a signpost named as a segment, after a look at its length and its start.
