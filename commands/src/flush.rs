@@ -97,11 +97,11 @@ pub fn forget(txn: &Txn<'_>, db: Option<Db>) -> Result<(), Stop> {
 ///
 /// # Errors
 /// Those of the snapshot.
-pub fn kept_at(snapshot: &mut Snapshot<'_>) -> Result<Vec<u8>, Stop> {
+pub fn kept_at(snapshot: &Snapshot<'_>) -> Result<Vec<u8>, Stop> {
     let Some(item) = snapshot.find(SYSTEM, KEY)? else { return Ok(Vec::new()) };
     let found = snapshot.found(&item)?;
     let bytes = found
-        .map(|found| string::contiguous(snapshot, &found.value).map(|bytes| bytes.into_owned()))
+        .map(|found| string::contiguous(&snapshot.view(), &found.value).map(|bytes| bytes.into_owned()))
         .transpose()?;
     Ok(bytes.unwrap_or_default())
 }

@@ -249,7 +249,7 @@ fn copy(call: &mut Call<'_>) -> Outcome {
     let free = replace || call.txn.peek(db, target)?.is_none();
     let copied = match found {
         Some(found) if free => {
-            let value = duplicate(call.txn, &found.value)?;
+            let value = duplicate(call.txn, call.txn, &found.value)?;
             call.txn.write(db, target, &New { value, ..New::from(found) }, Replaces::Whole)?;
             call.notify_in(db, 'g', "copy_to", target);
             true

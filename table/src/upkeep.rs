@@ -1,6 +1,7 @@
 //! The upkeep of a table, by any process: room, memory, expiry and eviction; and walks that verify or describe it.
 
 pub(crate) mod compact;
+pub(crate) mod copying;
 pub(crate) mod figures;
 pub(crate) mod grow;
 pub(crate) mod inspect;

@@ -196,11 +196,11 @@ fn take_snapshot(table: &Table, draw: &mut Draw) -> Result<(), Stop> {
         patience = patience.saturating_sub(1);
         patience > 0
     });
-    let Ok(mut snapshot) = begun else { return Ok(()) };
+    let Ok(snapshot) = begun else { return Ok(()) };
     while let Some((_, items)) = snapshot.advance()? {
         for item in &items {
             if let Some(found) = snapshot.found(item)? {
-                string::contiguous(&snapshot, &found.value)?;
+                string::contiguous(&snapshot.view(), &found.value)?;
             }
         }
     }

@@ -142,7 +142,7 @@ fn every_command_on_a_key_of_a_tier_without_a_process_says_so_and_changes_nothin
 }
 
 /// Reads all that a snapshot shows.
-fn walk(snapshot: &mut Snapshot<'_>) -> Result<(), Stop> {
+fn walk(snapshot: &Snapshot<'_>) -> Result<(), Stop> {
     while let Some((_, items)) = snapshot.advance()? {
         items.iter().try_for_each(|item| snapshot.found(item).map(drop))?;
     }
@@ -159,8 +159,8 @@ fn the_tools_name_such_an_entry() {
         assert!(report.contains("is of kind 7, which this program does not know"), "{report}");
         let inspected = table.inspect(0, key.as_bytes()).expect_err("unreadable").to_string();
         assert!(inspected.contains("damaged"), "{inspected}");
-        let mut snapshot = table.snapshot(&mut || false).expect("no other");
-        let failed = walk(&mut snapshot).expect_err("unreadable");
+        let snapshot = table.snapshot(&mut || false).expect("no other");
+        let failed = walk(&snapshot).expect_err("unreadable");
         assert!(failed.to_string().contains("damaged"), "{failed}");
         drop(snapshot);
         put_right();

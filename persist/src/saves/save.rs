@@ -174,15 +174,12 @@ impl Plan {
         target.begin(self.checksums, &self.version, table);
         let end = Instant::now() + PATIENCE;
         let mut goes_on = || Instant::now() < end && !progress.cancelled.load(Ordering::Relaxed);
-        let mut snapshot = begin(table, &mut goes_on).map_err(|fault| fault.to_string())?;
+        let snapshot = begin(table, &mut goes_on).map_err(|fault| fault.to_string())?;
         if let Some((stream, (offset, db))) = self.stream.as_ref().and_then(|at| Some((at, at.cut.get()?))) {
             target.stream(&stream.identity, *offset, *db);
         }
-        codes_at(&mut snapshot)
-            .map_err(|stop| stop.to_string())?
-            .iter()
-            .for_each(|code| target.functions(code));
-        let flushes = flush::kept_at(&mut snapshot).map_err(|stop| stop.to_string())?;
+        codes_at(&snapshot).map_err(|stop| stop.to_string())?.iter().for_each(|code| target.functions(code));
+        let flushes = flush::kept_at(&snapshot).map_err(|stop| stop.to_string())?;
         target.flushes(&flushes);
         let mut walk = Walk {
             table,
@@ -275,7 +272,7 @@ impl Walk<'_, '_> {
         let mut drain = |writer: &mut dyn ValueWriter| self.out.drain(writer, false).map_err(Stop::from);
         // A field that has expired must not live for ever.
         let now_ms = if self.drops_expiries { snapshot.now_ms() } else { snapshot.judged_ms() };
-        let source = Source { nodes: snapshot, now_ms, drops_expiries: self.drops_expiries };
+        let source = Source { nodes: &snapshot.view(), now_ms, drops_expiries: self.drops_expiries };
         encode(target.values(), &source, found.kind, &found.value, &mut drain)
             .map_err(|stop| format!("the key '{}': {stop}", item.key.escape_ascii()))?;
         target.end_key();

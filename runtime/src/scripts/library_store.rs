@@ -276,18 +276,20 @@ pub fn waiting_now(table: &Table) -> Option<Totals> {
 ///
 /// # Errors
 /// As there.
-pub fn codes_at(snapshot: &mut Snapshot<'_>) -> Result<Vec<Vec<u8>>, Stop> {
+pub fn codes_at(snapshot: &Snapshot<'_>) -> Result<Vec<Vec<u8>>, Stop> {
     let items = [KNOWN, WAITING].map(|key| snapshot.find(SYSTEM, key));
     let mut all = Vec::new();
     for item in items {
         let Some(item) = item? else { continue };
         match snapshot.found(&item)? {
-            Some(found) if found.kind == Kind::Hash => each_of(snapshot, Some(found.value), |_, stored| {
-                all.push(stored.code.to_vec());
-                Ok(())
-            })?,
+            Some(found) if found.kind == Kind::Hash => {
+                each_of(&snapshot.view(), Some(found.value), |_, stored| {
+                    all.push(stored.code.to_vec());
+                    Ok(())
+                })?
+            }
             Some(found) => {
-                all.extend(apart(&string::contiguous(snapshot, &found.value)?).map(<[u8]>::to_vec))
+                all.extend(apart(&string::contiguous(&snapshot.view(), &found.value)?).map(<[u8]>::to_vec))
             }
             None => {}
         }

@@ -38,9 +38,16 @@
 //!
 //! Growth moves entries but changes no key: it neither looks nor saves, and a walk by position does not notice it, as in SCAN.
 //!
+//! **Reading from elsewhere.** Nothing above asks who the reader is: it may be a process that copies the
+//! memory into one of its own (`upkeep/copying.rs`). Its seat owns the snapshot; the threads of it that copy
+//! need no seat here ([`View`]), since the snapshot's pin, which is the header's (O4), holds all nodes that
+//! they follow (N6) until the snapshot is dropped, also once it is broken. They are handed items by the
+//! thread that walks, so they see all that it has seen.
+//!
 //! If the reader dies, its seat is recovered, which ends the snapshot; the writers' next reclamations free what was saved. If a writer dies
 //! while it saves a record, that record does not count (O1). If a writer has no memory for its record, it breaks the snapshot and goes on.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::time::Duration;
@@ -161,14 +168,40 @@ pub struct Snapshot<'t> {
     /// What has expired counts as there: a snapshot that a log goes on behind. A call of that log may have begun before, and have met it alive.
     keeps_expired: bool,
     watermark: u64,
-    /// In the order of the walk, and how far it has come.
+    /// In the order of the walk.
     databases: Vec<Captured>,
+    walk: RefCell<Walk>,
+}
+
+/// The progress of a snapshot's reader.
+#[derive(Default)]
+struct Walk {
+    /// The database, and the position in it.
     at: usize,
     position: u64,
     /// How far the seats' records have been read.
     places: Vec<Place>,
     /// Where the records lie that the walk has not come by (in the lower 48 bits) and how many words they have, by order and serial.
     records: BTreeMap<(u64, u64), u64>,
+}
+
+impl Walk {
+    /// The place of the walk.
+    fn order(&self, databases: &[Captured]) -> u64 {
+        match databases.get(self.at) {
+            Some(captured) => order(captured.root, self.position),
+            None => u64::MAX,
+        }
+    }
+}
+
+/// The keys of a snapshot, for any thread: the nodes that they need are there as long as the snapshot.
+#[derive(Clone, Copy)]
+pub struct View<'s> {
+    segment: &'s Segment,
+    judged_ms: u64,
+    /// Its access clocks count accesses.
+    pub(crate) counts_frequency: bool,
 }
 
 impl Table {
@@ -253,10 +286,7 @@ impl Table {
             keeps_expired: cuts,
             watermark: 0,
             databases: Vec::new(),
-            at: 0,
-            position: 0,
-            places: Vec::new(),
-            records: BTreeMap::new(),
+            walk: RefCell::default(),
         };
         let locked = loop {
             match seat.lock(MAP_LOCK, Some(sync::now() + LOOK_AGAIN))? {
@@ -337,12 +367,13 @@ impl Snapshot<'_> {
     ///
     /// # Errors
     /// [`Fault::Full`] when a writer had no memory to save what it replaced; [`Fault::Damaged`].
-    pub fn advance(&mut self) -> Result<Option<(usize, Vec<Item>)>, Stop> {
-        let Some(captured) = self.databases.get(self.at).copied() else { return Ok(None) };
-        let begin = self.position;
+    pub fn advance(&self) -> Result<Option<(usize, Vec<Item>)>, Stop> {
+        let walk = &mut *self.walk.borrow_mut();
+        let Some(captured) = self.databases.get(walk.at).copied() else { return Ok(None) };
+        let begin = walk.position;
         // N2: first the buckets, then the records.
         let (live, next) = self.live(&captured, begin, STRETCH)?;
-        let saved = self.saved(captured.root, begin, next)?;
+        let saved = self.saved(walk, captured.root, begin, next)?;
         let mut items = Vec::with_capacity(live.len() + saved.len());
         for (hash, item) in live {
             if saved.is_empty() || !saved.contains_key(&Name::of(&hash, &item.key)) {
@@ -352,16 +383,16 @@ impl Snapshot<'_> {
         for (name, image) in saved {
             items.extend(self.item(name, image)?);
         }
-        let number = self.at;
+        let number = walk.at;
         match next {
-            Some(next) => self.position = next,
-            None => (self.at, self.position) = (self.at + 1, 0),
+            Some(next) => walk.position = next,
+            None => (walk.at, walk.position) = (walk.at + 1, 0),
         }
         // N5.
-        let passed = self.order();
+        let passed = walk.order(&self.databases);
         self.seat.pass_snapshot(passed);
-        while self.records.first_key_value().is_some_and(|((order, _), _)| *order < passed) {
-            self.records.pop_first();
+        while walk.records.first_key_value().is_some_and(|((order, _), _)| *order < passed) {
+            walk.records.pop_first();
         }
         Ok(Some((number, items)))
     }
@@ -370,13 +401,14 @@ impl Snapshot<'_> {
     ///
     /// # Errors
     /// As [`Snapshot::advance`].
-    pub fn find(&mut self, db: Db, key: &[u8]) -> Result<Option<Item>, Stop> {
+    pub fn find(&self, db: Db, key: &[u8]) -> Result<Option<Item>, Stop> {
         let Some(captured) = self.databases.iter().find(|captured| captured.db == db).copied() else {
             return Ok(None);
         };
         let hash = crate::layout::hash::hash(key, self.table.segment().secret());
         let (live, _) = self.live(&captured, hash.position, 0)?;
-        let saved = self.saved(captured.root, hash.position, hash.position.checked_add(1))?;
+        let end = hash.position.checked_add(1);
+        let saved = self.saved(&mut self.walk.borrow_mut(), captured.root, hash.position, end)?;
         if let Some((name, image)) = saved.into_iter().find(|(name, _)| *name == Name::of(&hash, key)) {
             return self.item(name, image);
         }
@@ -388,24 +420,13 @@ impl Snapshot<'_> {
     /// # Errors
     /// An entry that this program cannot read, [`Fault::Damaged`].
     pub fn found<'s>(&'s self, item: &'s Item) -> Result<Option<Found<'s>>, Stop> {
-        let found = match &item.copy {
-            Some(copy) => Some(parcel::unpack(copy)?.found(&item.image)),
-            None => record::found(self.table.segment(), &item.image)?,
-        };
-        let found =
-            found.filter(|found| found.expiry_ms.is_none_or(|expiry_ms| expiry_ms > self.judged_ms()));
-        let fields = |found: &Found<'_>| {
-            Expired::fields(self, &found.value, found.inner_expiry_ms, || self.judged_ms())
-        };
-        Ok(found.filter(|found| !fields(found).is_some_and(|expired| expired.is_gone())))
+        self.view().found(item)
     }
 
-    /// Where the walk is.
-    fn order(&self) -> u64 {
-        match self.databases.get(self.at) {
-            Some(captured) => order(captured.root, self.position),
-            None => u64::MAX,
-        }
+    /// A view for other threads, of keys that the walk has come by.
+    pub fn view(&self) -> View<'_> {
+        let counts_frequency = self.table.counts_frequency();
+        View { segment: self.table.segment(), judged_ms: self.judged_ms(), counts_frequency }
     }
 
     /// N3 and N6: whether an entry may be a key of the instant.
@@ -421,7 +442,7 @@ impl Snapshot<'_> {
         let key = if name.len == name.kept.len() {
             name.kept
         } else {
-            record::key_of(self, self.table.segment(), &image)?
+            record::key_of(&self.view(), self.table.segment(), &image)?
         };
         Ok(Some(Item { key, image, copy: None }))
     }
@@ -472,20 +493,21 @@ impl Snapshot<'_> {
 
     /// What had been saved of the keys from a position up to before another one when this is called: the first of each.
     fn saved(
-        &mut self,
+        &self,
+        walk: &mut Walk,
         root: u64,
         begin: u64,
         next: Option<u64>,
     ) -> Result<HashMap<Name, Option<Image>>, Fault> {
         // N2. SYNC: snapshot-serial. A thread that drew a lower serial has published the earlier records of the same key.
         let serial_end = self.table.segment().observe(header::SNAPSHOT_SERIAL);
-        self.collect()?;
+        self.collect(walk)?;
         if let Some(fault) = self.broken() {
             return Err(fault);
         }
         let mut saved = HashMap::new();
         let range = (order(root, begin), 0)..=(order(root, next.unwrap_or(u64::MAX)), u64::MAX);
-        for (_, packed) in self.records.range(range).filter(|((_, serial), _)| *serial < serial_end) {
+        for (_, packed) in walk.records.range(range).filter(|((_, serial), _)| *serial < serial_end) {
             let packed = *packed;
             let record = read_saved(self.table.segment(), packed & OFFSET_MASK, packed >> OFFSET_BITS)?;
             let position = record.name.hash.0;
@@ -497,13 +519,13 @@ impl Snapshot<'_> {
     }
 
     /// Reads the records that have been saved since the last time.
-    fn collect(&mut self) -> Result<(), Fault> {
+    fn collect(&self, walk: &mut Walk) -> Result<(), Fault> {
         let segment = self.table.segment();
-        let passed = self.order();
-        self.places.resize(segment.seats_high() as usize, Place::default());
-        let Snapshot { places, records, number, .. } = self;
+        let passed = walk.order(&self.databases);
+        let Walk { places, records, .. } = walk;
+        places.resize(segment.seats_high() as usize, Place::default());
         for (seat, place) in places.iter_mut().enumerate() {
-            segment.saved_since(seat as u64, *number, place, &mut |at, room| {
+            segment.saved_since(seat as u64, self.number, place, &mut |at, room| {
                 if room < HEAD_WORDS as u64 {
                     return Err(DAMAGED);
                 }
@@ -532,7 +554,28 @@ impl Drop for Snapshot<'_> {
     }
 }
 
-impl Nodes for Snapshot<'_> {
+impl<'s> View<'s> {
+    /// Does the same as [`Snapshot::found`].
+    ///
+    /// # Errors
+    /// Those of [`Snapshot::found`].
+    pub fn found<'i>(self, item: &'i Item) -> Result<Option<Found<'i>>, Stop>
+    where
+        's: 'i,
+    {
+        let found = match &item.copy {
+            Some(copy) => Some(parcel::unpack(copy)?.found(&item.image)),
+            None => record::found(self.segment, &item.image)?,
+        };
+        let judged_ms = self.judged_ms;
+        let found = found.filter(|found| found.expiry_ms.is_none_or(|expiry_ms| expiry_ms > judged_ms));
+        let fields =
+            |found: &Found<'_>| Expired::fields(&self, &found.value, found.inner_expiry_ms, || judged_ms);
+        Ok(found.filter(|found| !fields(found).is_some_and(|expired| expired.is_gone())))
+    }
+}
+
+impl Nodes for View<'_> {
     fn data(&self, node: Ref) -> Result<&[u8], Fault> {
         Ok(self.parts(node)?.1)
     }
@@ -542,7 +585,7 @@ impl Nodes for Snapshot<'_> {
     }
 
     fn parts(&self, node: Ref) -> Result<(&[Ref], &[u8]), Fault> {
-        raw::parts(self.table.segment(), node)
+        raw::parts(self.segment, node)
     }
 
     fn make(&self, _: &[Ref], _: &[&[u8]]) -> Result<Ref, Fault> {

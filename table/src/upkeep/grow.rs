@@ -594,7 +594,7 @@ impl Txn<'_> {
 
     /// Makes a database that has no directory yet.
     pub(crate) fn make_database(&self, db: Db) {
-        let outcome = self.try_make_database(db);
+        let outcome = self.try_make_database(db, 1, 0);
         if !matches!(outcome, Ok(true)) {
             self.seat.rollback();
         }
@@ -603,7 +603,9 @@ impl Txn<'_> {
         }
     }
 
-    fn try_make_database(&self, db: Db) -> Result<bool, Stop> {
+    /// Makes a database of 2^`doublings` extents of `pieces` pieces each. Returns false where there is one,
+    /// or the journal has to be rolled back.
+    pub(crate) fn try_make_database(&self, db: Db, pieces: u64, doublings: u32) -> Result<bool, Stop> {
         let Locked::Ours(_) = self.lock_patiently(MAP_LOCK)? else {
             return Err(Fault::Damaged { what: "the map's lock" }.into());
         };
@@ -611,7 +613,7 @@ impl Txn<'_> {
             return Ok(false);
         }
         self.seat.amend(self.seat.journal_len() - 1, CHANGED);
-        let (node, root, _) = self.new_database(1, 0)?;
+        let (node, root, _) = self.new_database(pieces, doublings)?;
         self.seat.note(Tag::Cover, MAP_LOCK, 0)?;
         self.seat.note(Tag::Word, map_at(db), node)?;
         self.seat.note(Tag::Word, map_at(db) + 8, root)?;

@@ -112,20 +112,20 @@ fn snapshots() -> Vec<Case> {
         place.set_string(0, b"tree", &[1; 50_000]);
         (0..9).for_each(|number| place.set(1, &numbered(number), &vec![6; number as usize * 30], None));
     };
-    let walk = |snapshot: &mut Snapshot<'_>| while snapshot.advance().expect("whole").is_some() {};
+    let walk = |snapshot: &Snapshot<'_>| while snapshot.advance().expect("whole").is_some() {};
     vec![
         case("snapshot", furnish, move |table| {
-            walk(&mut table.snapshot(&mut || true).expect("nobody is in the way"))
+            walk(&table.snapshot(&mut || true).expect("nobody is in the way"))
         }),
         // More than a block of records.
         Case {
             whole: Whole::Each,
             ..case("save-for-a-snapshot", furnish, move |table| {
-                let mut snapshot = table.snapshot(&mut || true).expect("nobody is in the way");
+                let snapshot = table.snapshot(&mut || true).expect("nobody is in the way");
                 (0..300).for_each(|number| set(table, 0, &numbered(number), b"new"));
                 run(table, |txn| txn.remove(0, b"tree", Replaces::Whole));
                 run(table, |txn| txn.flush(Some(1)));
-                walk(&mut snapshot);
+                walk(&snapshot);
                 drop(snapshot);
                 do_maintenance(table, 2);
             })
@@ -603,6 +603,10 @@ fn databases() -> Vec<Case> {
     };
     vec![
         case("first-key-of-a-database", bystanders, |table| set(table, 2, b"new", b"1")),
+        case("database-of-many-extents", bystanders, |table| {
+            table.make_database(2, 9).expect("room");
+            set(table, 2, b"new", b"1");
+        }),
         case("flush", furnish, |table| run(table, |txn| txn.flush(Some(0)))),
         case("flush-all", furnish, |table| run(table, |txn| txn.flush(None))),
         case("flush-and-write", furnish, |table| {

@@ -46,12 +46,12 @@ fn transfer(table: &Table) {
 
 /// The numbers of all keys of a snapshot.
 pub fn everything(table: &Table) -> Vec<u64> {
-    let mut snapshot = table.snapshot(&mut || true).expect("a snapshot");
+    let snapshot = table.snapshot(&mut || true).expect("a snapshot");
     let mut all = Vec::new();
     while let Some((_, items)) = snapshot.advance().expect("whole") {
         for item in &items {
             let found = snapshot.found(item).expect("whole").expect("it does not expire");
-            all.push(number(&string::contiguous(&snapshot, &found.value).expect("whole")));
+            all.push(number(&string::contiguous(&snapshot.view(), &found.value).expect("whole")));
         }
     }
     all

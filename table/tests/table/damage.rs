@@ -202,7 +202,7 @@ fn a_damaged_owner_of_the_snapshot_does_not_prevent_snapshots() {
         .expect("no panic");
     for word in [u64::MAX, 1 << 40, 1_025, 700, left + 1, left + 1] {
         segment(&place).store(header::SNAPSHOT_OWNER, word);
-        let mut snapshot =
+        let snapshot =
             place.table.snapshot(&mut || false).unwrap_or_else(|fault| panic!("{word:#x}: {fault}"));
         assert!(snapshot.advance().expect("whole").is_some());
         drop(snapshot);

@@ -127,7 +127,7 @@ fn a_snapshot_that_the_log_goes_on_behind_keeps_what_has_expired() {
         Ok(())
     });
     std::thread::sleep(std::time::Duration::from_millis(5));
-    let kept = |mut snapshot: polder_table::Snapshot<'_>| {
+    let kept = |snapshot: polder_table::Snapshot<'_>| {
         let (_, items) = snapshot.advance().expect("readable").expect("one key");
         let item = items.into_iter().next().expect("one key");
         snapshot.found(&item).expect("readable").is_some()

@@ -15,7 +15,7 @@ const ACCOUNTS: u64 = 60;
 const TOTAL: i64 = 60_000;
 
 /// Everything that a snapshot holds, read with a pause after each step.
-fn everything(snapshot: &mut Snapshot<'_>, pause: Duration) -> HashMap<(Db, Vec<u8>), Vec<u8>> {
+fn everything(snapshot: &Snapshot<'_>, pause: Duration) -> HashMap<(Db, Vec<u8>), Vec<u8>> {
     let mut all = HashMap::new();
     let mut kept = Vec::new();
     while let Some((number, items)) = snapshot.advance().expect("whole") {
@@ -26,7 +26,7 @@ fn everything(snapshot: &mut Snapshot<'_>, pause: Duration) -> HashMap<(Db, Vec<
     for (db, items) in &kept {
         for item in items {
             let Some(found) = snapshot.found(item).expect("whole") else { continue };
-            let bytes = string::contiguous(snapshot, &found.value).expect("whole").into_owned();
+            let bytes = string::contiguous(&snapshot.view(), &found.value).expect("whole").into_owned();
             let twice = all.insert((*db, item.key.clone()), bytes);
             assert!(twice.is_none(), "{db}:{} comes twice", item.key.escape_ascii());
         }
@@ -239,8 +239,8 @@ fn a_snapshot_is_of_one_instant_whatever_is_done_meanwhile() {
         let readers = [0u64, 2].map(|pause| {
             scope.spawn(move || {
                 while Instant::now() < end {
-                    let mut snapshot = take(&place.table);
-                    let all = everything(&mut snapshot, Duration::from_millis(pause));
+                    let snapshot = take(&place.table);
+                    let all = everything(&snapshot, Duration::from_millis(pause));
                     drop(snapshot);
                     judge(&all);
                     taken.fetch_add(1, Ordering::Relaxed);
@@ -280,7 +280,7 @@ fn one_key_is_found_as_it_was() {
     place.set(0, b"kept", b"1", None);
     place.set(0, b"changed", b"2", None);
     place.set(0, b"removed", &[b'3'; 100], None);
-    let mut snapshot = take(&place.table);
+    let snapshot = take(&place.table);
     place.set(0, b"changed", b"other", None);
     place.remove(0, b"removed");
     place.set(0, b"added", b"4", None);
@@ -290,13 +290,13 @@ fn one_key_is_found_as_it_was() {
     let mut value = |key: &[u8]| {
         let item = snapshot.find(0, key).expect("whole")?;
         let found = snapshot.found(&item).expect("whole")?;
-        Some(string::contiguous(&snapshot, &found.value).expect("whole").into_owned())
+        Some(string::contiguous(&snapshot.view(), &found.value).expect("whole").into_owned())
     };
     assert_eq!(value(b"kept").as_deref(), Some(&b"1"[..]));
     assert_eq!(value(b"changed").as_deref(), Some(&b"2"[..]));
     assert_eq!(value(b"removed").as_deref(), Some(&[b'3'; 100][..]));
     assert_eq!(value(b"added"), None);
-    assert_eq!(everything(&mut snapshot, Duration::ZERO).len(), 3);
+    assert_eq!(everything(&snapshot, Duration::ZERO).len(), 3);
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn without_memory_to_save_in_the_snapshot_breaks_and_the_writer_goes_on() {
     (0..20_000u32).for_each(|number| {
         place.set(0, &number.to_le_bytes(), b"0123456789012345678901234567890123456789", None)
     });
-    let mut snapshot = take(&place.table);
+    let snapshot = take(&place.table);
     // All memory that is left is filled with other values.
     let mut number = 0u32;
     while try_run_as(&place.table, Mode::Write, |txn| write(txn, 1, &number.to_be_bytes(), &[1; 9_000]))

@@ -287,7 +287,7 @@ fn writers_during_a_snapshot_save_stubs() {
     place.set(0, b"key", &[1; 100], None);
     assert!(tier::spill(&place.table, 0, b"key"));
     place.set(0, b"other", &[1; 100], None);
-    let mut snapshot = place.table.snapshot(&mut || true).expect("alone");
+    let snapshot = place.table.snapshot(&mut || true).expect("alone");
     let victim = tier::victim(&place.table, 0, b"other").expect("there");
     std::thread::scope(|scope| {
         scope.spawn(|| {
