@@ -6,6 +6,7 @@
 mod bench;
 mod changes;
 mod cli;
+mod clone;
 #[cfg(test)]
 mod documents;
 mod export;
@@ -46,6 +47,7 @@ enum Command {
     Top(top::Arguments),
     Verify(verify::Arguments),
     Inspect(inspect::Arguments),
+    Clone(clone::Arguments),
     Changes(changes::Arguments),
     Import(import::Arguments),
     Export(export::Arguments),
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         Command::Top(arguments) => top::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Clone(arguments) => clone::run(&arguments),
         Command::Changes(arguments) => changes::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),

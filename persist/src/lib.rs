@@ -5,6 +5,7 @@
 //! | `saves`, `persistence` | RDB files: the saves of a process, and SAVE, BGSAVE and their kin |
 //! | `storage_process`, `storage_note`, `storage_figures` | the one process that writes the append-only log, and what it tells in the segment |
 //! | `replay`, `apply`, `effects` | the log read back; the records of the change log |
+//! | `copying` | the data copied into another memory of this machine |
 //! | `followers`, `opened` | places in the change log that readers hold; logs that are open |
 //! | `at_start`, `reload`, `flushes` | what a start reads; DEBUG LOADAOF; databases that are emptied at a moment |
 //!
@@ -13,6 +14,7 @@
 
 pub mod apply;
 pub mod at_start;
+pub mod copying;
 pub mod effects;
 pub mod flushes;
 pub mod followers;

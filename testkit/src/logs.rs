@@ -181,6 +181,15 @@ pub fn ask(connection: &mut Connection, line: &str) -> String {
     connection.call(&words).expect("a reply").shown().trim_end().to_owned()
 }
 
+/// A reply of ITEM.GET without the number for CAS, which is each memory's own; other replies as they are.
+pub fn without_cas(reply: &str) -> String {
+    let mut lines: Vec<&str> = reply.lines().collect();
+    if let Some(at) = lines.iter().position(|line| line.ends_with("\"cas\"")) {
+        lines.drain(at..(at + 2).min(lines.len()));
+    }
+    lines.join("\n")
+}
+
 /// What a client of memcached is told, up to a number of lines.
 pub fn memcached(port: &str, says: &str, lines: usize) -> String {
     let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).expect("a connection");
