@@ -17,10 +17,12 @@ use std::time::{Duration, Instant};
 
 use polder_base::time::now_ms;
 use polder_calls::settings::id;
+use polder_shm::machine::random_seed;
 use polder_shm::replicas::Rest;
 use polder_table::{Counter, Table};
 use polder_wire::resp::{Limits, Request, Requests};
 
+use super::attaching::{self, ATTACHED, REFUSED};
 use super::copies::Copies;
 use super::face::Face;
 use super::lag::Lag;
@@ -101,8 +103,10 @@ struct Feeding<'f, 'l> {
     moved: Instant,
     /// The moment at which it has asked for a copy.
     asked: Option<Instant>,
-    /// It has been sent a copy, and has not acknowledged anything since.
+    /// It has been sent a copy, or makes one, and has not acknowledged anything since.
     loads: bool,
+    /// The end of the copy that it was to make: the offset of the cut, or that it makes none.
+    attached: Option<Option<u64>>,
     input: Vec<u8>,
     requests: Requests,
     /// The version of RDB files that the replica is known to read.
@@ -128,7 +132,7 @@ impl Feed<'_> {
         let now = Instant::now();
         let mut feeding = Feeding {
             record: Record {
-                name: format!("replica:{}:{}", std::process::id(), self.face.id()),
+                name: self.name_for(replica)?,
                 seat: seat.index(),
                 life: seat.life(),
                 address: replica.address.clone().unwrap_or_else(|| self.peer.clone()),
@@ -151,12 +155,13 @@ impl Feed<'_> {
             moved: now,
             asked: None,
             loads: false,
+            attached: None,
             input: self.rest.clone(),
             requests: Requests::default(),
             version: replica.rdb_version,
             timeout: Duration::from_secs(self.settings.number(const { id("repl-timeout") }).max(1) as u64),
         };
-        let fed = feeding.begin(order, replica.knows_identities).and_then(|()| feeding.stream());
+        let fed = feeding.begin(order, replica).and_then(|()| feeding.stream());
         feeding.note_overrun();
         if feeding.record.acknowledged_ms == 0 {
             // One that has never followed does not come back for more.
@@ -165,6 +170,17 @@ impl Feed<'_> {
         }
         // Its record holds the log for a while (`records::clear`).
         fed
+    }
+
+    /// The name of the record. One that a replica is to find in the memory is none that can be guessed (T1 of
+    /// `attaching.rs`).
+    fn name_for(&self, replica: &Replica) -> Result<String, String> {
+        let name = format!("replica:{}:{}", std::process::id(), self.face.id());
+        if !replica.attaches {
+            return Ok(name);
+        }
+        let word = u128::from_le_bytes(random_seed().map_err(|fault| fault.to_string())?);
+        Ok(format!("{name}:{word:032x}"))
     }
 
     /// Returns true if the replica's user may still get the data.
@@ -190,7 +206,7 @@ impl Feeding<'_, '_> {
     }
 
     /// Goes on where the replica was, if the log is still kept from there on; else sends a copy.
-    fn begin(&mut self, order: &SyncRequest, knows_identities: bool) -> Result<(), String> {
+    fn begin(&mut self, order: &SyncRequest, replica: &Replica) -> Result<(), String> {
         let table = self.feed.table;
         let continued = self.continued(order);
         self.earlier = records::earlier(table, &self.record, &self.identity, continued)
@@ -201,7 +217,7 @@ impl Feeding<'_, '_> {
             (self.record.acknowledged, self.record.acknowledged_ms) = (place, now_ms());
             self.lag = Lag::from(table.log().range().1, place);
             if self.note().is_ok() {
-                let line = match knows_identities {
+                let line = match replica.knows_identities {
                     true => format!("+CONTINUE {}\r\n", self.identity),
                     false => "+CONTINUE\r\n".into(),
                 };
@@ -215,7 +231,39 @@ impl Feeding<'_, '_> {
         }
         table.count(Counter::SyncsFull, 1);
         self.hold_end()?;
+        if replica.attaches && !order.is_sync && self.lend()? {
+            return Ok(());
+        }
         self.send_copy(order.is_sync)
+    }
+
+    /// Has a replica on this host read the memory by itself. Returns false where it cannot.
+    fn lend(&mut self) -> Result<bool, String> {
+        self.asked = Some(Instant::now());
+        (self.loads, self.heard) = (true, Instant::now());
+        let order = attaching::order(self.feed.table, &self.record.name);
+        self.send(order.as_bytes())?;
+        let cut = loop {
+            if let Some(cut) = self.attached.take() {
+                break cut;
+            }
+            if self.is_over() {
+                return Err("the server ends".into());
+            }
+            self.link.wait(false, None, PAUSE_MAX).map_err(|error| error.to_string())?;
+            self.listen()?;
+            self.check_patience()?;
+            self.stay_awake()?;
+        };
+        (self.loads, self.heard) = (cut.is_some(), Instant::now());
+        let Some(offset) = cut else { return Ok(false) };
+        self.place = self.feed.table.log().place_of(offset);
+        self.note()?;
+        let Record { address, port, .. } = &self.record;
+        tracing::info!(replica = address, port, "a replica on this host has copied the data by itself");
+        // Behind the line feeds that it has not read.
+        self.send(format!("+CONTINUE {}\r\n", self.identity).as_bytes())?;
+        Ok(true)
     }
 
     /// The place from which the replica can go on. It names the first byte that it wants, counted from 1.
@@ -514,6 +562,13 @@ impl Feeding<'_, '_> {
     fn hear(&mut self, words: &[&[u8]]) {
         let [name, pairs @ ..] = words else { return };
         if !name.eq_ignore_ascii_case(b"REPLCONF") {
+            return;
+        }
+        if let [option, value] = pairs
+            && *option == ATTACHED
+        {
+            let offset = polder_base::number::unsigned(value);
+            self.attached = if *value == REFUSED { Some(None) } else { offset.map(Some).or(self.attached) };
             return;
         }
         let place_of = |option: &[u8]| {

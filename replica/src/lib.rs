@@ -11,6 +11,7 @@
 use polder_base::number;
 use polder_base::time::now_ms;
 
+mod attaching;
 pub mod copies;
 pub mod face;
 pub mod failover;
@@ -163,7 +164,7 @@ fn give_role(table: &Table, primary: Option<&(String, u16)>) -> Outcome {
 fn configure(call: &mut SessionCall<'_>) -> Outcome {
     let (pairs, []) = call.args[1..].as_chunks::<2>() else { return Err(SYNTAX.into()) };
     let mut replica = call.session.replica.take().unwrap_or_default();
-    let heard = pairs.iter().try_for_each(|[option, value]| hear(&mut replica, option, value));
+    let heard = pairs.iter().try_for_each(|[option, value]| hear(call.table, &mut replica, option, value));
     call.session.replica = Some(replica);
     heard?;
     call.reply.ok();
@@ -173,7 +174,7 @@ fn configure(call: &mut SessionCall<'_>) -> Outcome {
 /// The capability that a memory names which reads RDB files of the version 14. Stock servers pass over what they do not know.
 pub(crate) const NEWEST_RDB: &[u8] = b"polder-rdb-14";
 
-fn hear(replica: &mut Replica, option: &[u8], value: &[u8]) -> Outcome {
+fn hear(table: &Table, replica: &mut Replica, option: &[u8], value: &[u8]) -> Outcome {
     match () {
         () if is(option, "listening-port") => {
             let port = number::integer(value).and_then(|port| u16::try_from(port).ok());
@@ -196,6 +197,9 @@ fn hear(replica: &mut Replica, option: &[u8], value: &[u8]) -> Outcome {
         () if is(option, "version") => {
             let major = value.split(|byte| *byte == b'.').next().and_then(number::unsigned);
             replica.rdb_version = major.filter(|major| *major >= 9).map(|_| 80).or(replica.rdb_version);
+        }
+        () if is(option, attaching::OFFER) => {
+            replica.attaches = value == attaching::boot_of(table).as_bytes()
         }
         () if KNOWN_OPTIONS.iter().any(|known| is(option, known)) => {}
         () => {

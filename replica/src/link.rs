@@ -24,11 +24,13 @@ use polder_shm::{LinkFigures, LinkState, Role};
 use polder_table::{Rider, Table};
 use polder_wire::resp::command;
 
+use crate::attaching;
 use crate::face::PrimaryFace;
 use crate::failover;
 use crate::feed::Link;
 use crate::primary::Primary;
 
+mod attach;
 mod copy;
 mod stream;
 
@@ -83,6 +85,14 @@ pub struct Follower<'f> {
     pub primary: &'f Primary,
     pub role: Role,
     pub face: &'f PrimaryFace,
+}
+
+/// The way of a copy, as `repl-transport` says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Transport {
+    Auto = 0,
+    Rdb = 1,
+    Attach = 2,
 }
 
 /// The state of a link.
@@ -209,6 +219,7 @@ impl Following<'_, '_> {
                 let offset = number::unsigned(offset.as_bytes()).ok_or("the primary names no offset")?;
                 self.take_copy(identity_of(name)?, offset).map_err(End::stuck)?;
             }
+            [attaching::ORDER, ..] => self.take_attached(reply)?,
             _ => return Err(format!("the primary replies to PSYNC: {}", shown(reply)).into()),
         }
         Ok(())
@@ -258,6 +269,10 @@ impl Following<'_, '_> {
         self.ask(&[b"REPLCONF", b"version", VALKEY_VERSION])?;
         // Another memory sends Redis's newest form then, which holds what the others do not.
         self.ask(&[b"REPLCONF", b"capa", crate::NEWEST_RDB])?;
+        if self.transport() != Transport::Rdb {
+            let boot = attaching::boot_of(self.follower.table);
+            self.ask(&[b"REPLCONF", attaching::OFFER.as_bytes(), boot.as_bytes()])?;
+        }
         Ok(())
     }
 

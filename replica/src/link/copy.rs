@@ -60,24 +60,32 @@ impl Following<'_, '_> {
             (Some(end), ..) => Err(end),
             (None, Err(why), _) => Err(format!("the copy of the primary cannot be loaded: {why}").into()),
             (None, Ok(_), Err(why)) => Err(why),
-            (None, Ok(loaded), Ok(())) => self.check_not_empty(&loaded, &identity).map(|()| loaded),
+            (None, Ok(loaded), Ok(())) => Ok(loaded),
         };
         let installed = checked.and_then(|loaded| {
             let state = loaded.stream_db.filter(|db| *db < SYSTEM).map_or(0, |db| u64::from(db) + 1);
-            self.rider.begin_stream(Stream { identity, offset, state });
-            self.install(&loaded)?;
-            tracing::info!(
-                keys = loaded.keys,
-                offset,
-                "the copy of the primary has taken the place of the data"
-            );
-            Ok(())
+            self.accept(&loaded, Stream { identity, offset, state })
         });
         if installed.is_err() {
-            // It ends the ride, and the link ends, too. What is left goes with the next link, or with the role.
-            let _ = table.clear_staged(follower.role);
+            self.clear_staged();
         }
         installed
+    }
+
+    /// Removes what a copy has left that is not installed. The link ends; what stays goes with the next one,
+    /// or with the role.
+    pub(super) fn clear_staged(&self) {
+        let _ = self.follower.table.clear_staged(self.follower.role);
+    }
+
+    /// Installs what has been loaded; the stream of the primary goes on behind it.
+    pub(super) fn accept(&mut self, loaded: &Loaded, stream: Stream) -> Result<(), End> {
+        self.check_not_empty(loaded, &stream.identity)?;
+        self.rider.begin_stream(stream);
+        self.install(loaded)?;
+        let (keys, offset) = (loaded.keys, stream.offset);
+        tracing::info!(keys, offset, "the copy of the primary has taken the place of the data");
+        Ok(())
     }
 
     /// Refuses a copy without keys in the place of data, unless it is of the same history: a primary that has lost its data would take all copies

@@ -115,6 +115,8 @@ pub struct Replica {
     pub knows_identities: bool,
     /// The version of RDB files that it is known to read; `None`: it has not said what it is.
     pub rdb_version: Option<u32>,
+    /// It is a memory of this host that can read this one by itself.
+    pub attaches: bool,
     pub order: Option<SyncRequest>,
     /// The change that EXEC leaves for its end.
     pub new_role: Option<NewRole>,

@@ -2,7 +2,9 @@
 mod advisories;
 mod allocations;
 mod aof;
+mod attaches;
 mod changes;
+mod cloning;
 mod collections;
 mod counting;
 mod dispatch;
