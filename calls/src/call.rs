@@ -150,6 +150,11 @@ impl<'c> Call<'c> {
         self.notify_in(self.caller.db, class, event, key);
     }
 
+    /// Tells listeners what happened to some fields of a hash, once committed.
+    pub fn notify_parts<'p>(&self, event: &'static str, key: &[u8], parts: impl Iterator<Item = &'p [u8]>) {
+        self.txn.note_parts('h', event, self.caller.db, key, parts);
+    }
+
     /// Says in the change log that the call does what this command does, for rows that tell [`Tells::Own`] words.
     ///
     /// A function that rows of both kinds share may call it: where the row tells the call itself, nothing happens. Words that are made for

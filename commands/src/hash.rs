@@ -247,11 +247,31 @@ fn open<'c>(call: &Call<'c>) -> Result<Option<Hash<'c>>, Stop> {
     Ok(call.find_kind(call.args[1], Kind::Hash)?.map(|found| Hash::of(&found.value)))
 }
 
+/// The fields that an event is about.
+#[derive(Clone, Copy)]
+enum Names<'n> {
+    Each(&'n [&'n [u8]]),
+    /// Those of fields with their values.
+    OfPairs(&'n [[&'n [u8]; 2]]),
+}
+
+impl<'n> Names<'n> {
+    fn iter(self) -> impl Iterator<Item = &'n [u8]> {
+        let (names, pairs) = match self {
+            Names::Each(names) => (names, &[][..]),
+            Names::OfPairs(pairs) => (&[][..], pairs),
+        };
+        names.iter().copied().chain(pairs.iter().map(|[name, _]| *name))
+    }
+}
+
 /// A hash that a command changes.
 struct Edit<'c> {
     key: &'c [u8],
     found: Option<Found<'c>>,
     draft: Draft,
+    /// Fields that had expired, and that the command has put anew or is to take away.
+    expired: Vec<Vec<u8>>,
 }
 
 impl<'c> Edit<'c> {
@@ -264,18 +284,19 @@ impl<'c> Edit<'c> {
         let found = call.find_kind(key, Kind::Hash)?;
         let draft =
             found.map_or_else(|| Draft::empty(thresholds), |found| Draft::of(&found.value, thresholds));
-        Ok(Edit { key, found, draft })
+        Ok(Edit { key, found, draft, expired: Vec::new() })
     }
 
     /// Where a field is that is going to be changed. One that has expired is told as gone first: elsewhere it may not have expired yet.
-    fn spot(&self, call: &Call<'_>, field: &[u8]) -> Result<Spot, Stop> {
+    fn spot(&mut self, call: &Call<'_>, field: &[u8]) -> Result<Spot, Stop> {
         let spot = self.draft.find(call.txn, field, || call.txn.field_clock_ms())?;
         self.note_spot(call, &spot, field);
         Ok(spot)
     }
 
-    fn note_spot(&self, call: &Call<'_>, spot: &Spot, field: &[u8]) {
+    fn note_spot(&mut self, call: &Call<'_>, spot: &Spot, field: &[u8]) {
         if spot.has_expired() {
+            self.expired.push(field.to_vec());
             call.tell_first(&[b"HDEL", self.key, field]);
         }
     }
@@ -292,19 +313,21 @@ impl<'c> Edit<'c> {
         Ok(created)
     }
 
-    /// Publishes what has become of the hash, and tells that it was `events`. What had expired before goes first.
-    fn publish(mut self, call: &Call<'_>, events: &[&'static str]) -> Outcome {
+    /// Publishes what has become of the hash, and tells which events it was, of which fields. What had expired before goes first.
+    fn publish(mut self, call: &Call<'_>, events: &[(&'static str, Names<'_>)]) -> Outcome {
         let (txn, key) = (call.txn, self.key);
         // While data is imported, what has expired stays.
         let now_ms = || if call.table.imports() { 0 } else { txn.now_ms() };
-        let purged = self
-            .draft
-            .purge(txn, now_ms, PURGED_PER_WRITE, &mut |field| call.tell_first(&[b"HDEL", key, field]))?;
+        let mut gone = std::mem::take(&mut self.expired);
+        let purged = self.draft.purge(txn, now_ms, PURGED_PER_WRITE, &mut |field| {
+            gone.push(field.to_vec());
+            call.tell_first(&[b"HDEL", key, field]);
+        })?;
         if purged > 0 {
-            call.notify('h', "hexpired", key);
+            call.notify_parts("hexpired", key, gone.iter().map(Vec::as_slice));
             txn.count(Counter::ExpiredFields, purged);
         }
-        events.iter().for_each(|event| call.notify('h', event, key));
+        events.iter().for_each(|(event, names)| call.notify_parts(event, key, names.iter()));
         if purged >= PURGED_PER_WRITE && self.draft.len(txn, || txn.field_clock_ms())? == 0 {
             self.draft.clear(txn)?;
         }
@@ -450,6 +473,7 @@ fn hset_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
     }
     let new = edit.draft.put_all(call.txn, &pairs)?;
     let mut new = new.as_ref().map(|new| new.iter());
+    let events: Vec<_> = groups.clone().map(|group| ("hset", Names::OfPairs(group))).collect();
     for group in groups {
         let created = match &mut new {
             Some(new) => new.take(group.len()).map(|new| i64::from(*new)).sum(),
@@ -457,7 +481,7 @@ fn hset_many(call: &mut Call<'_>, calls: &[&[&[u8]]]) -> Result<usize, Stop> {
         };
         call.reply.integer(created);
     }
-    edit.publish(call, &vec!["hset"; done])?;
+    edit.publish(call, &events)?;
     Ok(done)
 }
 
@@ -466,7 +490,7 @@ fn set_pairs(call: &Call<'_>) -> Result<i64, Stop> {
     let (pairs, []) = call.args[2..].as_chunks() else { return Err(wrong_arity(call.command)) };
     let mut edit = Edit::open(call)?;
     let created = edit.set(call, pairs)?;
-    edit.publish(call, &["hset"])?;
+    edit.publish(call, &[("hset", Names::OfPairs(pairs))])?;
     Ok(created)
 }
 
@@ -475,25 +499,25 @@ fn hsetnx(call: &mut Call<'_>) -> Outcome {
     let spot = edit.spot(call, field)?;
     if !spot.lives {
         edit.draft.put(txn, &spot, field, call.args[3], Expiry::None)?;
-        edit.publish(call, &["hset"])?;
+        edit.publish(call, &[("hset", Names::Each(&[field]))])?;
     }
     call.reply.integer((!spot.lives).into());
     Ok(())
 }
 
 fn hdel(call: &mut Call<'_>) -> Outcome {
-    let (txn, mut edit, mut deleted) = (call.txn, Edit::open(call)?, 0);
+    let (txn, mut edit, mut deleted) = (call.txn, Edit::open(call)?, Vec::new());
     for field in &call.args[2..] {
         let spot = edit.draft.find(txn, field, || txn.field_clock_ms())?;
         if spot.lives {
             edit.draft.remove(txn, &spot, field)?;
-            deleted += 1;
+            deleted.push(*field);
         }
     }
-    if deleted > 0 {
-        edit.publish(call, &["hdel"])?;
+    if !deleted.is_empty() {
+        edit.publish(call, &[("hdel", Names::Each(&deleted))])?;
     }
-    call.reply.integer(deleted);
+    call.reply.integer(deleted.len() as i64);
     Ok(())
 }
 
@@ -501,16 +525,16 @@ fn hincrby(call: &mut Call<'_>) -> Outcome {
     let (name, by) = (call.args[2], integer(call.args[3])?);
     let (txn, mut edit) = (call.txn, Edit::open(call)?);
     let (spot, field) = edit.draft.look(txn, name, || txn.field_clock_ms())?;
-    edit.note_spot(call, &spot, name);
     let old = match field {
         Some(field) => {
             number::integer(&field.value().bytes(txn)?).ok_or("ERR hash value is not an integer")?
         }
         None => 0,
     };
+    edit.note_spot(call, &spot, name);
     let new = old.checked_add(by).ok_or("ERR increment or decrement would overflow")?;
     edit.draft.put(txn, &spot, name, itoa::Buffer::new().format(new).as_bytes(), Expiry::Keep)?;
-    edit.publish(call, &["hincrby"])?;
+    edit.publish(call, &[("hincrby", Names::Each(&[name]))])?;
     call.reply.integer(new);
     Ok(())
 }
@@ -523,20 +547,20 @@ fn hincrbyfloat(call: &mut Call<'_>) -> Outcome {
     }
     let (txn, mut edit) = (call.txn, Edit::open(call)?);
     let (spot, field) = edit.draft.look(txn, name, || txn.field_clock_ms())?;
-    edit.note_spot(call, &spot, name);
     let old = match field {
         Some(field) => {
             Number::parse(mode, &field.value().bytes(txn)?).ok_or("ERR hash value is not a float")?
         }
         None => Number::zero(mode),
     };
+    edit.note_spot(call, &spot, name);
     let sum = old.sum_text(by).ok_or("ERR increment would produce NaN or Infinity")?;
     edit.draft.put(txn, &spot, name, sum.as_bytes(), Expiry::Keep)?;
     call.tell(&[b"HSET", edit.key, name, sum.as_bytes()]);
     if let Some(expiry_ms) = spot.expiry_ms().filter(|_| call.tells_itself()) {
         call.tell_fields(&[b"HPEXPIREAT", edit.key, expiry_ms.to_string().as_bytes()], &[name]);
     }
-    edit.publish(call, &["hincrbyfloat"])?;
+    edit.publish(call, &[("hincrbyfloat", Names::Each(&[name]))])?;
     call.reply.bulk(sum.as_bytes());
     Ok(())
 }

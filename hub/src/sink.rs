@@ -69,7 +69,37 @@ fn publish(commit: &dyn CommitView, change: &Change<'_>) -> Result<(), Stop> {
     if wanted & class_bit('E') != 0 {
         receivers::publish(commit, false, &channel("__keyevent", change.event.as_bytes()), key)?;
     }
-    Ok(())
+    if change.parts.is_empty() { Ok(()) } else { publish_parts(commit, change, key, wanted) }
+}
+
+/// Publishes what happened to fields of a hash, on those of the four channels of Redis 8.8 that were asked for.
+///
+/// ```text
+///   S   __subkeyspace@db__:key               event|length:field,...
+///   T   __subkeyevent@db__:event             length:key|length:field,...
+///   I   __subkeyspaceitem@db__:key\nfield    event                          no key with a line feed
+///   V   __subkeyspaceevent@db__:event|key    length:field,...
+/// ```
+fn publish_parts(commit: &dyn CommitView, change: &Change<'_>, key: &[u8], wanted: u64) -> Result<(), Stop> {
+    let (event, db) = (change.event.as_bytes(), change.db);
+    let channel =
+        |lead: &str, name: &[&[u8]]| [format!("{lead}@{db}__:").as_bytes(), &name.concat()].concat();
+    let post = |letter: char, channel: &[u8], text: &[&[u8]]| {
+        if wanted & class_bit(letter) == 0 {
+            return Ok(());
+        }
+        receivers::publish(commit, false, channel, &text.concat()).map(drop)
+    };
+    post('S', &channel("__subkeyspace", &[key]), &[event, b"|", change.parts])?;
+    let length = key.len().to_string();
+    let named = [length.as_bytes(), b":", key, b"|", change.parts];
+    post('T', &channel("__subkeyevent", &[event]), &named)?;
+    if !key.contains(&b'\n') {
+        for part in change.each_part() {
+            post('I', &channel("__subkeyspaceitem", &[key, b"\n", part]), &[event])?;
+        }
+    }
+    post('V', &channel("__subkeyspaceevent", &[event, b"|", key]), &[change.parts])
 }
 
 fn wake(commit: &dyn CommitView, change: &Change<'_>) -> Result<(), Stop> {

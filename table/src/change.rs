@@ -26,6 +26,35 @@ pub struct Change<'c> {
     pub db: Db,
     /// None: all keys of the database.
     pub key: Option<&'c [u8]>,
+    /// The fields of a hash that it happened to, as [`parts_text`] writes them; empty where nothing has asked for them.
+    pub parts: &'c [u8],
+}
+
+/// Writes fields as Redis's messages name them: `length:field`, with commas between.
+pub(crate) fn parts_text<'p>(parts: impl Iterator<Item = &'p [u8]>) -> Vec<u8> {
+    let mut text = Vec::new();
+    for part in parts {
+        if !text.is_empty() {
+            text.push(b',');
+        }
+        text.extend_from_slice(format!("{}:", part.len()).as_bytes());
+        text.extend_from_slice(part);
+    }
+    text
+}
+
+impl<'c> Change<'c> {
+    /// The fields that the change names.
+    pub fn each_part(&self) -> impl Iterator<Item = &'c [u8]> {
+        let mut rest = self.parts;
+        std::iter::from_fn(move || {
+            let digits = rest.iter().position(|byte| *byte == b':')?;
+            let length: usize = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
+            let (part, behind) = rest[digits + 1..].split_at_checked(length)?;
+            rest = behind.strip_prefix(b",").unwrap_or(behind);
+            Some(part)
+        })
+    }
 }
 
 /// What may be used of a transaction by what adds messages to its commit.
@@ -60,3 +89,18 @@ pub trait ChangeSink: Send + Sync {
 
 /// Writes the dump of a value, as DUMP replies it, behind what is in `into`.
 pub type Dump = fn(&dyn Nodes, &Found<'_>, &mut Vec<u8>) -> Result<(), Stop>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_read_as_they_were_written() {
+        let parts: [&[u8]; 4] = [b"field", b"", b"1:a,", b"\xff"];
+        let text = parts_text(parts.into_iter());
+        assert_eq!(text, b"5:field,0:,4:1:a,,1:\xff");
+        let change = Change { class: 'h', event: "hset", db: 0, key: None, parts: &text };
+        assert!(change.each_part().eq(parts));
+        assert_eq!(Change { parts: b"", ..change }.each_part().count(), 0);
+    }
+}

@@ -244,8 +244,8 @@ fn parse_output_limits(words: &[&[u8]], current: &[u8]) -> Result<Parsed, Refusa
     Ok(Parsed { number: 0, text: texts.collect::<Vec<_>>().join(" ").into_bytes() })
 }
 
-/// Classes of keyspace events in the order in which Redis shows them; the first ten together are `A`.
-const ALL_CLASSES: i64 = (1 << 10) - 1;
+/// Classes of keyspace events that together are `A`: the first ten, and those of arrays.
+const ALL_CLASSES: i64 = ((1 << 10) - 1) | (1 << 14);
 
 fn parse_event_classes(word: &[u8]) -> Result<Parsed, Refusal> {
     let mut bits = 0i64;
@@ -253,7 +253,7 @@ fn parse_event_classes(word: &[u8]) -> Result<Parsed, Refusal> {
         match EVENT_CLASSES.iter().position(|class| class == byte) {
             Some(at) => bits |= 1 << at,
             None if *byte == b'A' => bits |= ALL_CLASSES,
-            None => return Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".into()),
+            None => return Err("Invalid event class character. Use 'Ag$lshzxeKEtmdnaSTIV'.".into()),
         }
     }
     let mut text = Vec::new();
@@ -425,7 +425,7 @@ mod tests {
             "50  60",
             "! Invalid latency-tracking-info-percentiles parameters",
         );
-        check("notify-keyspace-events", "Q", "! Invalid event class character. Use 'Ag$lshzxeKEtmdn'.");
+        check("notify-keyspace-events", "Q", "! Invalid event class character. Use 'Ag$lshzxeKEtmdnaSTIV'.");
     }
 
     #[test]

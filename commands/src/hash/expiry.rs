@@ -5,7 +5,7 @@ use polder_base::number;
 use polder_table::Stop;
 use polder_values::hash::Expiry;
 
-use super::{Edit, open, reply_value};
+use super::{Edit, Names, open, reply_value};
 use polder_calls::call::wrong_arity;
 use polder_calls::call::{Call, Outcome, integer, is};
 
@@ -139,7 +139,8 @@ fn expire(call: &mut Call<'_>, unit: Unit, base_ms: u64) -> Outcome {
     tell_expiry(call, Expiry::At(expiry_ms), &updated, &deleted);
     match (updated.is_empty(), deleted.is_empty()) {
         (true, true) => Ok(()),
-        (_, none_deleted) => edit.publish(call, &[if none_deleted { "hexpire" } else { "hdel" }]),
+        (_, true) => edit.publish(call, &[("hexpire", Names::Each(&updated))]),
+        _ => edit.publish(call, &[("hdel", Names::Each(&deleted))]),
     }
 }
 
@@ -161,7 +162,7 @@ pub(super) fn hpersist(call: &mut Call<'_>) -> Outcome {
         });
     }
     tell_expiry(call, Expiry::None, &changed, &[]);
-    if !changed.is_empty() { edit.publish(call, &["hpersist"]) } else { Ok(()) }
+    if changed.is_empty() { Ok(()) } else { edit.publish(call, &[("hpersist", Names::Each(&changed))]) }
 }
 
 pub(super) fn httl(call: &mut Call<'_>) -> Outcome {
@@ -216,7 +217,7 @@ pub(super) fn hgetdel(call: &mut Call<'_>) -> Outcome {
         }
     }
     tell_expiry(call, Expiry::Keep, &[], &deleted);
-    if !deleted.is_empty() { edit.publish(call, &["hdel"]) } else { Ok(()) }
+    if deleted.is_empty() { Ok(()) } else { edit.publish(call, &[("hdel", Names::Each(&deleted))]) }
 }
 
 /// The words that say when something expires, with their unit and whether they count from now.
@@ -284,8 +285,11 @@ pub(super) fn hgetex(call: &mut Call<'_>) -> Outcome {
     }
     tell_expiry(call, wanted, &updated, &deleted);
     match (!updated.is_empty(), !deleted.is_empty()) {
-        (true, _) => edit.publish(call, &[if wanted == Expiry::None { "hpersist" } else { "hexpire" }]),
-        (_, true) => edit.publish(call, &["hdel"]),
+        (true, _) => {
+            let event = if wanted == Expiry::None { "hpersist" } else { "hexpire" };
+            edit.publish(call, &[(event, Names::Each(&updated))])
+        }
+        (_, true) => edit.publish(call, &[("hdel", Names::Each(&deleted))]),
         _ => Ok(()),
     }
 }
@@ -395,23 +399,22 @@ pub(super) fn hsetex(call: &mut Call<'_>) -> Outcome {
         return Ok(());
     }
     let expiry = setting.expiry.unwrap_or(Expiry::None);
-    let gone = matches!(expiry, Expiry::At(expiry_ms) if is_past(call, expiry_ms));
+    let is_gone = matches!(expiry, Expiry::At(expiry_ms) if is_past(call, expiry_ms));
     edit.draft.expect(setting.pairs.len() as u64);
     for [field, value] in setting.pairs {
         let spot = edit.spot(call, field)?;
-        if gone {
+        if is_gone {
             edit.draft.remove(txn, &spot, field)?;
         } else {
             edit.draft.put(txn, &spot, field, value, expiry)?;
         }
     }
-    tell_set(call, expiry, gone, setting.pairs);
-    edit.publish(
-        call,
-        match expiry {
-            Expiry::At(_) if gone => &["hset", "hdel"],
-            Expiry::At(_) => &["hset", "hexpire"],
-            _ => &["hset"],
-        },
-    )
+    tell_set(call, expiry, is_gone, setting.pairs);
+    let names = Names::OfPairs(setting.pairs);
+    let [set, gone, expires] = ["hset", "hdel", "hexpire"].map(|event| (event, names));
+    match expiry {
+        Expiry::At(_) if is_gone => edit.publish(call, &[set, gone]),
+        Expiry::At(_) => edit.publish(call, &[set, expires]),
+        _ => edit.publish(call, &[set]),
+    }
 }

@@ -120,6 +120,67 @@ fn keyspace_events_of_all_servers_are_published_as_they_are_asked_for() {
     assert_eq!(hearer.reply(), "*[$pmessage $__key*__:* $__keyevent@0__:append $x]");
 }
 
+/// Redis's documentation of subkey notifications: the four channels, their messages, and what is left out.
+#[test]
+fn fields_of_hashes_are_told_of_on_four_channels() {
+    let (one, other) = two_doors("--enable-debug-command yes");
+    let (mut listener, mut actor) = (other.client(), one.client());
+    actor.ask("CONFIG SET notify-keyspace-events STIVh");
+    assert_eq!(actor.ask("CONFIG GET notify-keyspace-events"), "*[$notify-keyspace-events $hSTIV]");
+    listener.ask("PSUBSCRIBE __subkey* __key*");
+    let mut heard = |expected: &[(&str, &str)]| {
+        for (channel, text) in expected {
+            assert_eq!(listener.reply(), format!("*[$pmessage $__subkey* ${channel} ${text}]"));
+        }
+    };
+    actor.ask("HSET myhash field1 val1 field2 val2");
+    heard(&[
+        ("__subkeyspace@0__:myhash", "hset|6:field1,6:field2"),
+        ("__subkeyevent@0__:hset", "6:myhash|6:field1,6:field2"),
+        ("__subkeyspaceitem@0__:myhash\nfield1", "hset"),
+        ("__subkeyspaceitem@0__:myhash\nfield2", "hset"),
+        ("__subkeyspaceevent@0__:hset|myhash", "6:field1,6:field2"),
+    ]);
+    actor.ask("CONFIG SET notify-keyspace-events Sh");
+    let calls: [(&str, &[&str]); 12] = [
+        ("HSETNX myhash field1 x", &[]),
+        ("HSETNX myhash a 1", &["hset|1:a"]),
+        ("HINCRBY myhash a 1", &["hincrby|1:a"]),
+        ("HINCRBYFLOAT myhash a 1", &["hincrbyfloat|1:a"]),
+        ("HEXPIRE myhash 100 FIELDS 3 a none field1", &["hexpire|1:a,6:field1"]),
+        ("HPERSIST myhash FIELDS 2 a field2", &["hpersist|1:a"]),
+        ("HGETEX myhash EX 100 FIELDS 1 a", &["hexpire|1:a"]),
+        ("HSETEX myhash EX 100 FIELDS 2 b 1 c 2", &["hset|1:b,1:c", "hexpire|1:b,1:c"]),
+        ("HSETEX myhash PXAT 1 FIELDS 1 c 2", &["hset|1:c", "hdel|1:c"]),
+        ("HGETDEL myhash FIELDS 2 b none", &["hdel|1:b"]),
+        ("HEXPIRE myhash 0 FIELDS 1 field2", &["hdel|6:field2"]),
+        ("HDEL myhash a none field1", &["hdel|1:a,6:field1"]),
+    ];
+    for (call, expected) in calls {
+        actor.ask(call);
+        expected.iter().for_each(|text| heard(&[("__subkeyspace@0__:myhash", text)]));
+    }
+    // Fields that expire by themselves, and one that a command finds expired and puts anew.
+    actor.ask("HSET myhash keep 1");
+    actor.ask("HSETEX myhash PX 1 FIELDS 2 a 1 b 2");
+    heard(&[
+        ("__subkeyspace@0__:myhash", "hset|4:keep"),
+        ("__subkeyspace@0__:myhash", "hset|1:a,1:b"),
+        ("__subkeyspace@0__:myhash", "hexpire|1:a,1:b"),
+        ("__subkeyspace@0__:myhash", "hexpired|1:a,1:b"),
+    ]);
+    actor.ask("DEBUG SET-ACTIVE-EXPIRE 0");
+    actor.ask("HSETEX myhash PX 1 FIELDS 1 a 1");
+    std::thread::sleep(Duration::from_millis(5));
+    actor.ask("HSET myhash a 2");
+    heard(&[
+        ("__subkeyspace@0__:myhash", "hset|1:a"),
+        ("__subkeyspace@0__:myhash", "hexpire|1:a"),
+        ("__subkeyspace@0__:myhash", "hexpired|1:a"),
+        ("__subkeyspace@0__:myhash", "hset|1:a"),
+    ]);
+}
+
 #[test]
 fn fields_that_had_expired_are_told_of_before_what_a_command_does() {
     let (one, _other) = two_doors("--enable-debug-command yes");

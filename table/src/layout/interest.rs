@@ -4,8 +4,11 @@ use polder_shm::layout::{header, interest, seat as at};
 use polder_shm::sync::{self, Flaw};
 use polder_shm::{Seat, Segment};
 
-/// Redis's letters for classes of events, in the order of their bits in the header's EVENTS word; `A` is those up to `t`.
-pub const EVENT_CLASSES: &[u8] = b"g$lshzxetdKEmn";
+/// Redis's letters for classes of events, in the order of their bits in the header's EVENTS word; `A` is those up to `d`, and `a`.
+pub const EVENT_CLASSES: &[u8] = b"g$lshzxetdKEmnaSTIV";
+
+/// The bits of the letters S, T, I and V: events tell the fields of a hash.
+pub const PARTS: u64 = 0b1111 << 15;
 
 /// What any thread of a segment listens to: see [`Table::interest`](crate::Table::interest).
 #[inline(always)]

@@ -102,13 +102,14 @@ impl Hasher for Spread {
 /// The counts of a database: keys, those with an expiry, those with fields that have one, those whose values lie in a tier.
 pub(crate) const TALLIED: usize = 4;
 
-/// A change, with its key among the buffers' bytes.
+/// A change, with its key and its parts among the buffers' bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Noted {
     pub(crate) class: char,
     pub(crate) event: &'static str,
     pub(crate) db: Db,
     pub(crate) key: Option<(usize, usize)>,
+    pub(crate) parts: Option<(usize, usize)>,
 }
 
 /// A message, with its bytes among the buffers'.

@@ -2,14 +2,14 @@
 //!
 //! If no thread listens, a change costs one load: see [`Table::interest`].
 
-use polder_shm::layout::interest;
+use polder_shm::layout::{header, interest};
 use polder_shm::{Locked, Seat, Segment};
 
 use crate::access::lookup::{self, ReadSet};
 use crate::api::{Db, Found, Mode, SYSTEM, Stop};
-use crate::change::{Change, ChangeSink, CommitView};
+use crate::change::{Change, ChangeSink, CommitView, parts_text};
 use crate::layout::extras::announce_feature;
-use crate::layout::interest::{all_interest, heard, interest_of};
+use crate::layout::interest::{PARTS, all_interest, heard, interest_of};
 use crate::table::Table;
 use crate::txn::Txn;
 use crate::txn::buffers::{Noted, Post};
@@ -75,9 +75,32 @@ impl Txn<'_> {
         }
         let all = all_interest(self.segment());
         if heard(all) & (interest::CHANGES | interest::MISSES) != 0 {
-            self.keep_change(class, event, db, Some(key));
+            self.keep_change(class, event, db, Some(key), None);
         } else if all & (interest::EVENTS | interest::MISSES) != 0 {
             self.buffers.outgoing.unheard.set(true);
+        }
+    }
+
+    /// Notes a change of some fields of a hash ([`Txn::note_change`]), with their names where listeners have asked for them.
+    #[inline]
+    pub fn note_parts<'p>(
+        &self,
+        class: char,
+        event: &'static str,
+        db: Db,
+        key: &[u8],
+        parts: impl Iterator<Item = &'p [u8]>,
+    ) {
+        if self.segment().load(header::EVENTS) & PARTS == 0 {
+            return self.note_change(class, event, db, key);
+        }
+        if db < SYSTEM {
+            let text = parts_text(parts);
+            if heard(all_interest(self.segment())) & interest::CHANGES != 0 {
+                self.keep_change(class, event, db, Some(key), Some(&text));
+            } else {
+                self.note_change(class, event, db, key);
+            }
         }
     }
 
@@ -103,15 +126,22 @@ impl Txn<'_> {
     /// the map's lock: see [`Txn::await_map`].
     pub(crate) fn note_change_of_all(&self, event: &'static str, db: Db) {
         if db < SYSTEM {
-            self.keep_change('\0', event, db, None);
+            self.keep_change('\0', event, db, None, None);
         }
     }
 
     #[cold]
-    fn keep_change(&self, class: char, event: &'static str, db: Db, key: Option<&[u8]>) {
+    fn keep_change(
+        &self,
+        class: char,
+        event: &'static str,
+        db: Db,
+        key: Option<&[u8]>,
+        parts: Option<&[u8]>,
+    ) {
         self.buffers.used.set(true);
-        let key = key.map(|key| self.buffers.keep_key(key));
-        self.buffers.outgoing.changes.borrow_mut().push(Noted { class, event, db, key });
+        let [key, parts] = [key, parts].map(|bytes| bytes.map(|bytes| self.buffers.keep_key(bytes)));
+        self.buffers.outgoing.changes.borrow_mut().push(Noted { class, event, db, key, parts });
     }
 
     /// Whether this transaction has locked a key, to write it or to read it as long as it may write.
@@ -130,16 +160,18 @@ impl Txn<'_> {
         }
         let noted = std::mem::take(&mut *self.buffers.outgoing.changes.borrow_mut());
         let Some(sink) = self.table.sink.get() else { return Ok(()) };
-        let keys: Vec<Option<Vec<u8>>> =
-            noted.iter().map(|noted| noted.key.map(|key| self.buffers.key_of(key))).collect();
+        let bytes = |place: Option<(usize, usize)>| place.map(|place| self.buffers.key_of(place));
+        let words: Vec<[Option<Vec<u8>>; 2]> =
+            noted.iter().map(|noted| [noted.key, noted.parts].map(bytes)).collect();
         let changes: Vec<Change<'_>> = noted
             .iter()
-            .zip(&keys)
-            .map(|(noted, key)| Change {
+            .zip(&words)
+            .map(|(noted, [key, parts])| Change {
                 class: noted.class,
                 event: noted.event,
                 db: noted.db,
                 key: key.as_deref(),
+                parts: parts.as_deref().unwrap_or_default(),
             })
             .collect();
         sink.tell(self, &changes)

@@ -533,9 +533,12 @@ impl Txn<'_> {
         }
         let mut draft = hash::Draft::of(&found.value, hash::Thresholds::NONE);
         let mark = self.mark();
-        let taken = draft
-            .purge(self, || now, FIELDS_PER_COMMIT, &mut |field| self.tell(db, &[b"HDEL", key, field]))?;
-        self.note_change('h', "hexpired", db, key);
+        let mut gone: Vec<Vec<u8>> = Vec::new();
+        let taken = draft.purge(self, || now, FIELDS_PER_COMMIT, &mut |field| {
+            gone.push(field.to_vec());
+            self.tell(db, &[b"HDEL", key, field]);
+        })?;
+        self.note_parts('h', "hexpired", db, key, gone.iter().map(Vec::as_slice));
         self.count(Counter::ExpiredFields, taken);
         if draft.count()? == 0 {
             // The draft has released the nodes.
