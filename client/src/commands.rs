@@ -51,6 +51,7 @@ macro_rules! methods {
 }
 use methods;
 
+mod array;
 mod bitmap;
 mod cluster;
 mod connection;

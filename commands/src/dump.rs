@@ -21,7 +21,7 @@ use polder_calls::settings::{Id, Settings, id};
 
 use crate::types;
 
-pub use crate::encode::{Drain, LOST_EXPIRIES, Source};
+pub use crate::encode::{Drain, LOST_ARRAY, LOST_EXPIRIES, Source};
 pub use build::{Builder, Problem};
 
 const BUSY_KEY: &str = "BUSYKEY Target key name already exists.";
@@ -311,7 +311,7 @@ fn check(payload: &rdb::Payload<'_>) -> Result<(), Problem> {
         match item {
             Item::Begin(begin) => may_be_empty = matches!(begin.kind, rdb::Kind::String | rdb::Kind::Stream),
             Item::Foreign { .. } => return Err("it is a module's value".into()),
-            Item::End => {}
+            Item::End | Item::Cursor(_) => {}
             _ => elements += 1,
         }
         Ok(())

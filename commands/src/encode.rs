@@ -1,4 +1,5 @@
 //! Values on their way out: what lies in nodes, told to a [`ValueWriter`].
+use polder_values::array::{Array, INDEX_MAX};
 use polder_values::hash::Hash;
 use polder_values::sequence::Sequence;
 use polder_values::sorted_set::SortedSet;
@@ -12,6 +13,9 @@ use polder_calls::call::Outcome;
 /// What is said of a hash that the version asked for cannot hold.
 /// The refusal of a hash whose fields expire.
 pub const LOST_EXPIRIES: &str = "ERR rdb-version 10 and 11 cannot hold the expiries of a hash's fields: choose another, or set rdb-drop-field-expiries to yes";
+
+/// The refusal of an array.
+pub const LOST_ARRAY: &str = "ERR rdb-version 10 to 13 and 80 cannot hold arrays: choose 14 or lowest";
 
 /// A string longer than this, in bytes, is written in pieces and not compressed.
 const WHOLE_MAX: u64 = 16 << 20;
@@ -217,6 +221,25 @@ fn encode_group(
         released.iter().for_each(|(_, own)| writer.owned(id(*own)));
     }
     drain(writer)
+}
+
+pub(crate) fn encode_array(
+    writer: &mut dyn ValueWriter,
+    source: &Source<'_>,
+    value: &Value<'_>,
+    drain: Drain<'_>,
+) -> Outcome {
+    if !writer.holds_arrays() {
+        return Err(LOST_ARRAY.into());
+    }
+    let (nodes, array) = (source.nodes, Array::of(value));
+    writer.begin_array(array.count()?, array.cursor(nodes)?);
+    for item in array.items(nodes, 0, INDEX_MAX)? {
+        let item = item?;
+        writer.indexed(item.index, &item.value.bytes(nodes)?);
+        drain(writer)?;
+    }
+    Ok(())
 }
 
 /// Entries whose producers' ids are over are told as well: only the clock says that they are.

@@ -7,6 +7,7 @@
 //! concern a session live in `polder-runtime` and the crates above it; `polder-engine` registers all families.
 #![forbid(unsafe_code)]
 
+pub mod array;
 pub mod bitmap;
 mod collection;
 pub mod database;

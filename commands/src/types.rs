@@ -1,6 +1,7 @@
 //! What commands know of each type of value, a row a type. What values themselves know (name, size, check) stands in `polder_values::Kind`.
 use polder_base::number;
 use polder_table::{Found, Stop};
+use polder_values::array::Array;
 use polder_values::sequence::Sequence;
 use polder_values::sorted_set::SortedSet;
 use polder_values::{Kind, Value, hash, list, set};
@@ -33,7 +34,7 @@ pub struct Type {
 }
 
 /// In the order of their stored numbers, which begin at 1.
-const TYPES: [Type; 6] = [
+const TYPES: [Type; 7] = [
     Type {
         kind: Kind::String,
         number: 0,
@@ -95,6 +96,15 @@ const TYPES: [Type; 6] = [
         effort: stream::info::effort,
         encode: encode::encode_stream,
         whole: ("XRANGE", &[b"-", b"+"]),
+    },
+    Type {
+        kind: Kind::Array,
+        number: 7,
+        encoding: |_| "sliced-array",
+        effort: |_, found| Ok(Array::of(&found.value).count()?),
+        encode: encode::encode_array,
+        // No command returns a whole one but by this range.
+        whole: ("ARSCAN", &[b"0", b"18446744073709551614"]),
     },
 ];
 

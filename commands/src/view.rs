@@ -6,7 +6,7 @@ use polder_values::Kind;
 use polder_calls::call::{Call, Outcome};
 use polder_calls::command::{Command, KEYSPACE, Run, read};
 
-use crate::{hash, item, list, set, sorted_set, stream, types};
+use crate::{array, hash, item, list, set, sorted_set, stream, types};
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[read("ITEM.VIEW", "key", view)
@@ -16,8 +16,15 @@ pub const COMMANDS: &[Command] = &[read("ITEM.VIEW", "key", view)
     .about("Returns a string as ITEM.GET does, and a value of another type as the command that returns all of it.")];
 
 /// The families that have a command for all of a value, in the order of the types.
-const FAMILIES: [&[Command]; 6] =
-    [item::COMMANDS, list::COMMANDS, hash::COMMANDS, set::COMMANDS, sorted_set::COMMANDS, stream::COMMANDS];
+const FAMILIES: [&[Command]; 7] = [
+    item::COMMANDS,
+    list::COMMANDS,
+    hash::COMMANDS,
+    set::COMMANDS,
+    sorted_set::COMMANDS,
+    stream::COMMANDS,
+    array::COMMANDS,
+];
 
 fn view(call: &mut Call<'_>) -> Outcome {
     let key = call.args[1];

@@ -7,8 +7,8 @@ use polder_admin::{
 };
 use polder_calls::Command;
 use polder_commands::{
-    bitmap, database, dump, durability, expiry, flush, geo, hash, hyperloglog, item, key, list, object, set,
-    sort, sorted_set, stream, string, view,
+    array, bitmap, database, dump, durability, expiry, flush, geo, hash, hyperloglog, item, key, list,
+    object, set, sort, sorted_set, stream, string, view,
 };
 use polder_persist::persistence;
 use polder_runtime::family::{self, Family};
@@ -41,6 +41,7 @@ pub const FAMILIES: &[Family] = &[
     Family::plain("sorted-set", "sortedset", sorted_set::COMMANDS),
     Family::plain("geo", "geo", geo::COMMANDS),
     Family::both("stream", "stream", stream::COMMANDS, helps::STREAM),
+    Family::plain("array", "array", array::COMMANDS),
     Family::plain("hyperloglog", "hyperloglog", hyperloglog::COMMANDS),
     Family::hosted("pubsub", "pubsub", pubsub::COMMANDS),
     Family::hosted("pubsub", "pubsub", subjects::COMMANDS),

@@ -5,7 +5,7 @@ use polder_calls::command::{
 };
 
 /// Redis's ACL categories, in the order of ACL CAT.
-pub const CATEGORIES: [&str; 21] = [
+pub const CATEGORIES: [&str; 22] = [
     "keyspace",
     "read",
     "write",
@@ -18,6 +18,7 @@ pub const CATEGORIES: [&str; 21] = [
     "hyperloglog",
     "geo",
     "stream",
+    "array",
     "pubsub",
     "admin",
     "fast",

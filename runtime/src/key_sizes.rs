@@ -23,12 +23,13 @@ const STEP: usize = 500;
 const BINS: usize = 65;
 
 /// The kinds that are shown, with the names of their lines, in the order of the lines.
-const SHOWN: [(Kind, &str); 5] = [
+const SHOWN: [(Kind, &str); 6] = [
     (Kind::String, "strings_sizes"),
     (Kind::List, "lists_items"),
     (Kind::Set, "sets_items"),
     (Kind::SortedSet, "zsets_items"),
     (Kind::Hash, "hashes_items"),
+    (Kind::Array, "arrays_items"),
 ];
 
 /// Counts of one database: values by kind and bin.

@@ -43,9 +43,11 @@ pub mod features {
     /// Subscriptions to patterns of the token dialect and to queues, and messages with more than a payload: a program that does not know them would
     /// not deliver them.
     pub const SUBJECTS: u64 = 1 << 38;
+    /// Keys may hold arrays: a program that does not know them could read no such key.
+    pub const ARRAYS: u64 = 1 << 39;
     /// The required ones that this program knows.
     pub const KNOWN: u64 =
-        ITEM_EXTRAS | CHANGE_LOG | TIER | REPLICATION | FOLLOWS | STREAM_PRODUCERS | SUBJECTS;
+        ITEM_EXTRAS | CHANGE_LOG | TIER | REPLICATION | FOLLOWS | STREAM_PRODUCERS | SUBJECTS | ARRAYS;
 
     /// The required ones of a layout word that this program does not know.
     pub const fn unknown(word: u64) -> u64 {

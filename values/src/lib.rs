@@ -5,6 +5,7 @@
 //! publishing it is the table's work.
 #![forbid(unsafe_code)]
 
+pub mod array;
 pub mod duplicate;
 pub mod geo;
 pub mod hash;
@@ -34,6 +35,7 @@ pub enum Kind {
     Set = 4,
     SortedSet = 5,
     Stream = 6,
+    Array = 7,
 }
 
 impl Kind {
@@ -46,6 +48,7 @@ impl Kind {
             4 => Kind::Set,
             5 => Kind::SortedSet,
             6 => Kind::Stream,
+            7 => Kind::Array,
             _ => return None,
         })
     }
@@ -59,6 +62,7 @@ impl Kind {
             Kind::Set => "set",
             Kind::SortedSet => "zset",
             Kind::Stream => "stream",
+            Kind::Array => "array",
         }
     }
 }
@@ -91,6 +95,7 @@ pub fn size(kind: Kind, nodes: &dyn Nodes, value: &Value<'_>) -> Result<u64, Fau
     match kind {
         Kind::String => Ok(string::len(value)),
         Kind::Stream => Ok(stream::Stream::of(nodes, value)?.len()),
+        Kind::Array => array::Array::of(value).count(),
         Kind::List | Kind::Hash | Kind::Set | Kind::SortedSet => Sequence::of(value).count(),
     }
 }
@@ -107,6 +112,7 @@ pub fn check(kind: Kind, nodes: &dyn Nodes, root: &Root, visit: &mut dyn FnMut(R
         Kind::String => string::check(nodes, root, visit),
         Kind::List => list::check(nodes, root, visit),
         Kind::Stream => stream::check(nodes, root, visit),
+        Kind::Array => array::check(nodes, root, visit),
         Kind::Hash => hash::Hash::of(&value).check(nodes, visit),
         Kind::Set if second != Tree::default() => Err(Fault::Damaged { what: "the root of a set" }),
         Kind::Set => sequence::check(nodes, &first, &set::MEMBERS, true, visit),

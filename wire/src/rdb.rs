@@ -20,6 +20,7 @@
 //! | 15, 19, 21, 26, 27 stream | listpacks of entries, then the stream's facts, its groups, their consumers, its producers |
 //! | 22 to 25 | Redis's hashes with expiries of fields: counted (22 without, 24 with the least expiry before), listpack (23, 25) |
 //! | 22 in a file of Valkey | its hash with expiries of fields |
+//! | 28 array | a count, 1 and the cursor or 0, and that many times an index, a form and a value (form 0, 3: string, 1, 2: integer, double of 8 bytes) |
 //! | 7 | a value of a module: skipped by its annotations, and reported |
 //!
 //! [`Reader`] takes bytes as they come and hands out [`Item`]s one by one; [`Writer`] is given the same things and appends
@@ -101,6 +102,7 @@ pub enum Kind {
     SortedSet,
     Hash,
     Stream,
+    Array,
 }
 
 /// The name of a stream's entry.
@@ -199,6 +201,13 @@ pub enum Item<'a> {
     },
     /// The stream's way with producers, behind all of them.
     Production(Production),
+    /// The index at which was inserted last, before the values of an array.
+    Cursor(u64),
+    /// A value of an array.
+    Indexed {
+        index: u64,
+        value: &'a [u8],
+    },
     /// The value is whole.
     End,
     /// A key that holds what only a module understands; there is no `End`.
@@ -246,6 +255,7 @@ mod kind {
     pub const HASH_LISTPACK_EXPIRIES: u8 = 25;
     pub const STREAM_4: u8 = 26;
     pub const STREAM_5: u8 = 27;
+    pub const ARRAY: u8 = 28;
 }
 
 /// The bytes that stand where a type could.

@@ -53,6 +53,10 @@ pub trait ValueWriter {
     fn producer(&mut self, name: &[u8], count: u64);
     fn produced(&mut self, iid: &[u8], id: Id);
     fn end_production(&mut self, production: &Production);
+    /// Returns true if arrays can be written.
+    fn holds_arrays(&self) -> bool;
+    fn begin_array(&mut self, count: u64, cursor: Option<u64>);
+    fn indexed(&mut self, index: u64, value: &[u8]);
 }
 
 impl ValueWriter for rdb::Writer {
@@ -143,6 +147,15 @@ impl ValueWriter for rdb::Writer {
     fn end_production(&mut self, production: &Production) {
         self.end_production(production);
     }
+    fn holds_arrays(&self) -> bool {
+        self.holds_arrays()
+    }
+    fn begin_array(&mut self, count: u64, cursor: Option<u64>) {
+        self.begin_array(count, cursor);
+    }
+    fn indexed(&mut self, index: u64, value: &[u8]) {
+        self.indexed(index, value);
+    }
 }
 
 /// Writes the commands that make values again, as requests of RESP. A server that has none of the keys and executes them has the
@@ -167,6 +180,8 @@ pub struct CommandWriter {
     /// The group has a consumer without a name.
     has_nameless: bool,
     producer: Vec<u8>,
+    /// The cursor of an array, which is told behind its values.
+    cursor: Option<u64>,
     pending: BTreeMap<Id, (u64, u64)>,
 }
 
@@ -202,8 +217,11 @@ impl CommandWriter {
     }
 
     fn flush(&mut self) {
-        if !self.words.is_empty() {
-            command(&self.words, &mut self.out);
+        match self.words.first() {
+            // Stock servers of most versions do not know arrays.
+            Some(name) if name == b"ARMSET" => aside(&refs(&self.words), &mut self.out),
+            Some(_) => command(&self.words, &mut self.out),
+            None => {}
         }
         self.words.clear();
         (self.bytes, self.elements) = (0, 0);
@@ -213,6 +231,10 @@ impl CommandWriter {
 /// Appends a command that stock servers do not know: they pass it over.
 fn aside(words: &[&[u8]], out: &mut Vec<u8>) {
     command(&[&b"ECHO"[..], &[CALL, &frame(words)].concat()], out);
+}
+
+fn refs(words: &[Vec<u8>]) -> Vec<&[u8]> {
+    words.iter().map(Vec::as_slice).collect()
 }
 
 fn text_of(id: Id) -> String {
@@ -234,6 +256,10 @@ impl ValueWriter for CommandWriter {
 
     fn end(&mut self) {
         self.flush();
+        if let Some(cursor) = self.cursor.take() {
+            let next = (cursor + 1).to_string();
+            aside(&[b"ARSEEK", &self.key[..], next.as_bytes()], &mut self.out);
+        }
         if let Some(expiry_ms) = self.expiry_ms {
             command(&[b"PEXPIREAT", &self.key[..], expiry_ms.to_string().as_bytes()], &mut self.out);
         }
@@ -427,5 +453,17 @@ impl ValueWriter for CommandWriter {
             duplicates.as_bytes(),
         ];
         aside(&words, &mut self.out);
+    }
+
+    fn holds_arrays(&self) -> bool {
+        true
+    }
+
+    fn begin_array(&mut self, _: u64, cursor: Option<u64>) {
+        self.cursor = cursor;
+    }
+
+    fn indexed(&mut self, index: u64, value: &[u8]) {
+        self.add(b"ARMSET", &[index.to_string().as_bytes(), value]);
     }
 }

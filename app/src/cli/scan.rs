@@ -28,13 +28,14 @@ struct Type {
     unit: &'static str,
 }
 
-const TYPES: [Type; 6] = [
+const TYPES: [Type; 7] = [
     Type { name: "string", command: "STRLEN", unit: "bytes" },
     Type { name: "list", command: "LLEN", unit: "items" },
     Type { name: "set", command: "SCARD", unit: "members" },
     Type { name: "hash", command: "HLEN", unit: "fields" },
     Type { name: "zset", command: "ZCARD", unit: "members" },
     Type { name: "stream", command: "XLEN", unit: "entries" },
+    Type { name: "array", command: "ARCOUNT", unit: "values" },
 ];
 
 /// Shared walk: calls `visit` with each batch of keys and how many percent were seen before it.

@@ -18,7 +18,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     switch("rdbcompression", true).about("Whether strings in RDB files and in what DUMP returns are compressed."),
     choice("rdb-version", &["lowest", "10", "11", "12", "13", "14", "80"], 0).about(
         "The version of RDB files and of what DUMP returns: 10 is Redis 7.0's, 11 Redis 7.2's and Valkey 7.2's and 8's, 12 Redis 7.4's and 8's, 13 Redis 8.6's, 14 Redis 8.8's, 80 Valkey 9's. \
-         `lowest` is 10, or 12 for hashes with expiries of fields, 13 for streams with producers, 14 for streams with entries that were given back. Only 11 and later store when a stream's consumer last got an entry.",
+         `lowest` is 10, or 12 for hashes with expiries of fields, 13 for streams with producers, 14 for arrays and for streams with entries that were given back. Other versions than 14 refuse arrays. Only 11 and later store when a stream's consumer last got an entry.",
     ),
     switch("rdb-drop-field-expiries", false)
         .about("Whether expiries of fields are left out where `rdb-version` is 10 or 11, which cannot hold them; else such a hash is refused."),

@@ -4,7 +4,7 @@ use polder_base::number::NumberMode;
 use polder_base::score::Score;
 use polder_table::{New, Txn};
 use polder_values::stream::{Id, NO_CONSUMER, Pending};
-use polder_values::{Kind, Nodes, Value, hash, list, set, sorted_set, stream, string};
+use polder_values::{Kind, Nodes, Value, array, hash, list, set, sorted_set, stream, string};
 use polder_wire::rdb::{self, Item, Malformed};
 
 use crate::stream::group::Measure;
@@ -42,6 +42,7 @@ pub enum Builder {
     Scores(Box<Scores>),
     Stream(Box<Streaming>),
     List(Box<Listing>),
+    Array(array::Draft),
 }
 
 /// A list in the making.
@@ -118,6 +119,7 @@ impl Builder {
                 is_large: false,
             })),
             rdb::Kind::Stream => Builder::Stream(Box::default()),
+            rdb::Kind::Array => Builder::Array(array::Draft::empty()),
             rdb::Kind::List => {
                 let limit = list::Limit::of(settings.number(const { id("list-max-listpack-size") }));
                 Builder::List(Box::new(Listing {
@@ -167,6 +169,15 @@ impl Builder {
                 scores.add(txn, member, score, text)
             }
             (Builder::Stream(stream), item) => stream.add(txn, item),
+            (Builder::Array(draft), Item::Cursor(cursor)) => {
+                draft.set_cursor(Some(inside(cursor)?));
+                Ok(())
+            }
+            (Builder::Array(draft), Item::Indexed { index, value }) => {
+                let before = draft.count()?;
+                draft.set(txn, inside(index)?, value)?;
+                if draft.count()? > before { Ok(()) } else { Err(TWICE.into()) }
+            }
             _ => Err("an element of another kind of value".into()),
         }
     }
@@ -192,6 +203,11 @@ impl Builder {
                 New::of(Kind::SortedSet, scores.draft.value())
             }
             Builder::Stream(stream) => New::of(Kind::Stream, stream.finish(txn)?),
+            Builder::Array(draft) if draft.count()? == 0 => return Ok(None),
+            Builder::Array(draft) => {
+                txn.announce_arrays();
+                New::of(Kind::Array, draft.value(txn)?)
+            }
             Builder::List(list) => {
                 list.settle(txn)?;
                 New::of(Kind::List, list.draft.value(txn)?)
@@ -214,6 +230,10 @@ impl Builder {
                 Err(_) => return,
             },
             Builder::List(list) => match list.draft.value(txn) {
+                Ok(value) => value,
+                Err(_) => return,
+            },
+            Builder::Array(draft) => match draft.value(txn) {
                 Ok(value) => value,
                 Err(_) => return,
             },
@@ -261,6 +281,11 @@ impl Scores {
 fn digits(text: &[u8]) -> usize {
     let mantissa = text.iter().take_while(|byte| !matches!(byte, b'e' | b'E'));
     mantissa.filter(|byte| byte.is_ascii_digit()).skip_while(|byte| **byte == b'0').count()
+}
+
+/// An index of an array, which ends before the last number of 64 bits.
+fn inside(index: u64) -> Result<u64, Problem> {
+    if index <= array::INDEX_MAX { Ok(index) } else { Err("an index of an array is out of range".into()) }
 }
 
 fn id_of(id: rdb::Id) -> Id {

@@ -327,7 +327,7 @@ impl<'t> Loading<'t> {
             Item::Aux { .. } | Item::Sizes { .. } | Item::Eof => {}
             _ if self.is_dropped => {}
             item => {
-                self.is_empty = false;
+                self.is_empty &= matches!(item, Item::Cursor(_));
                 self.loaded.expires |= matches!(item, Item::Field { expiry_ms: Some(_), .. });
                 let (Some(builder), Some(txn)) = (&mut self.builder, &self.txn) else { return Ok(()) };
                 let added = builder.add(txn, item);

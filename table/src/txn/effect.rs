@@ -197,6 +197,11 @@ impl Txn<'_> {
         announce_feature(self.segment(), features::STREAM_PRODUCERS);
     }
 
+    /// Says in the segment's header that keys may hold arrays, before one does.
+    pub fn announce_arrays(&self) {
+        announce_feature(self.segment(), features::ARRAYS);
+    }
+
     /// Tells what no command of Redis says.
     pub fn tell_aside(&self, db: Db, aside: &Aside<'_>) {
         if self.tells() {

@@ -75,6 +75,7 @@ const BIG_SET: &str = "EVAL \"for i=1,1500 do redis.call('SADD',KEYS[1],'member-
 const BIG_ZSET: &str = "EVAL \"for i=1,1500 do redis.call('ZADD',KEYS[1],i%97,'member-'..i) end\" 1 k1";
 const BIG_STREAM: &str =
     "EVAL \"for i=1,1500 do redis.call('XADD',KEYS[1],i..'-1','field','value-'..i) end\" 1 k1";
+const BIG_ARRAY: &str = "EVAL \"for i=1,1500 do redis.call('ARINSERT',KEYS[1],'value-'..i) end\" 1 k1";
 const GROUP: &str = "XGROUP CREATE k1 group 0 MKSTREAM";
 const READ: &str = "XREADGROUP GROUP group me COUNT 2 STREAMS k1 >";
 
@@ -223,6 +224,17 @@ pub const ROUTES: &[Route] = &[
         "XACK k1 group 3-1 17-1 49-1",
     ),
     long("stream-tree-trim", &[BIG_STREAM], "XTRIM k1 MAXLEN 700"),
+    route("array-new", &[], "ARSET k1 7 a b c"),
+    route("array-set", &["ARSET k1 7 a b c"], "ARMSET k1 8 x 99 repeat:3000:y"),
+    route("array-delete-last", &["ARINSERT k1 a"], "ARDEL k1 0"),
+    route("array-insert", &["ARINSERT k1 a b"], "ARINSERT k1 c repeat:700:d"),
+    route("array-seek", &["ARINSERT k1 a b"], "ARSEEK k1 1000"),
+    route("array-ring", &["ARRING k1 3 a b c d"], "ARRING k1 3 e f"),
+    long("array-tree-set", &[BIG_ARRAY], "ARMSET k1 7 new 900 repeat:700:v 5000 x"),
+    long("array-tree-insert", &[BIG_ARRAY], "ARINSERT k1 x y z"),
+    long("array-tree-delete", &[BIG_ARRAY], "ARDELRANGE k1 10 20 1200 700"),
+    long("array-tree-shrinks", &[BIG_ARRAY], "ARRING k1 500 x"),
+    long("array-copy", &[BIG_ARRAY, "ARSET k2 0 old"], "COPY k1 k2 REPLACE"),
     route("hyperloglog", &["PFADD k1 a b c"], "PFADD k1 d e f"),
     route("geo", &["GEOADD k1 13.3 38.1 a"], "GEOADD k1 15.0 37.5 b"),
     long(

@@ -1,9 +1,11 @@
-//! Items of memcached in the change log: stock servers load the log and have the keys, and what is read from it here has flags, CAS, type and marks.
+//! Items of memcached and arrays, of which stock servers do not know all: they load the log and pass over flags and arrays, and a memory that
+//! reads it has flags, CAS, type, marks and arrays as they were.
 use std::path::PathBuf;
 
 use polder_testkit::answer::Answer;
-use polder_testkit::logs::{World, ask, memcached, rewrite, synced, until};
+use polder_testkit::logs::{World, ask, memcached, rewrite, signal, synced, until};
 use polder_testkit::process::{free_port, more_peers, on_path};
+use polder_testkit::replicas::catch_up;
 use polder_testkit::resp::Connection;
 
 /// Keys of any bytes.
@@ -224,5 +226,79 @@ fn logs_of_the_time_before_items_were_told_by_echo_are_read() {
         ["\"flags\"\n 2) (integer) 5", "\"cas\"\n 4) (integer) 8", "\"stale\"\n10) (integer) 1", "\"a/b\""]
     {
         assert!(item.contains(part), "{item}");
+    }
+}
+
+/// Arrays with holes, a cursor behind the last value and one before it, and a ring that has gone round.
+const ARRAYS: [&str; 9] = [
+    "ARSET a 7 one two three",
+    "ARMSET a 18446744073709551614 last 9 again",
+    "ARDEL a 8",
+    "ARINSERT log 1 2 3 4 5",
+    "ARRING ring 3 a b c d e",
+    "ARINSERT sought x y z",
+    "ARSEEK sought 1000",
+    "ARSET gone 1 x",
+    "ARDELRANGE gone 9 0",
+];
+
+fn of_arrays(connection: &mut Connection) -> Vec<String> {
+    let keys = ["a", "log", "ring", "sought"];
+    let each = keys.iter().flat_map(|key| {
+        ["ARSCAN {} 0 18446744073709551614", "ARNEXT {}", "DEBUG DIGEST-VALUE {}"]
+            .map(|line| line.replace("{}", key))
+    });
+    each.chain(["EXISTS gone".into()]).map(|line| ask(connection, &line)).collect()
+}
+
+#[test]
+fn arrays_reach_another_memory_and_come_back_from_logs_and_files() {
+    let (world, other) = (World::new("follows-arrays"), World::new("follows-arrays-copy"));
+    let (server, mut first) = world.serve(&["--enable-debug-command", "yes"]);
+    let (_other_server, mut replica) = other.serve(&["--enable-debug-command", "yes"]);
+    let make = |connection: &mut Connection| {
+        ARRAYS.iter().for_each(|line| assert!(!ask(connection, line).starts_with("(error)"), "{line}"));
+    };
+    make(&mut first);
+    assert_eq!(ask(&mut replica, &format!("REPLICAOF 127.0.0.1 {}", server.port())), "OK");
+    catch_up(&mut replica, &mut first);
+    assert_eq!(of_arrays(&mut replica), of_arrays(&mut first), "by the copy");
+    make(&mut first);
+    for line in
+        ["ARINSERT sought again", "ARRING ring 5 f", "COPY log other", "RENAME other renamed", "ARDEL log 2"]
+    {
+        assert!(!ask(&mut first, line).starts_with("(error)"), "{line}");
+    }
+    catch_up(&mut replica, &mut first);
+    assert_eq!(of_arrays(&mut replica), of_arrays(&mut first), "by the stream");
+    let there = of_arrays(&mut first);
+    assert_eq!(ask(&mut first, "DEBUG RELOAD"), "OK");
+    assert_eq!(of_arrays(&mut first), there, "by a file");
+    ask(&mut first, "CONFIG SET rdb-version 12");
+    assert!(ask(&mut first, "DUMP a").contains("cannot hold arrays"));
+    let report = other.attach().expect("the memory").table().verify().expect("readable");
+    assert!(report.findings.is_empty(), "{report}");
+    for preamble in ["yes", "no"] {
+        let world = World::new(&format!("follows-arrays-{preamble}"));
+        let flags =
+            ["--enable-debug-command", "yes", "--appendonly", "yes", "--aof-use-rdb-preamble", preamble];
+        let (server, mut first) = world.serve(&flags);
+        make(&mut first);
+        let there = of_arrays(&mut first);
+        signal("-TERM", server.pid());
+        until("it has ended", || server.fate() != "it runs");
+        world.lose_segment();
+        let (server, mut read) = world.serve(&flags);
+        assert_eq!(of_arrays(&mut read), there, "the log, {preamble}");
+        assert!(!ask(&mut read, "BGREWRITEAOF").starts_with("(error)"));
+        until("the log is written", || {
+            let text = ask(&mut read, "INFO persistence");
+            text.contains("aof_rewrite_in_progress:0") && text.contains("aof_rewrite_scheduled:0")
+        });
+        signal("-TERM", server.pid());
+        until("it has ended", || server.fate() != "it runs");
+        world.lose_segment();
+        let (_server, mut read) = world.serve(&flags);
+        assert_eq!(of_arrays(&mut read), there, "the base, {preamble}");
     }
 }

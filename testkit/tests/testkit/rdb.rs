@@ -104,6 +104,7 @@ impl Held {
                 self.scores.iter().for_each(|(member, score)| writer.scored(member, *score, None));
             }
             Kind::Stream => self.write_stream(writer),
+            Kind::Array => unreachable!("the servers at hand know no arrays"),
         }
         writer.end();
     }

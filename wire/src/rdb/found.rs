@@ -22,6 +22,7 @@ pub(super) enum Found {
     Consumer(Piece, u64, Option<u64>),
     Producer(Piece),
     Produced(Piece, Id),
+    Indexed(u64, Piece),
     Foreign(Piece, [u8; 9]),
     /// One without any.
     Plain(Item<'static>),

@@ -1,4 +1,6 @@
 //! Reading: a file or a payload, as a sequence of items.
+use polder_base::number::{NumberText, integer_text, shortest_text};
+
 use super::crc::Checksum;
 use super::cursor::{Cursor, Piece, Short, Step};
 use super::found::{Found, piece};
@@ -21,6 +23,8 @@ pub(super) enum Of {
     HashValkey,
     ScoresText,
     Scores,
+    /// Index, form, value.
+    Array,
 }
 
 impl Of {
@@ -30,6 +34,7 @@ impl Of {
             Of::Set => Kind::Set,
             Of::Hash | Of::HashExpiries(_) | Of::HashAfter(_) | Of::HashValkey => Kind::Hash,
             Of::ScoresText | Of::Scores => Kind::SortedSet,
+            Of::Array => Kind::Array,
         }
     }
 
@@ -56,12 +61,13 @@ enum Layout {
     },
     /// A stream of the first up to the fifth form.
     Stream(u8),
+    Array,
     Module,
 }
 
 /// What the number of a type stands for.
 fn layout(number: u8, is_valkey: bool, cursor: &mut Cursor<'_>) -> Step<Layout> {
-    use Layout::{Counted, Module, Nodes, Packed, Stream, Text};
+    use Layout::{Array, Counted, Module, Nodes, Packed, Stream, Text};
     use Of::{Hash, HashAfter, HashExpiries, HashValkey, List, Scores, ScoresText, Set};
     Ok(match number {
         kind::STRING => Text,
@@ -83,6 +89,7 @@ fn layout(number: u8, is_valkey: bool, cursor: &mut Cursor<'_>) -> Step<Layout> 
         kind::STREAM_3 => Stream(3),
         kind::STREAM_4 if !is_valkey => Stream(4),
         kind::STREAM_5 if !is_valkey => Stream(5),
+        kind::ARRAY if !is_valkey => Array,
         kind::HASH_LISTPACK => Packed(Hash, Form::Listpack),
         kind::SCORES_LISTPACK => Packed(Scores, Form::Listpack),
         kind::SET_LISTPACK => Packed(Set, Form::Listpack),
@@ -129,6 +136,10 @@ enum State {
         node: Option<Walk>,
     },
     Stream(Box<StreamWalk>),
+    /// The cursor of an array, before its values.
+    Cursor {
+        left: u64,
+    },
     /// What a module's value is made of; nothing follows in a payload.
     Module,
     End,
@@ -298,6 +309,7 @@ impl Reader {
             }
             Found::Producer(name) => Item::Producer(bytes(name)),
             Found::Produced(iid, id) => Item::Produced { iid: bytes(iid), id },
+            Found::Indexed(index, value) => Item::Indexed { index, value: bytes(value) },
             Found::Foreign(key, module) => Item::Foreign { key: bytes(key), module },
             Found::Plain(item) => item,
             Found::Nothing => unreachable!("nothing is no item"),
@@ -344,6 +356,15 @@ impl Reader {
                     Ok(Found::Nothing)
                 }
             },
+            State::Cursor { left } => {
+                let found = match cursor.count()? {
+                    0 => Found::Nothing,
+                    1 => Found::Plain(Item::Cursor(cursor.count()?)),
+                    _ => return Err("the cursor of an array has an unknown form".into()),
+                };
+                self.state = State::Counted { of: Of::Array, left: *left };
+                Ok(found)
+            }
             State::Module => {
                 if module_part(cursor)? {
                     self.after();
@@ -478,6 +499,11 @@ impl Reader {
                 self.state = State::Stream(Box::new(walk));
                 (Kind::Stream, None)
             }
+            Layout::Array => {
+                let left = cursor.count()?;
+                self.state = State::Cursor { left };
+                (Kind::Array, Some(left))
+            }
             Layout::Module => {
                 let module = module_name(cursor.count()?);
                 self.state = State::Module;
@@ -561,6 +587,23 @@ fn counted(of: Of, cursor: &mut Cursor<'_>, texts: &mut [Vec<u8>; 2]) -> Step<Fo
             };
             Found::Field(field, value, expiry)
         }
+        Of::Array => {
+            let (index, form) = (cursor.count()?, cursor.count()?);
+            let value = match form {
+                0 | 3 => cursor.string(one, 0)?,
+                1 => text_of(integer_text(i64::from_le_bytes(cursor.array()?)), one),
+                2 => {
+                    let text = text_of(shortest_text(f64::from_le_bytes(cursor.array()?)), one);
+                    // A whole number in this form was written with a point.
+                    if one.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'-')) {
+                        one.extend_from_slice(b".0");
+                    }
+                    text
+                }
+                _ => return Err("a value of an array has an unknown form".into()),
+            };
+            Found::Indexed(index, value)
+        }
         Of::Scores => {
             let member = cursor.string(one, 0)?;
             Found::Scored(member, number(f64::from_le_bytes(cursor.array()?))?, None)
@@ -579,6 +622,13 @@ fn counted(of: Of, cursor: &mut Cursor<'_>, texts: &mut [Vec<u8>; 2]) -> Step<Fo
             }
         }
     })
+}
+
+/// A number of an array, which commands see as text.
+fn text_of(number: NumberText, text: &mut Vec<u8>) -> Piece {
+    text.clear();
+    text.extend_from_slice(number.as_bytes());
+    Piece::Text(0)
 }
 
 /// One element out of a packed string.

@@ -15,6 +15,7 @@ enum Value {
     Hash(Vec<(Bytes, Bytes, Option<u64>)>),
     Scores(Vec<(Bytes, f64)>),
     Stream(Stream),
+    Array(Vec<(u64, Bytes)>, Option<u64>),
 }
 
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -71,6 +72,10 @@ fn write(writer: &mut Writer, value: &Value) {
             members.iter().for_each(|(member, score)| writer.scored(member, *score, None));
         }
         Value::Stream(stream) => write_stream(writer, stream),
+        Value::Array(items, cursor) => {
+            writer.begin_array(items.len() as u64, *cursor);
+            items.iter().for_each(|(index, value)| writer.indexed(*index, value));
+        }
     }
     writer.end();
 }
@@ -133,6 +138,7 @@ impl Collected {
                 Kind::Hash => Value::Hash(Vec::new()),
                 Kind::SortedSet => Value::Scores(Vec::new()),
                 Kind::Stream => Value::Stream(Stream::default()),
+                Kind::Array => Value::Array(Vec::new(), None),
             };
             if begin.idle_seconds.is_some() || begin.frequency.is_some() {
                 self.rest.push(format!("idle {:?} frequency {:?}", begin.idle_seconds, begin.frequency));
@@ -159,6 +165,8 @@ impl Collected {
             (Item::Scored { member, score, .. }, Some(Value::Scores(own))) => {
                 own.push((member.to_vec(), score))
             }
+            (Item::Cursor(cursor), Some(Value::Array(_, own))) => *own = Some(cursor),
+            (Item::Indexed { index, value }, Some(Value::Array(own, _))) => own.push((index, value.to_vec())),
             (Item::End, _) => self.ended += 1,
             (Item::Aux { name, value }, _) => {
                 self.rest.push(format!("{}={}", name.escape_ascii(), value.escape_ascii()))
@@ -644,4 +652,41 @@ fn a_node_of_a_list_without_bytes_is_refused_and_one_without_elements_is_left_ou
     let list = |first: &[u8]| by_hand(10, &[&[18, 2], first, &[2, node.len() as u8], &node].concat());
     assert_eq!(list(&[&[2, none.len() as u8], &none[..]].concat()), Ok(Value::List(vec![b("a")])));
     assert!(list(&[1, 0]).is_err() && list(&[2, 0]).is_err());
+}
+
+/// The bytes of the type 28 as readers of Redis's files describe it: a count, the cursor, and each value behind its index and form.
+#[test]
+fn arrays_are_read_in_all_their_forms() {
+    let body = [
+        &[28, 5, 1, 9][..],
+        &[0, 3, 2, b'a', b'b'],
+        &[1, 1],
+        &(-7i64).to_le_bytes(),
+        &[2, 2],
+        &1.5f64.to_le_bytes(),
+        &[3, 2],
+        &4f64.to_le_bytes(),
+        &[0x40 | 1, 0, 0, 9],
+        b"long text",
+    ]
+    .concat();
+    let mut payload = body.clone();
+    payload::seal(14, &mut payload);
+    let items = [(0, &b"ab"[..]), (1, b"-7"), (2, b"1.5"), (3, b"4.0"), (256, b"long text")];
+    let value = Value::Array(items.map(|(index, value)| (index, value.to_vec())).to_vec(), Some(9));
+    assert_eq!(read_payload(&payload, usize::MAX).unwrap(), value);
+    assert_eq!(read_payload(&payload, 1).unwrap(), value);
+    for form in [Form::Lowest, Form::Fixed(14)] {
+        check(&value, form, true);
+        check(&Value::Array(vec![(u64::MAX - 1, b"last".to_vec())], None), form, false);
+    }
+    // Neither with a cursor nor without one; a form that there is not; Valkey knows no arrays.
+    for bad in [&[28u8, 1, 2][..], &[28, 1, 0, 0, 4]] {
+        let mut payload = bad.to_vec();
+        payload::seal(14, &mut payload);
+        assert!(read_payload(&payload, usize::MAX).is_err());
+    }
+    let mut payload = body;
+    payload::seal(80, &mut payload);
+    assert!(read_payload(&payload, usize::MAX).is_err());
 }

@@ -15,7 +15,7 @@ use super::{Id, Production, StreamFacts, VALKEY, code, kind, payload};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Form {
     /// The lowest that can hold what comes: 10, or 12 once a hash has expiries of fields, 13 once a stream has producers, 14 once
-    /// an entry of a stream was given back.
+    /// an entry of a stream was given back, or there is an array.
     #[default]
     Lowest,
     /// 10 to 14, or 80.
@@ -663,6 +663,28 @@ impl Writer {
             length(&mut self.out, production.added);
             length(&mut self.out, production.duplicates);
         }
+    }
+
+    /// Returns true if arrays can be written.
+    pub fn holds_arrays(&self) -> bool {
+        self.can_be(14)
+    }
+
+    /// An array of `count` values, and the index at which was inserted last.
+    pub fn begin_array(&mut self, count: u64, cursor: Option<u64>) {
+        self.need(14);
+        self.start_counted(kind::ARRAY, count);
+        length(&mut self.out, u64::from(cursor.is_some()));
+        if let Some(cursor) = cursor {
+            length(&mut self.out, cursor);
+        }
+    }
+
+    pub fn indexed(&mut self, index: u64, value: &[u8]) {
+        length(&mut self.out, index);
+        // A short string has a form of its own.
+        length(&mut self.out, if value.len() <= 7 { 3 } else { 0 });
+        self.string(value);
     }
 
     fn id(&mut self, id: Id) {

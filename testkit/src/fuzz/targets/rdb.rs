@@ -16,7 +16,10 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
         let mut file = Writer::new(form, true, Thresholds::default());
         file.begin_file(true);
         file.aux(b"redis-ver", b"7.4.0");
-        for fill in [text, list, set, hash, scores, stream] {
+        let all = [text, list, set, hash, scores, stream, array];
+        // A form that holds no arrays has none.
+        let count = if form == Form::Lowest || form == Form::Fixed(14) { all.len() } else { all.len() - 1 };
+        for fill in &all[..count] {
             let mut value = Writer::new(
                 form,
                 true,
@@ -73,6 +76,14 @@ fn scores(writer: &mut Writer) {
     writer.begin_sorted_set(2);
     writer.scored(b"a", 1.5, None);
     writer.scored(b"b", f64::INFINITY, None);
+    writer.end();
+}
+
+fn array(writer: &mut Writer) {
+    writer.begin_array(3, Some(7));
+    writer.indexed(0, b"12");
+    writer.indexed(7, b"1.5");
+    writer.indexed(1 << 40, b"some longer text");
     writer.end();
 }
 
