@@ -4,6 +4,7 @@
 //! commands' writes are committed even so, and one command alone cannot be undone.
 //! **Rule C2** A function on the table changes nothing but the table and the reply, since it may be run again.
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use polder_base::{Reply, number};
 use polder_hub::queue;
@@ -11,6 +12,7 @@ use polder_table::{Db, Found, New, Replaces, Stop, Table, Txn};
 use polder_values::Kind;
 
 use crate::facts::{Facts, Tells};
+use crate::fieldsets::Fieldsets;
 use crate::flags::{COUNTS, READONLY};
 use crate::settings::Settings;
 use crate::waiting::{Wait, Waiting};
@@ -49,6 +51,8 @@ pub struct Caller {
     pub waiting: Option<Box<Waiting>>,
     /// Why its last call refused a payload, which the log says and the reply does not.
     pub complaint: Option<Cow<'static, str>>,
+    /// The names of fields for which its calls bring values (HIMPORT).
+    pub fieldsets: Option<Arc<Fieldsets>>,
 }
 
 impl Default for Caller {
@@ -63,6 +67,7 @@ impl Default for Caller {
             follows: true,
             waiting: None,
             complaint: None,
+            fieldsets: None,
         }
     }
 }

@@ -6,6 +6,7 @@
 pub mod call;
 pub mod command;
 pub mod facts;
+pub mod fieldsets;
 pub mod flags;
 pub mod grammar;
 pub mod settings;

@@ -12,11 +12,12 @@ use crate::collection::{named, reply_part};
 use crate::string::number_mode;
 use polder_calls::call::wrong_arity;
 use polder_calls::call::{Call, Outcome, integer, is_whole};
-use polder_calls::command::{Command, FAST, GROWS, read, write};
+use polder_calls::command::{Command, FAST, GROWS, container, read, write};
 use polder_calls::facts::Tells::{Own, Verbatim};
 use polder_calls::settings::{Settings, id};
 
 mod expiry;
+mod import;
 mod quick;
 mod walk;
 
@@ -95,6 +96,14 @@ pub const COMMANDS: &[Command] = &[
     .since("8.0.0")
     .costs(EACH)
     .about("Returns the values of hash fields and sets their expiration time, or removes it."),
+    container("HIMPORT").since("8.10.0").costs("Depends on subcommand.").about("A container for commands that import hashes with the same fields."),
+    write("HIMPORT|SET", "key fieldset-name value [value ...]", import::set)
+        .tells(Own("`DEL key` where there was one, `HSET key field value ...`"))
+        .with(GROWS)
+        .touches(&["OW update"])
+        .since("8.10.0")
+        .costs("O(N*log(N)) where N is the number of fields in the fieldset.")
+        .about("Makes a hash of the fields that HIMPORT PREPARE has named and of these values, in the place of one that is there."),
     write("HINCRBY", "key field increment", hincrby)
         .quick(quick::hincrby)
         .shares_key()

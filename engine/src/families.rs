@@ -14,7 +14,7 @@ use polder_persist::persistence;
 use polder_runtime::family::{self, Family};
 use polder_runtime::lookup::{Commands, FamilyName, NameTable};
 use polder_runtime::row::Work;
-use polder_runtime::{acl, connection, pubsub, scripting, subjects, transaction};
+use polder_runtime::{acl, connection, fieldsets, pubsub, scripting, subjects, transaction};
 
 /// Every family, in the order of the documentation. Adding a command touches one family's file only.
 pub const FAMILIES: &[Family] = &[
@@ -36,7 +36,7 @@ pub const FAMILIES: &[Family] = &[
     Family::plain("string", "string", item::COMMANDS),
     Family::plain("bitmap", "bitmap", bitmap::COMMANDS),
     Family::plain("list", "list", list::COMMANDS),
-    Family::plain("hash", "hash", hash::COMMANDS),
+    Family::both("hash", "hash", hash::COMMANDS, fieldsets::COMMANDS),
     Family::plain("set", "set", set::COMMANDS),
     Family::plain("sorted-set", "sortedset", sorted_set::COMMANDS),
     Family::plain("geo", "geo", geo::COMMANDS),

@@ -20,6 +20,7 @@ pub mod denials;
 pub mod direct;
 pub mod execute;
 pub mod family;
+pub mod fieldsets;
 pub mod help;
 pub mod hot_keys;
 pub mod key_sizes;

@@ -18,6 +18,7 @@ use crate::statistics::Statistics;
 use crate::users::Rights;
 use polder_calls::call::{Caller, Outcome};
 use polder_calls::command::Command;
+use polder_calls::fieldsets::Fieldsets;
 use polder_calls::settings::value::Parsed;
 use polder_calls::settings::{Id, id};
 
@@ -246,6 +247,7 @@ impl Session {
             + self.identity.user.len();
         let listening = self.listening.subscriptions.as_deref().map_or(0, Subscriptions::bytes);
         names
+            + self.caller.fieldsets.as_deref().map_or(0, Fieldsets::bytes)
             + self.queued_bytes()
             + listening
             + self.listening.tracking.as_deref().map_or(0, Tracking::bytes)

@@ -11,7 +11,11 @@ use crate::c_header::{Kind, distinct, kind};
 
 /// Commands that change or ask for the state of their connection beside those of the pub/sub group and those that are
 /// allowed before log-in.
-const OF_THE_CONNECTION: [&str; 19] = [
+const OF_THE_CONNECTION: [&str; 23] = [
+    "HIMPORT|DISCARD",
+    "HIMPORT|DISCARDALL",
+    "HIMPORT|PREPARE",
+    "HIMPORT|SET",
     "SUBJ.SUB",
     "SUBJ.UNSUB",
     "SELECT",

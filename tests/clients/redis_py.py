@@ -92,7 +92,32 @@ def server(client):
     assert len(client.time()) == 2
 
 
-TESTS = [strings, bits, keys, scanning, transactions, errors, server]
+def arrays(client):
+    """The calls of redis-py 8.1 for arrays and imported hashes."""
+    if not hasattr(client, "arset"):
+        return
+    assert client.arset("a", 2, "x", "y") == 2
+    assert client.armset("a", {0: "first", 100: "last"}) == 2
+    assert client.arget("a", 3) == "y"
+    assert client.armget("a", 0, 1, 100) == ["first", None, "last"]
+    assert client.argetrange("a", 0, 3) == ["first", None, "x", "y"]
+    assert client.arscan("a", 0, 1000, limit=2) == [[0, "first"], [2, "x"]]
+    assert (client.arlen("a"), client.arcount("a")) == (101, 4)
+    assert client.arinfo("a")["count"] == 4
+    assert client.ardelrange("a", (0, 3)) == 3
+    assert client.ardel("a", 100) == 1
+    assert not client.exists("a")
+    assert client.arinsert("log", "10", "20") == 1
+    assert client.arnext("log") == 2
+    assert client.arring("ring", 2, "a", "b", "c") == 0
+    assert client.arlastitems("ring", 2) == ["b", "c"]
+    client.himport_prepare("people", ["name", "age"])
+    assert client.himport_set("person:1", "people", ["ann", "30"])
+    assert client.hgetall("person:1") == {"name": "ann", "age": "30"}
+    assert client.himport_discard("people") == 1
+
+
+TESTS = [strings, bits, keys, scanning, transactions, errors, server, arrays]
 
 
 def main(port):

@@ -56,6 +56,7 @@ const WITHOUT: &[(&str, &str)] = &[
     ("DELEX", "newer than Redis 7.4: PLAN.md"),
     ("DELIFEQ", "newer than Redis 7.4: PLAN.md"),
     ("DIGEST", "newer than Redis 7.4: PLAN.md"),
+    ("HIMPORT", "newer than Redis 7.4: PLAN.md"),
     ("INCREX", "newer than Redis 7.4: PLAN.md"),
     ("LMOVEM", "newer than Redis 7.4: PLAN.md"),
     ("MSETEX", "newer than Redis 7.4: PLAN.md"),

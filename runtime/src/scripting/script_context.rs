@@ -17,6 +17,7 @@ use crate::switches::scripts_may_call_all;
 use crate::{acl, monitor};
 use polder_calls::call::NO_MEMORY;
 use polder_calls::command::{Command, GROWS, MAY_WRITE, NOSCRIPT, READONLY, Run};
+use polder_calls::fieldsets::Fieldsets;
 use polder_calls::settings::id;
 
 /// What the flags of a program and the command that runs it let it do.
@@ -48,6 +49,15 @@ impl Limits {
     }
 }
 
+/// The parts of a session that a run changes, as they were before it.
+struct Before {
+    db: Db,
+    atomic: bool,
+    /// The questions to other processes that the caller has asked.
+    questions: usize,
+    fieldsets: Option<Arc<Fieldsets>>,
+}
+
 /// One run of a program.
 pub struct ScriptContext<'s, 'c> {
     table: &'s Table,
@@ -59,11 +69,8 @@ pub struct ScriptContext<'s, 'c> {
     name: &'s str,
     command: &'s [&'s [u8]],
     limits: Limits,
-    db: Db,
-    atomic: bool,
-    /// When the first look at the clock was taken, which a short run never takes.
-    /// The questions to other processes that its caller has asked before it.
-    questions: usize,
+    before: Before,
+    /// The moment of the first look at the clock, which a short run never takes.
     began: Option<Instant>,
     /// Looks at the clock. They come by what all scripts of a thread have done, so that the first one says nothing of this one.
     ticks: usize,
@@ -86,8 +93,13 @@ impl<'s, 'c: 's> ScriptContext<'s, 'c> {
         let Actors { table, txn, session, host, scripting, command } = call;
         session.script.now_us = now_us;
         session.caller.scripted = true;
-        let (db, atomic, questions) =
-            (session.caller.db, std::mem::replace(&mut session.caller.atomic, true), session.tally.questions);
+        let before = Before {
+            db: session.caller.db,
+            atomic: std::mem::replace(&mut session.caller.atomic, true),
+            questions: session.tally.questions,
+            // Each run has its own.
+            fieldsets: session.caller.fieldsets.take(),
+        };
         ScriptContext {
             table,
             txn,
@@ -98,9 +110,7 @@ impl<'s, 'c: 's> ScriptContext<'s, 'c> {
             name,
             command,
             limits,
-            db,
-            atomic,
-            questions,
+            before,
             began: None,
             ticks: 0,
             wrote: false,
@@ -114,15 +124,16 @@ impl<'s, 'c: 's> ScriptContext<'s, 'c> {
     /// Ends the run: the session is as it was before. Returns why the run was stopped, if it was,
     /// and whether it has only read, and not for long.
     pub fn leave(self) -> (Option<Stop>, bool) {
-        self.session.caller.db = self.db;
-        self.session.caller.atomic = self.atomic;
+        let Before { db, atomic, questions, fieldsets } = self.before;
+        (self.session.caller.db, self.session.caller.atomic) = (db, atomic);
+        self.session.caller.fieldsets = fieldsets;
         self.session.script.now_us = 0;
         self.session.caller.scripted = false;
         // A run that is to begin again asks the same questions, and their replies may be there by
         // then. A transaction that it is part of ends them later.
-        if self.stop.is_some() || !self.atomic {
-            let asked = std::mem::replace(&mut self.session.tally.questions, self.questions);
-            if self.stop.is_none() && asked != self.questions {
+        if self.stop.is_some() || !atomic {
+            let asked = std::mem::replace(&mut self.session.tally.questions, questions);
+            if self.stop.is_none() && asked != questions {
                 polder_hub::query::forget(self.table, self.session.identity.id);
             }
         }
