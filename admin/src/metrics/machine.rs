@@ -14,6 +14,8 @@ pub struct Machine {
     pub memory_bytes: u64,
     /// Seconds of processor time: user, system, and the same of children that have ended.
     pub cpu: [f64; 4],
+    /// Those of the thread with which the process began: user, system.
+    pub main_cpu: [f64; 2],
 }
 
 impl Machine {
@@ -33,8 +35,21 @@ impl Machine {
             resident_bytes: resident.unwrap_or(0) * rustix::param::page_size() as u64,
             memory_bytes: total_kib.unwrap_or(0) << 10,
             cpu: processor::seconds(),
+            main_cpu: main_thread_seconds().unwrap_or_default(),
         }
     }
+}
+
+/// Processor time of the first thread of this process.
+fn main_thread_seconds() -> Option<[f64; 2]> {
+    /// The unit of the kernel's figures for programs.
+    const TICKS_PER_SECOND: f64 = 100.0;
+    let text = read_to_string(format!("/proc/self/task/{}/stat", std::process::id())).ok()?;
+    // The name of the thread, in brackets, may hold anything.
+    let (_, behind) = text.rsplit_once(')')?;
+    let mut words = behind.split_ascii_whitespace().skip(11);
+    let mut seconds = || Some(words.next()?.parse::<f64>().ok()? / TICKS_PER_SECOND);
+    Some([seconds()?, seconds()?])
 }
 
 /// Processor time of this process, in microseconds.
@@ -51,6 +66,8 @@ mod tests {
     fn the_kernel_tells_of_this_process() {
         let machine = Machine::look();
         assert!(machine.resident_bytes > 0 && machine.memory_bytes > machine.resident_bytes);
+        assert!(machine.main_cpu[0] + machine.main_cpu[1] <= machine.cpu[0] + machine.cpu[1] + 0.02);
+        assert!(main_thread_seconds().is_some());
         assert!(machine.system.starts_with("Linux "), "{}", machine.system);
     }
 }

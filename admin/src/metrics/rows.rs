@@ -47,7 +47,7 @@ const fn of_processes(section: Section) -> Section {
 
 /// Every section, in the order in which INFO shows them.
 pub static SECTIONS: &[Section] = &[
-    section("Server", Body::Fields(SERVER)),
+    Section { more: listener_lines, ..section("Server", Body::Fields(SERVER)) },
     of_processes(section("Clients", Body::Fields(CLIENTS))),
     of_processes(section("Memory", Body::Fields(MEMORY))),
     section("Persistence", Body::Fields(PERSISTENCE)),
@@ -66,6 +66,29 @@ pub static SECTIONS: &[Section] = &[
     of_processes(section("Processes", Body::Lines(process_lines))),
 ];
 
+/// Lines of the places at which the server hears RESP clients, in the form of Redis 7.2 and later.
+fn listener_lines(facts: &Facts<'_>) -> Vec<String> {
+    let settings = facts.settings;
+    let bound: String = settings
+        .string(const { id("bind") })
+        .split_ascii_whitespace()
+        .map(|address| format!(",bind={address}"))
+        .collect();
+    let socket = settings.string(const { id("unixsocket") });
+    let of_port = |name: &str, port: i64| (port > 0).then(|| format!("name={name}{bound},port={port}"));
+    let listeners = [
+        of_port("tcp", settings.number(const { id("port") })),
+        (!socket.is_empty()).then(|| format!("name=unix,bind={socket}")),
+        of_port("tls", settings.number(const { id("tls-port") })),
+    ];
+    listeners
+        .into_iter()
+        .flatten()
+        .enumerate()
+        .map(|(number, line)| format!("listener{number}:{line}"))
+        .collect()
+}
+
 fn scripts(facts: &Facts<'_>) -> Figures {
     facts.host.scripting().map(|scripting| scripting.figures(facts.table)).unwrap_or_default()
 }
@@ -76,6 +99,8 @@ const SERVER: &[Metric] = &[
     none("redis_git_dirty"),
     metric("redis_build_id", Always(concat!("polder-", env!("CARGO_PKG_VERSION")))),
     metric("redis_mode", Always("standalone")),
+    // Its name in Valkey.
+    metric("server_mode", Always("standalone")),
     metric("os", Text(|facts| facts.machine.system.clone())),
     metric("arch_bits", Count(|_| usize::BITS.into())),
     metric("monotonic_clock", Always("POSIX clock_gettime")),
@@ -211,9 +236,16 @@ const MEMORY: &[Metric] = &[
     metric("mem_not_counted_for_evict", Count(|facts| facts.usage.uncounted())),
     none("mem_replication_backlog"),
     none("mem_total_replication_buffers"),
+    none("mem_replica_full_sync_buffer"),
     none("mem_clients_slaves"),
     metric("mem_clients_normal", Count(|facts| facts.whole.statistics.client_bytes)),
     none("mem_cluster_links"),
+    // Redis 8.4 and Valkey 9: no slots move here.
+    none("mem_cluster_slot_migration_output_buffer"),
+    none("mem_cluster_slot_migration_input_buffer"),
+    none("mem_cluster_slot_migration_input_buffer_peak"),
+    none("mem_cluster_slot_import"),
+    none("mem_cluster_slot_export"),
     none("mem_aof_buffer"),
     metric("mem_allocator", Always("polder")),
     none("mem_overhead_db_hashtable_rehashing"),
@@ -253,6 +285,7 @@ const PERSISTENCE: &[Metric] = &[
     none("aof_last_cow_size"),
     none("module_fork_in_progress"),
     none("module_fork_last_cow_size"),
+    none("slot_migration_fork_in_progress"),
     metric("aof_current_size", Count(|facts| facts.log.bytes)),
     metric("aof_base_size", Count(|facts| facts.log.base_bytes)),
     none("aof_pending_rewrite"),
@@ -271,6 +304,8 @@ const STATS: &[Metric] = &[
     metric("total_net_output_bytes", Count(|facts| facts.counter(Counter::BytesOut))),
     none("total_net_repl_input_bytes"),
     none("total_net_repl_output_bytes"),
+    none("total_net_cluster_slot_import_bytes"),
+    none("total_net_cluster_slot_export_bytes"),
     metric("instantaneous_input_kbps", Text(|facts| format!("{:.2}", facts.rates.bytes_in / 1024.0))),
     metric("instantaneous_output_kbps", Text(|facts| format!("{:.2}", facts.rates.bytes_out / 1024.0))),
     metric("instantaneous_input_repl_kbps", Always("0.00")),
@@ -282,6 +317,8 @@ const STATS: &[Metric] = &[
     metric("sync_overruns", Count(|facts| facts.counter(Counter::SyncsOverrun))),
     metric("expired_keys", Count(|facts| facts.counter(Counter::Expired))),
     metric("expired_subkeys", Count(|facts| facts.counter(Counter::ExpiredFields))),
+    // Its name in Valkey 9.
+    metric("expired_fields", Count(|facts| facts.counter(Counter::ExpiredFields))),
     metric("expired_stale_perc", Text(|facts| format!("{:.2}", facts.stale() * 100.0))),
     metric("expired_time_cap_reached_count", Count(|facts| facts.counter(Counter::ExpiryCuts))),
     metric("expire_cycle_cpu_milliseconds", Count(|facts| facts.counter(Counter::ExpiryUs) / 1000)),
@@ -315,6 +352,12 @@ const STATS: &[Metric] = &[
     metric("total_writes_processed", Count(|facts| facts.whole.statistics.writes)),
     none("io_threaded_reads_processed"),
     none("io_threaded_writes_processed"),
+    // Each event loop does all of its clients: there are no threads beside it.
+    none("io_threaded_freed_objects"),
+    none("io_threaded_accept_processed"),
+    none("io_threaded_poll_processed"),
+    none("io_threaded_total_prefetch_batches"),
+    none("io_threaded_total_prefetch_entries"),
     metric(
         "client_query_buffer_limit_disconnections",
         Count(|facts| facts.whole.statistics.query_limit_closed),
@@ -473,6 +516,8 @@ const CPU: &[Metric] = &[
     metric("used_cpu_user", Text(|facts| format!("{:.6}", facts.machine.cpu[0]))),
     metric("used_cpu_sys_children", Text(|facts| format!("{:.6}", facts.machine.cpu[3]))),
     metric("used_cpu_user_children", Text(|facts| format!("{:.6}", facts.machine.cpu[2]))),
+    metric("used_cpu_sys_main_thread", Text(|facts| format!("{:.6}", facts.machine.main_cpu[1]))),
+    metric("used_cpu_user_main_thread", Text(|facts| format!("{:.6}", facts.machine.main_cpu[0]))),
 ];
 
 const POLDER: &[Metric] = &[
