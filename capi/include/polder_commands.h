@@ -1893,6 +1893,18 @@ static inline polder_status polder_hgetex(polder_caller caller, polder_text key,
     return polder_run_more(caller, 2, args, more_count, more, reply);
 }
 
+/* HIMPORT SET key fieldset-name value [value ...]
+ * Makes a hash of the fields that HIMPORT PREPARE has named and of these values, in the place of one that is there. */
+static inline polder_status polder_himport_set(polder_caller caller, polder_text key, polder_text fieldset_name, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[4];
+    args[0] = polder_string("HIMPORT");
+    args[1] = polder_string("SET");
+    args[2] = key;
+    args[3] = fieldset_name;
+    return polder_run_more(caller, 4, args, more_count, more, reply);
+}
+
 /* HINCRBY key field increment
  * Increments the integer value of a field in a hash by a number. Uses 0 as initial value if the field doesn't exist. */
 static inline polder_status polder_hincrby(polder_caller caller, polder_text key, polder_text field, int64_t increment, const polder_reply **reply)
@@ -2095,6 +2107,38 @@ static inline polder_status polder_hvals(polder_caller caller, polder_text key, 
     args[0] = polder_string("HVALS");
     args[1] = key;
     return polder_run(caller, 2, args, reply);
+}
+
+/* HIMPORT DISCARD fieldset-name
+ * Forgets a fieldset of the connection. */
+static inline polder_status polder_himport_discard(polder_caller caller, polder_text fieldset_name, const polder_reply **reply)
+{
+    polder_text args[3];
+    args[0] = polder_string("HIMPORT");
+    args[1] = polder_string("DISCARD");
+    args[2] = fieldset_name;
+    return polder_run(caller, 3, args, reply);
+}
+
+/* HIMPORT DISCARDALL 
+ * Forgets all fieldsets of the connection. */
+static inline polder_status polder_himport_discardall(polder_caller caller, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("HIMPORT");
+    args[1] = polder_string("DISCARDALL");
+    return polder_run(caller, 2, args, reply);
+}
+
+/* HIMPORT PREPARE fieldset-name field [field ...]
+ * Names the fields for which later calls of HIMPORT SET on the connection bring the values. */
+static inline polder_status polder_himport_prepare(polder_caller caller, polder_text fieldset_name, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[3];
+    args[0] = polder_string("HIMPORT");
+    args[1] = polder_string("PREPARE");
+    args[2] = fieldset_name;
+    return polder_run_more(caller, 3, args, more_count, more, reply);
 }
 
 /* ---- set ---- */
@@ -3127,6 +3171,205 @@ static inline polder_status polder_xinfo_help(polder_caller caller, const polder
     args[0] = polder_string("XINFO");
     args[1] = polder_string("HELP");
     return polder_run(caller, 2, args, reply);
+}
+
+/* ---- array ---- */
+
+/* ARCOUNT key
+ * Returns the number of values in an array. */
+static inline polder_status polder_arcount(polder_caller caller, polder_text key, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("ARCOUNT");
+    args[1] = key;
+    return polder_run(caller, 2, args, reply);
+}
+
+/* ARDEL key index [index ...]
+ * Deletes the values at indexes of an array. Deletes the array if no value remains. */
+static inline polder_status polder_ardel(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("ARDEL");
+    args[1] = key;
+    return polder_run_more(caller, 2, args, more_count, more, reply);
+}
+
+/* ARDELRANGE key start end [start end ...]
+ * Deletes the values in ranges of indexes of an array. Deletes the array if no value remains. */
+static inline polder_status polder_ardelrange(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("ARDELRANGE");
+    args[1] = key;
+    return polder_run_more(caller, 2, args, more_count, more, reply);
+}
+
+/* ARGET key index
+ * Returns the value at an index of an array. */
+static inline polder_status polder_arget(polder_caller caller, polder_text key, int64_t index, const polder_reply **reply)
+{
+    polder_text args[3];
+    polder_digits index_digits;
+    args[0] = polder_string("ARGET");
+    args[1] = key;
+    args[2] = polder_integer(&index_digits, index);
+    return polder_run(caller, 3, args, reply);
+}
+
+/* ARGETRANGE key start end
+ * Returns what stands at each index of a range, null where nothing does; backwards if the range begins behind its end. */
+static inline polder_status polder_argetrange(polder_caller caller, polder_text key, polder_text start, polder_text end, const polder_reply **reply)
+{
+    polder_text args[4];
+    args[0] = polder_string("ARGETRANGE");
+    args[1] = key;
+    args[2] = start;
+    args[3] = end;
+    return polder_run(caller, 4, args, reply);
+}
+
+/* ARGREP key start end <EXACT string|MATCH string|GLOB pattern|RE pattern> [EXACT string|MATCH string|GLOB pattern|RE pattern ...] [AND|OR] [LIMIT limit] [WITHVALUES] [NOCASE]
+ * Returns the indexes of values that are equal to a text, contain it, or match a pattern or a regular expression. */
+static inline polder_status polder_argrep(polder_caller caller, polder_text key, polder_text start, polder_text end, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[4];
+    args[0] = polder_string("ARGREP");
+    args[1] = key;
+    args[2] = start;
+    args[3] = end;
+    return polder_run_more(caller, 4, args, more_count, more, reply);
+}
+
+/* ARINFO key [FULL]
+ * Returns information about an array. */
+static inline polder_status polder_arinfo(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("ARINFO");
+    args[1] = key;
+    return polder_run_more(caller, 2, args, more_count, more, reply);
+}
+
+/* ARINSERT key value [value ...]
+ * Puts values at the cursor of an array, which moves behind them. Creates the key if it doesn't exist. */
+static inline polder_status polder_arinsert(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("ARINSERT");
+    args[1] = key;
+    return polder_run_more(caller, 2, args, more_count, more, reply);
+}
+
+/* ARLASTITEMS key count [REV]
+ * Returns the values that were inserted last. */
+static inline polder_status polder_arlastitems(polder_caller caller, polder_text key, int64_t count, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[3];
+    polder_digits count_digits;
+    args[0] = polder_string("ARLASTITEMS");
+    args[1] = key;
+    args[2] = polder_integer(&count_digits, count);
+    return polder_run_more(caller, 3, args, more_count, more, reply);
+}
+
+/* ARLEN key
+ * Returns the greatest index of an array that holds a value, and one. */
+static inline polder_status polder_arlen(polder_caller caller, polder_text key, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("ARLEN");
+    args[1] = key;
+    return polder_run(caller, 2, args, reply);
+}
+
+/* ARMGET key index [index ...]
+ * Returns the values at indexes of an array, null where there is none. */
+static inline polder_status polder_armget(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("ARMGET");
+    args[1] = key;
+    return polder_run_more(caller, 2, args, more_count, more, reply);
+}
+
+/* ARMSET key index value [index value ...]
+ * Puts values at indexes of an array. Creates the key if it doesn't exist. */
+static inline polder_status polder_armset(polder_caller caller, polder_text key, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("ARMSET");
+    args[1] = key;
+    return polder_run_more(caller, 2, args, more_count, more, reply);
+}
+
+/* ARNEXT key
+ * Returns the index at which ARINSERT would put a value. */
+static inline polder_status polder_arnext(polder_caller caller, polder_text key, const polder_reply **reply)
+{
+    polder_text args[2];
+    args[0] = polder_string("ARNEXT");
+    args[1] = key;
+    return polder_run(caller, 2, args, reply);
+}
+
+/* AROP key start end <SUM|MIN|MAX|AND|OR|XOR|USED|MATCH> [value]
+ * Combines the values of a range of an array: their sum, least, greatest, bitwise operations, or how many there are or are equal to a text. */
+static inline polder_status polder_arop(polder_caller caller, polder_text key, polder_text start, polder_text end, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[4];
+    args[0] = polder_string("AROP");
+    args[1] = key;
+    args[2] = start;
+    args[3] = end;
+    return polder_run_more(caller, 4, args, more_count, more, reply);
+}
+
+/* ARRING key size value [value ...]
+ * Puts values into an array that is a ring of a size: behind the last index comes the first. */
+static inline polder_status polder_arring(polder_caller caller, polder_text key, polder_text size, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[3];
+    args[0] = polder_string("ARRING");
+    args[1] = key;
+    args[2] = size;
+    return polder_run_more(caller, 3, args, more_count, more, reply);
+}
+
+/* ARSCAN key start end [LIMIT limit]
+ * Returns the values of a range of an array with their indexes, without holes; backwards if the range begins behind its end. */
+static inline polder_status polder_arscan(polder_caller caller, polder_text key, polder_text start, polder_text end, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[4];
+    args[0] = polder_string("ARSCAN");
+    args[1] = key;
+    args[2] = start;
+    args[3] = end;
+    return polder_run_more(caller, 4, args, more_count, more, reply);
+}
+
+/* ARSEEK key index
+ * Moves the cursor of an array. */
+static inline polder_status polder_arseek(polder_caller caller, polder_text key, int64_t index, const polder_reply **reply)
+{
+    polder_text args[3];
+    polder_digits index_digits;
+    args[0] = polder_string("ARSEEK");
+    args[1] = key;
+    args[2] = polder_integer(&index_digits, index);
+    return polder_run(caller, 3, args, reply);
+}
+
+/* ARSET key index value [value ...]
+ * Puts values at an index of an array and behind it. Creates the key if it doesn't exist. */
+static inline polder_status polder_arset(polder_caller caller, polder_text key, int64_t index, size_t more_count, const polder_text *more, const polder_reply **reply)
+{
+    polder_text args[3];
+    polder_digits index_digits;
+    args[0] = polder_string("ARSET");
+    args[1] = key;
+    args[2] = polder_integer(&index_digits, index);
+    return polder_run_more(caller, 3, args, more_count, more, reply);
 }
 
 /* ---- hyperloglog ---- */

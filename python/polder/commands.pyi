@@ -416,6 +416,8 @@ class Commands:
         """HGETDEL key FIELDS numfields field [field ...]: Returns the values of hash fields and deletes these. Deletes the hash if no fields remain."""
     def hgetex(self, key: Word, /, *more: Word) -> Any:
         """HGETEX key [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|PERSIST] FIELDS numfields field [field ...]: Returns the values of hash fields and sets their expiration time, or removes it."""
+    def himport_set(self, key: Word, fieldset_name: Word, /, *more: Word) -> Any:
+        """HIMPORT SET key fieldset-name value [value ...]: Makes a hash of the fields that HIMPORT PREPARE has named and of these values, in the place of one that is there."""
     def hincrby(self, key: Word, field: Word, increment: int, /) -> Any:
         """HINCRBY key field increment: Increments the integer value of a field in a hash by a number. Uses 0 as initial value if the field doesn't exist."""
     def hincrbyfloat(self, key: Word, field: Word, increment: int, /) -> Any:
@@ -454,6 +456,12 @@ class Commands:
         """HTTL key FIELDS numfields field [field ...]: Returns the expiration time of hash fields in seconds."""
     def hvals(self, key: Word, /) -> Any:
         """HVALS key: Returns all values in a hash."""
+    def himport_discard(self, fieldset_name: Word, /) -> Any:
+        """HIMPORT DISCARD fieldset-name: Forgets a fieldset of the connection."""
+    def himport_discardall(self) -> Any:
+        """HIMPORT DISCARDALL: Forgets all fieldsets of the connection."""
+    def himport_prepare(self, fieldset_name: Word, /, *more: Word) -> Any:
+        """HIMPORT PREPARE fieldset-name field [field ...]: Names the fields for which later calls of HIMPORT SET on the connection bring the values."""
 
     # ---- set ----
 
@@ -650,6 +658,45 @@ class Commands:
         """XGROUP HELP: Returns helpful text about the different subcommands."""
     def xinfo_help(self) -> Any:
         """XINFO HELP: Returns helpful text about the different subcommands."""
+
+    # ---- array ----
+
+    def arcount(self, key: Word, /) -> Any:
+        """ARCOUNT key: Returns the number of values in an array."""
+    def ardel(self, key: Word, /, *more: Word) -> Any:
+        """ARDEL key index [index ...]: Deletes the values at indexes of an array. Deletes the array if no value remains."""
+    def ardelrange(self, key: Word, /, *more: Word) -> Any:
+        """ARDELRANGE key start end [start end ...]: Deletes the values in ranges of indexes of an array. Deletes the array if no value remains."""
+    def arget(self, key: Word, index: int, /) -> Any:
+        """ARGET key index: Returns the value at an index of an array."""
+    def argetrange(self, key: Word, start: Word, end: Word, /) -> Any:
+        """ARGETRANGE key start end: Returns what stands at each index of a range, null where nothing does; backwards if the range begins behind its end."""
+    def argrep(self, key: Word, start: Word, end: Word, /, *more: Word) -> Any:
+        """ARGREP key start end <EXACT string|MATCH string|GLOB pattern|RE pattern> [EXACT string|MATCH string|GLOB pattern|RE pattern ...] [AND|OR] [LIMIT limit] [WITHVALUES] [NOCASE]: Returns the indexes of values that are equal to a text, contain it, or match a pattern or a regular expression."""
+    def arinfo(self, key: Word, /, *more: Word) -> Any:
+        """ARINFO key [FULL]: Returns information about an array."""
+    def arinsert(self, key: Word, /, *more: Word) -> Any:
+        """ARINSERT key value [value ...]: Puts values at the cursor of an array, which moves behind them. Creates the key if it doesn't exist."""
+    def arlastitems(self, key: Word, count: int, /, *more: Word) -> Any:
+        """ARLASTITEMS key count [REV]: Returns the values that were inserted last."""
+    def arlen(self, key: Word, /) -> Any:
+        """ARLEN key: Returns the greatest index of an array that holds a value, and one."""
+    def armget(self, key: Word, /, *more: Word) -> Any:
+        """ARMGET key index [index ...]: Returns the values at indexes of an array, null where there is none."""
+    def armset(self, key: Word, /, *more: Word) -> Any:
+        """ARMSET key index value [index value ...]: Puts values at indexes of an array. Creates the key if it doesn't exist."""
+    def arnext(self, key: Word, /) -> Any:
+        """ARNEXT key: Returns the index at which ARINSERT would put a value."""
+    def arop(self, key: Word, start: Word, end: Word, /, *more: Word) -> Any:
+        """AROP key start end <SUM|MIN|MAX|AND|OR|XOR|USED|MATCH> [value]: Combines the values of a range of an array: their sum, least, greatest, bitwise operations, or how many there are or are equal to a text."""
+    def arring(self, key: Word, size: Word, /, *more: Word) -> Any:
+        """ARRING key size value [value ...]: Puts values into an array that is a ring of a size: behind the last index comes the first."""
+    def arscan(self, key: Word, start: Word, end: Word, /, *more: Word) -> Any:
+        """ARSCAN key start end [LIMIT limit]: Returns the values of a range of an array with their indexes, without holes; backwards if the range begins behind its end."""
+    def arseek(self, key: Word, index: int, /) -> Any:
+        """ARSEEK key index: Moves the cursor of an array."""
+    def arset(self, key: Word, index: int, /, *more: Word) -> Any:
+        """ARSET key index value [value ...]: Puts values at an index of an array and behind it. Creates the key if it doesn't exist."""
 
     # ---- hyperloglog ----
 

@@ -32,6 +32,7 @@ pub mod resp;
 pub mod runner;
 pub mod scratch;
 pub mod transcript;
+pub mod versions;
 pub mod way;
 
 pub use answer::Answer;

@@ -7,7 +7,7 @@ use polder_calls::command::{Command, Run};
 use polder_calls::facts::Tells;
 use polder_calls::settings;
 use polder_runtime::lookup::{groups, rows_of};
-use polder_testkit::{c_header, client_rows, python_stub};
+use polder_testkit::{c_header, client_rows, python_stub, versions};
 
 fn main() -> ExitCode {
     polder_engine::register();
@@ -60,10 +60,10 @@ fn main() -> ExitCode {
 /// The reference of all commands, group by group.
 fn commands() -> String {
     let mut text = String::from(
-        "# Commands\n\nMade from the command table by `cargo x docs`; do not edit. Upper-case words are typed as they stand, `[]` is\noptional, `|` separates alternatives, `...` repeats.\n",
+        "# Commands\n\nMade from the command table by `cargo x docs`; do not edit. Upper-case words are typed as they stand, `[]` is\noptional, `|` separates alternatives, `...` repeats. The versions are those of Redis and Valkey that brought a command, `-` where there is\nnone; here all have been there since 0.1.0, the first version.\n",
     );
     for group in groups() {
-        text += &format!("\n## {group}\n\n| command | costs | since | |\n|---|---|---|---|\n");
+        text += &format!("\n## {group}\n\n| command | costs | Redis | Valkey | |\n|---|---|---|---|---|\n");
         for command in rows_of(group).into_iter().filter(|command| !matches!(command.run, Run::Container)) {
             text += &row(command);
         }
@@ -92,10 +92,11 @@ fn row(command: &Command) -> String {
     let typed = format!("{} {}", command.name.replace('|', " "), command.grammar);
     let cell = |text: &str| text.replace('|', "\\|");
     format!(
-        "| `{}` | {} | {} | {} |\n",
+        "| `{}` | {} | {} | {} | {} |\n",
         cell(typed.trim()),
         cell(command.costs),
-        command.since,
+        versions::redis(command).unwrap_or("-"),
+        versions::valkey(command).unwrap_or("-"),
         cell(command.about)
     )
 }
