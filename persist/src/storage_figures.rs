@@ -1,8 +1,8 @@
 //! What the storage process tells of itself in the segment, and what other processes make of it.
 use polder_base::time::now_ms;
 use polder_calls::settings::{Settings, id};
+use polder_shm::Owner;
 use polder_shm::StorageWords;
-use polder_shm::storage::Owner;
 use polder_table::Table;
 
 use crate::storage_note::Note;

@@ -331,6 +331,8 @@ pub mod tier {
     pub const PID: u64 = OWNER + 8;
     /// The number of its process's threads that serve requests, and which: a mark for each.
     pub const THREADS: u64 = OWNER + 16;
+    /// The number of compactions that were asked for.
+    pub const COMPACTIONS: u64 = OWNER + 24;
     pub const SEATS: u64 = OWNER + 64;
     pub const THREADS_MAX: u64 = 16;
     /// Figures that the process tells of itself: a floor above gives them a meaning.

@@ -3,7 +3,7 @@
 //! ```text
 //!   ROLE   0, 2, 4 ...   a primary
 //!          1, 3, 5 ...   a replica                 each change of the role adds to it, so no value comes again
-//!   OWNER  the thread that runs the link, marked as the storage process is (W1 of storage.rs)
+//!   OWNER  the thread that runs the link, as `owner_word.rs` says (W1)
 //! ```
 //!
 //! - **I1** An offset of PSYNC is a place in the log plus SHIFT, modulo 2^64. SHIFT changes only with BEGAN, in one commit: between two such commits both
@@ -18,8 +18,8 @@ use std::sync::atomic::Ordering;
 
 use crate::Segment;
 use crate::layout::{features, header, link as at};
+use crate::owner_word::{Claim, Owner};
 use crate::seat::Seat;
-use crate::storage::{Owner, mark};
 
 /// The stage of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -125,14 +125,10 @@ impl LinkWords<'_> {
 
     /// Takes the link for the thread of a seat. Returns false while another living thread has it (W1).
     pub fn claim(&self, seat: &Seat) -> bool {
-        let (before, own) = (self.segment.observe(at::OWNER), mark(seat.index(), seat.life()));
-        if before == own {
-            return true;
-        }
-        if before != 0 && self.segment.is_marked_alive(before)
-            || self.segment.exchange(at::OWNER, before, own).is_err()
-        {
-            return false;
+        match self.segment.claim_word(at::OWNER, seat.index(), seat.life()) {
+            Claim::Held => return true,
+            Claim::Refused => return false,
+            Claim::Taken => {}
         }
         self.segment.publish(at::PID, std::process::id().into());
         // The connection of the thread that had it is gone with it.
@@ -145,17 +141,12 @@ impl LinkWords<'_> {
 
     /// Gives the link back.
     pub fn release(&self, seat: &Seat) {
-        // The thread has it, or has not; W1.
-        let _ = self.segment.exchange(at::OWNER, mark(seat.index(), seat.life()), 0);
+        self.segment.release_word(at::OWNER, seat.index(), seat.life());
     }
 
     /// The thread that has the link, or died with it; `None`: no thread has.
     pub fn owner(&self) -> Option<Owner> {
-        let mark = self.segment.observe(at::OWNER);
-        (mark != 0).then(|| Owner {
-            process: self.segment.observe(at::PID) as u32,
-            lives: self.segment.is_marked_alive(mark),
-        })
+        self.segment.owner_in(at::OWNER, at::PID)
     }
 
     /// Returns true while a living thread follows the primary.

@@ -6,7 +6,7 @@
 //!   each feed      its replica acknowledges p:  p >= ASKED_PLACE?  CSN of its line := ASKED_CSN, take WAITING, wake each seat in it
 //! ```
 //!
-//! - **R1** A line has one writer, the thread that OWNER marks. OWNER changes as that of the storage process (W1 of `storage.rs`): from 0 or the mark of a
+//! - **R1** A line has one writer, the thread that OWNER marks. OWNER changes as that of the storage process (W1 of `owner_word.rs`): from 0 or the mark of a
 //!   dead thread, and back to 0 by its thread. All other words of the line are cleared after it is taken and before ONLINE says that it counts.
 //! - **R2** A line counts only while ONLINE equals OWNER and that thread lives. No mark recurs, so what a dead feed has left counts for no replica, also in
 //!   the moment in which another feed has taken the line. Nothing has to be recovered. USED only says where to look: the bit of a dead feed costs a look.
@@ -24,7 +24,7 @@
 use std::sync::atomic::{Ordering, fence};
 
 use crate::layout::{features, header, log, replicas as at};
-use crate::storage::mark;
+use crate::owner_word::{Claim, mark};
 use crate::sync::{self, Flaw};
 use crate::{Segment, lock, seat::Seat};
 
@@ -66,15 +66,11 @@ impl ReplicaWords<'_> {
     /// Takes the line of a slot for the thread that owns `seat`. Returns false while another living thread has it (R1).
     pub fn claim(&self, slot: u64, seat: &Seat) -> bool {
         self.segment.word(header::LAYOUT).fetch_or(features::REPLICATION, Ordering::SeqCst);
-        let (line, own) = (self.line(slot), mark(seat.index(), seat.life()));
-        let before = self.segment.observe(line + at::OWNER);
-        if before == own {
-            return true;
-        }
-        if before != 0 && self.segment.is_marked_alive(before)
-            || self.segment.exchange(line + at::OWNER, before, own).is_err()
-        {
-            return false;
+        let line = self.line(slot);
+        match self.segment.claim_word(line + at::OWNER, seat.index(), seat.life()) {
+            Claim::Held => return true,
+            Claim::Refused => return false,
+            Claim::Taken => {}
         }
         for word in [at::ONLINE, at::PLACE, at::HEARD_MS, at::CSN, at::FILE_CSN] {
             self.segment.publish(line + word, 0);
@@ -92,7 +88,7 @@ impl ReplicaWords<'_> {
         self.segment.publish(line + at::ONLINE, 0);
         // Before OWNER: the next owner sets the bit again.
         self.segment.word(at::USED).fetch_and(!(1 << (slot % 64)), Ordering::SeqCst);
-        let _ = self.segment.exchange(line + at::OWNER, own, 0);
+        self.segment.release_word(line + at::OWNER, seat.index(), seat.life());
     }
 
     /// Gives lines back whose threads have died.

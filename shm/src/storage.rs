@@ -5,9 +5,7 @@
 //!   storage thread      b := CSN++ -> barrier -> merge, copy, sync -> DURABLE := b -> take WAITING, wake each seat in it
 //! ```
 //!
-//! - **W1** OWNER changes by compare-and-swap only: from 0, or from the mark of a dead thread, to the mark of the thread that takes it, and
-//!   to 0 by that thread. A mark names a seat and one life of it, and no life recurs, so no swap mistakes an old mark for its own. A thread
-//!   that dies leaves its mark, and the next candidate replaces it: nothing has to be recovered.
+//! - **W1** OWNER changes as `owner_word.rs` says.
 //! - **W2** The owner alone writes PID, PROMISED, the figures and DURABLE. A dead owner's DURABLE stays true, since the disk keeps what it has. It says
 //!   nothing of commits that drew no number because the change log was off; a base holds them, and until it is written PROMISED is 0.
 //! - **W3** A thread that reads n from CSN after a commit, and later finds DURABLE >= n, knows that the commit is on the disk. The storage
@@ -21,11 +19,9 @@
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-use crate::layout::{SEATS_MAX, header, seat, storage as at};
+use crate::layout::{header, seat, storage as at};
+use crate::owner_word::{Claim, Owner};
 use crate::{Segment, futex};
-
-const SEAT_BITS: u32 = 12;
-const _: () = assert!(SEATS_MAX < 1 << SEAT_BITS);
 
 /// The words of the storage process of a segment.
 #[derive(Clone, Copy)]
@@ -33,24 +29,10 @@ pub struct StorageWords<'s> {
     segment: &'s Segment,
 }
 
-/// The thread that has taken the words.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Owner {
-    pub process: u32,
-    /// Whether the thread is alive; a stopped one is.
-    pub lives: bool,
-}
-
 impl Segment {
     /// The words of the storage process.
     pub fn storage(&self) -> StorageWords<'_> {
         StorageWords { segment: self }
-    }
-
-    /// Returns true if the thread lives that a mark names (W1).
-    pub(crate) fn is_marked_alive(&self, mark: u64) -> bool {
-        let (seat, life) = unmark(mark);
-        self.lives(seat, life)
     }
 
     /// Takes the bits of seats out of the words at `at`, and wakes their threads.
@@ -69,45 +51,24 @@ impl Segment {
     }
 }
 
-/// What OWNER holds for a thread that sits at a seat in one life of it.
-pub(crate) fn mark(index: u64, life: u64) -> u64 {
-    life << SEAT_BITS | (index + 1)
-}
-
-/// The seat and its life that a mark names.
-pub(crate) fn unmark(mark: u64) -> (u64, u64) {
-    ((mark & ((1 << SEAT_BITS) - 1)).wrapping_sub(1), mark >> SEAT_BITS)
-}
-
 impl StorageWords<'_> {
     /// Takes the words for the calling thread's seat. Returns false while another living thread has them (W1).
     pub fn claim(&self, seat: u64, life: u64) -> bool {
-        let before = self.segment.observe(at::OWNER);
-        if before == mark(seat, life) {
-            return true;
+        let claim = self.segment.claim_word(at::OWNER, seat, life);
+        if claim == Claim::Taken {
+            self.segment.publish(at::PID, std::process::id().into());
         }
-        if before != 0 && self.segment.is_marked_alive(before)
-            || self.segment.exchange(at::OWNER, before, mark(seat, life)).is_err()
-        {
-            return false;
-        }
-        self.segment.publish(at::PID, std::process::id().into());
-        true
+        claim != Claim::Refused
     }
 
     /// Gives the words back.
     pub fn release(&self, seat: u64, life: u64) {
-        // The thread has them, or has not; W1.
-        let _ = self.segment.exchange(at::OWNER, mark(seat, life), 0);
+        self.segment.release_word(at::OWNER, seat, life);
     }
 
     /// The thread that has the words, or died with them; `None`: no thread has.
     pub fn owner(&self) -> Option<Owner> {
-        let mark = self.segment.observe(at::OWNER);
-        (mark != 0).then(|| Owner {
-            process: self.segment.observe(at::PID) as u32,
-            lives: self.segment.is_marked_alive(mark),
-        })
+        self.segment.owner_in(at::OWNER, at::PID)
     }
 
     /// A figure that the owner tells.

@@ -1,11 +1,10 @@
 //! The words of the tier: which thread of which process has it, and which of its threads are asked for values.
 //!
-//! - **W1** OWNER changes by compare-and-swap only, as that of the storage process does (`storage.rs`): a mark names a seat and one life of it. A thread
-//!   that dies leaves its mark, and the next candidate replaces it.
+//! - **W1** OWNER changes as `owner_word.rs` says.
 //! - **W2** The owner's process alone writes the other words. A seat that is named there counts as long as its thread lives and the owner does.
 use crate::Segment;
 use crate::layout::tier as at;
-use crate::storage::{mark, unmark};
+use crate::owner_word::{Claim, mark, unmark};
 
 /// The words of the tier of a segment.
 #[derive(Clone, Copy)]
@@ -23,14 +22,10 @@ impl Segment {
 impl TierWords<'_> {
     /// Takes the words for the calling thread's seat. Returns false while another living thread has them (W1).
     pub fn claim(&self, seat: u64, life: u64) -> bool {
-        let before = self.segment.observe(at::OWNER);
-        if before == mark(seat, life) {
-            return true;
-        }
-        if before != 0 && self.segment.is_marked_alive(before)
-            || self.segment.exchange(at::OWNER, before, mark(seat, life)).is_err()
-        {
-            return false;
+        match self.segment.claim_word(at::OWNER, seat, life) {
+            Claim::Held => return true,
+            Claim::Refused => return false,
+            Claim::Taken => {}
         }
         self.segment.publish(at::THREADS, 0);
         self.segment.publish(at::PID, std::process::id().into());
@@ -42,14 +37,12 @@ impl TierWords<'_> {
         if self.segment.observe(at::OWNER) == mark(seat, life) {
             self.segment.publish(at::THREADS, 0);
         }
-        // The thread has them, or has not; W1.
-        let _ = self.segment.exchange(at::OWNER, mark(seat, life), 0);
+        self.segment.release_word(at::OWNER, seat, life);
     }
 
     /// The process that has the tier, if it lives.
     pub fn process(&self) -> Option<u32> {
-        let mark = self.segment.observe(at::OWNER);
-        (mark != 0 && self.segment.is_marked_alive(mark)).then(|| self.segment.observe(at::PID) as u32)
+        self.segment.owner_in(at::OWNER, at::PID).filter(|owner| owner.lives).map(|owner| owner.process)
     }
 
     /// Says that a thread of the owner's process serves part `number` (W2).
@@ -71,6 +64,16 @@ impl TierWords<'_> {
     pub fn thread(&self, number: u64) -> Option<(u64, u64)> {
         let mark = self.segment.observe(at::SEATS + number % at::THREADS_MAX * 8);
         self.segment.is_marked_alive(mark).then(|| unmark(mark))
+    }
+
+    /// The number of compactions of the store that were asked for.
+    pub fn compactions_asked(&self) -> u64 {
+        self.segment.observe(at::COMPACTIONS)
+    }
+
+    /// Asks for a compaction of the store. Any thread may.
+    pub fn ask_compaction(&self) {
+        self.segment.word(at::COMPACTIONS).fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// A figure that the owner's process tells.
