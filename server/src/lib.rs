@@ -22,6 +22,7 @@
 //! | `primary_link` | the thread that follows a primary, or stands by |
 //! | `storage` | the thread that writes the append-only log, or stands by |
 //! | `tier` | the threads that have the tier, or stand by |
+//! | `standby` | their pauses |
 //! | `thread_stats` | the counts of each thread, for INFO |
 //!
 //! **Invariant:** no data lives here. A server may be killed at any moment; another one on the same memory goes on.
@@ -42,6 +43,7 @@ mod neighbours;
 mod primary_link;
 mod replica_link;
 mod server;
+mod standby;
 mod storage;
 mod thread_stats;
 mod tier;

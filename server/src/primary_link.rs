@@ -25,14 +25,13 @@ use socket2::Socket;
 use crate::filter::Filter;
 use crate::listener::After;
 use crate::replica_link::ReplicaLink;
+use crate::standby::STAND_BY;
 use crate::tls;
 
 const REPLICAOF: Id = id("replicaof");
 const REPL_TIMEOUT: Id = id("repl-timeout");
 const TLS: Id = id("tls-replication");
 
-/// The period in which a candidate looks whether it is its turn, and a link that rests whether there is something to do.
-const STAND_BY: Duration = Duration::from_millis(50);
 /// The time from one attempt to the next. A link that has held for longer is tried again at once.
 const RETRY: Duration = Duration::from_secs(1);
 /// The longest time that an address is tried.

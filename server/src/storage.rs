@@ -5,17 +5,17 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use polder_calls::settings::{Id, id};
 use polder_engine::Memory;
 use polder_persist::storage_process::{Elected, Lock, StorageProcess};
 use polder_runtime::configuration::Configuration;
 
+use crate::standby::{STAND_BY, sleep};
+
 const APPENDONLY: Id = id("appendonly");
 
-/// How often a candidate looks whether it is its turn.
-const STAND_BY: Duration = Duration::from_millis(50);
 /// How long after a failed attempt to begin the log another one is made.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -104,7 +104,7 @@ impl Candidate {
                 }
                 told = why;
             }
-            self.sleep(pause);
+            sleep(pause, &|| self.is_to_end());
         }
         true
     }
@@ -125,12 +125,5 @@ impl Candidate {
             Err(why) => tracing::error!(why, "the append-only log ends"),
         }
         ended.is_ok()
-    }
-
-    fn sleep(&self, pause: Duration) {
-        let until = Instant::now() + pause;
-        while Instant::now() < until && !self.is_to_end() {
-            std::thread::sleep(STAND_BY.min(until.saturating_duration_since(Instant::now())));
-        }
     }
 }
