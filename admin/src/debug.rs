@@ -294,11 +294,13 @@ fn match_string(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 fn object(call: &mut SessionCall<'_>) -> Outcome {
-    let place = call.table.inspect(call.session.caller.db, call.args[2])?.ok_or("ERR no such key")?;
     let txn = begin(call.table, call.session, Mode::Read)?;
     let mut line = String::new();
     retry(&txn, || {
-        line = match txn.peek(call.session.caller.db, call.args[2])? {
+        // The value first: it may have to come back from the tier.
+        let found = txn.peek(call.session.caller.db, call.args[2])?;
+        let place = call.table.inspect(call.session.caller.db, call.args[2])?.ok_or("ERR no such key")?;
+        line = match found {
             Some(found) => {
                 let line = describe(&place, encoding(&found), serialized_bytes(&found), txn.now_ms());
                 let is_large_list = encoding(&found) == "quicklist";

@@ -12,9 +12,6 @@ use polder_calls::command::{Command, DANGEROUS, EMPTIES, FAST, KEYSPACE, read, w
 use polder_calls::facts::Tells::Own;
 use polder_calls::settings::id;
 
-/// Keys looked at between two checks of a walk over everything.
-const WALK_STEP: usize = 1024;
-
 /// How many keys SCAN looks at when COUNT does not say.
 const SCAN_COUNT: i64 = 10;
 
@@ -71,18 +68,12 @@ fn keys(call: &mut Call<'_>) -> Outcome {
     if glob::is_literal(pattern) {
         found.extend(call.txn.peek(db, pattern)?.map(|_| pattern.to_vec()));
     } else {
-        let mut cursor = 0;
-        loop {
-            let mut visit = |scanned: Scanned<'_>| {
-                if glob::selects(pattern, scanned.key) {
-                    found.push(scanned.key.to_vec());
-                }
-            };
-            cursor = call.txn.scan(db, cursor, WALK_STEP, &mut visit)?;
-            if cursor == 0 {
-                break;
+        let mut visit = |scanned: Scanned<'_>| {
+            if glob::selects(pattern, scanned.key) {
+                found.push(scanned.key.to_vec());
             }
-        }
+        };
+        call.txn.scan(db, 0, usize::MAX, &mut visit)?;
     }
     call.reply.array(found.len());
     found.iter().for_each(|key| call.reply.bulk(key));

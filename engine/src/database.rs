@@ -9,7 +9,8 @@ use std::time::Duration;
 use polder_base::Reply;
 use polder_calls::Command;
 use polder_calls::call::{NO_MEMORY, WRONG_TYPE};
-use polder_runtime::{DirectCall, cold};
+use polder_runtime::DirectCall;
+use polder_runtime::retry::retry_on;
 
 use crate::families::row_named;
 use polder_table::Db;
@@ -354,22 +355,16 @@ impl<'m> Database<'m> {
         let txn = self.table().begin(mode)?;
         self.scope.patience.into_iter().for_each(|patience| txn.limit_patience(patience));
         let declared: Vec<(Db, &[u8])> = keys.iter().map(|key| (self.number, *key)).collect();
-        loop {
-            let inside = Keys { memory: self.memory, number: self.number, scope: Inside { txn: &txn } };
-            let outcome = txn.declare(&declared).and_then(|()| work(&inside));
-            match outcome.and_then(|done| txn.commit().map(|()| done)) {
-                Err(Stop::Retry) => txn.abort(),
-                Err(Stop::Cold) => {
-                    txn.abort();
-                    cold::await_values(&txn).inspect_err(|_| polder_hub::tier::send(self.table(), false))?;
-                }
-                Err(stop) => {
-                    txn.abort();
-                    txn.await_room(stop)?;
-                }
-                done => return done,
-            }
+        let inside = Keys { memory: self.memory, number: self.number, scope: Inside { txn: &txn } };
+        let outcome = retry_on(&txn, &declared, || {
+            txn.declare(&declared)?;
+            work(&inside)
+        });
+        if let Err(Stop::Busy) = outcome {
+            // It may have stopped at stubs: their values are to be there when it is made again.
+            polder_hub::tier::send(self.table(), false);
         }
+        outcome
     }
 }
 

@@ -101,6 +101,7 @@ fn open(table: &Table, sink: &mut dyn MessageSink, message: Message<'_>, at: u64
         Message::Answer { number, threads, text } => query::answered(table, number, threads, text),
         Message::Ask { asker, hears, names } => sink.wanted(asker, hears, tier::unpack(names)),
         Message::Fetched { failure, names } => tier::answered(table, failure, names),
+        Message::Keys { keys } => tier::keys_told(table, keys),
         Message::Evict { db, key } => sink.to_evict(db, key),
         Message::Rise => sink.look(),
     }

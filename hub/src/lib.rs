@@ -53,13 +53,14 @@ pub mod subject;
 mod subscriptions;
 pub mod sweep;
 pub mod tier;
+pub mod tier_wait;
 pub mod token;
 pub mod token_listeners;
 pub mod tokens;
 pub mod track;
 
 pub use hear::{attend, has_messages, hear, rest, tick};
-pub use listener::{Delivery, MessageSink};
+pub use listener::{Delivery, MessageSink, Request};
 pub use posted::leave as leave_subjects;
 pub use sink::SINK;
 pub use subscriptions::note_subscription;

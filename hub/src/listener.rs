@@ -12,6 +12,14 @@ pub struct Asker {
     pub number: u64,
 }
 
+/// One thing that a thread asks of the tier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request {
+    pub cold: Cold,
+    /// It is to stay for longer than others: it has come and left again too often.
+    pub stays: bool,
+}
+
 /// What is delivered to clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Delivery<'d> {
@@ -76,7 +84,7 @@ pub trait MessageSink {
     fn asked(&mut self, _asker: Asker, _words: &[&[u8]]) {}
 
     /// Brings values back that another thread wants. Only for threads of the tier.
-    fn wanted(&mut self, _asker: Thread, _hears: bool, _wanted: Vec<Cold>) {}
+    fn wanted(&mut self, _asker: Thread, _hears: bool, _wanted: Vec<Request>) {}
 
     /// Has the value of a key leave for the tier. Only for its threads.
     fn to_evict(&mut self, _db: Db, _key: &[u8]) {}

@@ -47,6 +47,8 @@ pub enum Message<'l> {
     Ask { asker: Thread, hears: bool, names: &'l [u8] },
     /// Values of the tier are back, or the reason why they are not.
     Fetched { failure: u8, names: &'l [u8] },
+    /// Keys of copies in the tier, which stay there.
+    Keys { keys: &'l [u8] },
     /// The value of a key is to leave for the tier.
     Evict { db: Db, key: &'l [u8] },
     /// Says only that something in the segment is worth a look.
@@ -106,6 +108,7 @@ const POST: u8 = 17;
 const ASK: u8 = 18;
 const FETCHED: u8 = 19;
 const EVICT: u8 = 20;
+const KEYS: u8 = 21;
 
 /// A database number that stands for all.
 const EVERY: u16 = u16::MAX;
@@ -163,6 +166,7 @@ impl<'l> Message<'l> {
                 send(&[&[ASK, (*hears).into()], &words([*seat, *life]), names]);
             }
             Message::Fetched { failure, names } => send(&[&[FETCHED, *failure], names]),
+            Message::Keys { keys } => send(&[&[KEYS], keys]),
             Message::Evict { db, key } => send(&[&[EVICT], &db.to_le_bytes(), key]),
             Message::Rise => send(&[&[RISE]]),
         }
@@ -247,6 +251,7 @@ impl<'l> Message<'l> {
                 let (failure, names) = rest.split_first()?;
                 Message::Fetched { failure: *failure, names }
             }
+            KEYS => Message::Keys { keys: rest },
             EVICT => {
                 let (db, key) = rest.split_first_chunk::<2>()?;
                 Message::Evict { db: u16::from_le_bytes(*db), key }
@@ -322,6 +327,7 @@ mod tests {
             Message::Answer { number: 3, threads: &[7; 16], text: b"id=1\n" },
             Message::Ask { asker: (1, 2), hears: true, names: &[7; 24] },
             Message::Fetched { failure: 3, names: &[7; 12] },
+            Message::Keys { keys: &[7; 30] },
             Message::Evict { db: 3, key: b"key" },
             Message::Rise,
         ];

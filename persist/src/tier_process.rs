@@ -10,17 +10,19 @@
 //!
 //! - **V7** No thread waits for the store with a lock, a transaction or a pin.
 //! - **V8** The owner is a life of a seat (`polder_shm::tier`); only threads of its process use the store.
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use polder_base::Fault;
 use polder_base::time::now_ms;
-use polder_hub::tier::{Failure, answer};
-use polder_hub::{Delivery, MessageSink};
+use polder_hub::tier::{Failure, answer, answer_keys};
+use polder_hub::{Delivery, MessageSink, Request};
 use polder_shm::layout::header;
-use polder_table::{Cold, Db, Name, Stop, Sweep, Table, Victim, Wanted};
+use polder_table::{Cold, Db, Name, Part, Stop, Sweep, Table, Told, Victim, Wanted, head};
 use polder_tier::Store;
+
+use crate::tier_compaction::Compaction;
 
 /// Values that one read of the store brings, at most.
 const VALUES_PER_READ: usize = 64;
@@ -31,14 +33,26 @@ const VICTIM_BYTES: usize = 256 << 10;
 const AHEAD_MIN: u64 = 8 << 20;
 /// The sleep of a thread that has nothing to do.
 const NAP: Duration = Duration::from_millis(5);
-/// A value that was fetched stays for this long (V6).
+/// A value that was fetched stays for this long (V6), and one that has come and left again and again for this long.
 const STAY_MS: u64 = 50;
+const STAY_LONG_MS: u64 = 1_000;
+/// Keys that are told in one turn, and bytes of them in one message.
+const KEYS_PER_TURN: usize = 512;
+const KEY_BYTES: usize = 64 << 10;
+/// Bytes of keys that one request gets: the others are asked for again.
+const REQUEST_BYTES: usize = 1 << 20;
 /// Keys whose ages decide from which age on keys are spilled.
 const SAMPLES: usize = 256;
+/// The pause between two walks that look for keys that have expired.
+const DUE_MS: u64 = 60_000;
 /// The pause between two reports of the figures.
 const TELL_MS: u64 = 50;
 /// The pause after the store has failed to take copies.
 const REST: Duration = Duration::from_secs(1);
+/// The pause after a walk that has found nothing to spill.
+const WALK_REST: Duration = Duration::from_millis(250);
+/// Names of fetched values that are kept before old ones are forgotten.
+const FETCHED_MAX: usize = 4096;
 /// Attempts to change a key that other threads hold.
 const ATTEMPTS: u32 = 20;
 
@@ -51,13 +65,29 @@ pub enum TierFigure {
     Fetches = 2,
     Errors = 3,
     DiskBytes = 4,
+    /// Keys that were told without their values.
+    Keys = 5,
+    /// Messages that asked for something.
+    Asks = 6,
+    /// Copies that were of no use any more and were dropped.
+    Dropped = 7,
+    /// Copies in the store, about.
+    Copies = 8,
 }
 
 /// A request of another thread.
 struct Ask {
     asker: (u64, u64),
     hears: bool,
-    wanted: Vec<Cold>,
+    wanted: Vec<Request>,
+}
+
+/// Keys that a thread has asked for without their values. Its inbox is not to get all of them at once.
+struct KeyAsk {
+    asker: (u64, u64),
+    /// Those that are left, the last first.
+    left: Vec<Cold>,
+    bytes_left: usize,
 }
 
 /// The messages that the thread's inbox has brought.
@@ -74,7 +104,7 @@ impl MessageSink for Inbox {
         false
     }
     fn missed(&mut self, _: &[u64]) {}
-    fn wanted(&mut self, asker: (u64, u64), hears: bool, wanted: Vec<Cold>) {
+    fn wanted(&mut self, asker: (u64, u64), hears: bool, wanted: Vec<Request>) {
         self.asks.push(Ask { asker, hears, wanted });
     }
     fn to_evict(&mut self, db: Db, key: &[u8]) {
@@ -90,9 +120,15 @@ pub struct TierThread<'t> {
     sweep: Sweep,
     /// From which age on keys are spilled, and for how many more victims that holds.
     age_min: (u64, u64),
-    /// The times at which values were fetched lately (V6).
+    /// Values that were fetched lately, and until when they stay (V6).
     fetched: HashMap<Name, u64>,
+    keys: VecDeque<KeyAsk>,
+    /// Keys that were spilled since the walk began.
+    spilled_in_walk: usize,
+    /// The walk that looks for keys that have expired, and when it goes on.
+    due: (Sweep, u64),
     told_ms: u64,
+    compaction: Compaction,
     /// The number of changes that the thread had made when it last rested.
     changes: u64,
     rests_until: Option<Instant>,
@@ -120,7 +156,11 @@ impl<'t> TierThread<'t> {
             sweep: Sweep::over(number, threads),
             age_min: (0, 0),
             fetched: HashMap::new(),
+            keys: VecDeque::new(),
+            spilled_in_walk: 0,
+            due: (Sweep::over(number, threads), 0),
             told_ms: 0,
+            compaction: Compaction::new(table),
             changes: 0,
             rests_until: None,
             why: String::new(),
@@ -132,6 +172,7 @@ impl<'t> TierThread<'t> {
         while !stops() {
             self.turn();
         }
+        self.compaction.end(&self.store);
     }
 
     /// Brings back what is asked for, spills some, or sleeps.
@@ -142,8 +183,10 @@ impl<'t> TierThread<'t> {
         let has_asks = !inbox.asks.is_empty();
         let fetched = inbox.asks.iter().map(|ask| ask.wanted.len()).sum::<usize>();
         if has_asks {
+            self.table.segment().tier().add(TierFigure::Asks as u64, inbox.asks.len() as u64);
             self.answer(inbox.asks);
         }
+        self.tell_keys();
         for (db, key) in inbox.evict {
             if let Ok(Some(victim)) = self.table.victim_of(db, &key) {
                 self.spill_all(vec![victim]);
@@ -154,61 +197,116 @@ impl<'t> TierThread<'t> {
         let is_busy = (0..batches).take_while(|_| self.spill_some()).count() == batches;
         if !is_busy
             && !has_asks
+            && self.keys.is_empty()
             && let Ok(seat) = self.table.seat()
         {
-            self.table.rest(&mut self.changes);
-            seat.sleep(Some(NAP));
+            if !self.remove_due() {
+                self.table.rest(&mut self.changes);
+                seat.sleep(Some(NAP));
+            }
         }
     }
 
-    /// Fetches what several threads have asked for, each value once.
-    fn answer(&mut self, asks: Vec<Ask>) {
-        let mut wanted: Vec<Cold> = asks.iter().flat_map(|ask| ask.wanted.iter().copied()).collect();
-        wanted.sort_unstable_by_key(|cold| (cold.name, cold.db));
-        wanted.dedup();
+    /// Fetches what several threads have asked for, each value once. Keys alone are told later.
+    fn answer(&mut self, mut asks: Vec<Ask>) {
+        for Ask { asker, wanted, .. } in &mut asks {
+            let is_key = |request: &Request| request.cold.part == Part::Key;
+            let left: Vec<Cold> =
+                wanted.iter().rev().filter(|request| is_key(request)).map(|request| request.cold).collect();
+            wanted.retain(|request| !is_key(request));
+            if !left.is_empty() {
+                self.keys.push_back(KeyAsk { asker: *asker, left, bytes_left: REQUEST_BYTES });
+            }
+        }
+        if self.fetched.len() > FETCHED_MAX {
+            self.forget_fetched();
+        }
+        let mut wanted: Vec<Request> = asks.iter().flat_map(|ask| ask.wanted.iter().copied()).collect();
+        wanted.sort_unstable_by_key(|request| (request.cold.name, request.cold.db, !request.stays));
+        wanted.dedup_by_key(|request| request.cold);
         let mut failed = HashMap::new();
         for several in wanted.chunks(VALUES_PER_READ) {
-            let names: Vec<polder_tier::Name> = several.iter().map(|cold| cold.name.bytes()).collect();
-            for (cold, copy) in several.iter().zip(self.store.get(&names)) {
-                if let Err(failure) = self.install(*cold, copy) {
+            let names: Vec<polder_tier::Name> =
+                several.iter().map(|request| request.cold.name.bytes()).collect();
+            for (request, copy) in several.iter().zip(self.store.get(&names)) {
+                if let Err(failure) = self.install(*request, copy) {
                     self.table.segment().tier().add(TierFigure::Errors as u64, 1);
-                    failed.insert(*cold, failure);
+                    failed.insert(request.cold, failure);
                 }
             }
         }
         self.table.segment().tier().add(TierFigure::Fetches as u64, wanted.len() as u64);
         for Ask { asker, hears, wanted } in asks {
-            if !hears && !wanted.iter().any(|cold| failed.contains_key(cold)) {
+            if !hears && !wanted.iter().any(|request| failed.contains_key(&request.cold)) {
                 self.table.segment().wake(asker.0);
                 continue;
             }
-            for outcome in [None, Some(Failure::Missing), Some(Failure::Damaged), Some(Failure::Full)] {
-                let alike: Vec<Cold> =
-                    wanted.iter().filter(|cold| failed.get(cold).copied() == outcome).copied().collect();
-                if !alike.is_empty() {
-                    answer(self.table, asker, outcome, &alike);
+            self.answer_each(asker, wanted.iter().map(|request| request.cold), &failed);
+        }
+    }
+
+    /// Tells a thread how each of the values that it wants has come.
+    fn answer_each(
+        &self,
+        asker: (u64, u64),
+        wanted: impl Iterator<Item = Cold>,
+        failed: &HashMap<Cold, Failure>,
+    ) {
+        let mut outcomes: Vec<(Option<Failure>, Cold)> =
+            wanted.map(|cold| (failed.get(&cold).copied(), cold)).collect();
+        outcomes.sort_by_key(|(failure, _)| failure.map(|failure| failure as u8));
+        for alike in outcomes.chunk_by(|(one, _), (next, _)| one == next) {
+            let several: Vec<Cold> = alike.iter().map(|(_, cold)| *cold).collect();
+            answer(self.table, asker, alike[0].0, &several);
+        }
+    }
+
+    /// Tells some of the keys that threads have asked for without their values.
+    fn tell_keys(&mut self) {
+        let Some(mut ask) = self.keys.pop_front() else { return };
+        let (mut told, mut bytes, mut failed) = (Vec::new(), 0, HashMap::new());
+        for _ in 0..KEYS_PER_TURN / VALUES_PER_READ {
+            let several = ask.left.split_off(ask.left.len().saturating_sub(VALUES_PER_READ));
+            let names: Vec<polder_tier::Name> = several.iter().rev().map(|cold| cold.name.bytes()).collect();
+            for (cold, copy) in several.iter().rev().zip(self.store.get(&names)) {
+                match key_in(copy) {
+                    Ok(key) => {
+                        bytes += key.key.len();
+                        told.push((*cold, key));
+                    }
+                    Err(failure) => _ = failed.insert(*cold, failure),
                 }
             }
+            if bytes >= KEY_BYTES || ask.left.is_empty() {
+                break;
+            }
+        }
+        let words = self.table.segment().tier();
+        words.add(TierFigure::Keys as u64, told.len() as u64);
+        words.add(TierFigure::Errors as u64, failed.len() as u64);
+        answer_keys(self.table, ask.asker, &told);
+        self.answer_each(ask.asker, failed.keys().copied(), &failed);
+        ask.bytes_left = ask.bytes_left.saturating_sub(bytes);
+        if ask.bytes_left == 0 {
+            // They are asked for again, once what was told is read.
+            answer(self.table, ask.asker, None, &std::mem::take(&mut ask.left));
+        }
+        if !ask.left.is_empty() {
+            self.keys.push_back(ask);
         }
     }
 
     fn install(
         &mut self,
-        cold: Cold,
+        Request { cold, stays }: Request,
         copy: Result<Option<Vec<u8>>, polder_tier::StoreError>,
     ) -> Result<(), Failure> {
-        let copy = match copy {
-            Ok(Some(copy)) => copy,
-            Ok(None) => return Err(Failure::Missing),
-            Err(error) => {
-                tracing::error!(%error, "a value cannot be read from the tier");
-                return Err(Failure::Damaged);
-            }
-        };
+        let copy = there(copy)?;
         for _ in 0..ATTEMPTS {
             match self.table.install(cold.db, cold.name, &copy) {
                 Ok(_) => {
-                    self.fetched.insert(cold.name, now_ms());
+                    let stay_ms = if stays { STAY_LONG_MS } else { STAY_MS };
+                    self.fetched.insert(cold.name, now_ms() + stay_ms);
                     return Ok(());
                 }
                 // Another thread has the key. At the end the asker meets the stub again, and asks again.
@@ -237,7 +335,9 @@ impl<'t> TierThread<'t> {
     fn spill_some(&mut self) -> bool {
         let limits = self.table.limits();
         let most = limits.memory_max;
-        if most == 0 || self.rests_until.is_some_and(|until| Instant::now() < until) {
+        let rests = self.rests_until.is_some_and(|until| Instant::now() < until);
+        // Nothing leaves while a snapshot is on.
+        if most == 0 || rests || self.table.segment().snapshot() != 0 {
             return false;
         }
         let begin = most - (most / 100).max(AHEAD_MIN).min(most / 8);
@@ -254,8 +354,7 @@ impl<'t> TierThread<'t> {
         let wanted = Wanted { age_min: self.age_min.0, volatile: false, count: VICTIMS, bytes: VICTIM_BYTES };
         let mut victims = Vec::new();
         let walked = self.table.victims(&mut self.sweep, &wanted, &mut victims);
-        let now = now_ms();
-        self.fetched.retain(|_, at_ms| now < *at_ms + STAY_MS);
+        self.forget_fetched();
         victims.retain(|victim| !self.fetched.contains_key(&victim.name));
         self.age_min.1 = self.age_min.1.saturating_sub(victims.len().max(1) as u64);
         let ended = match walked {
@@ -269,8 +368,18 @@ impl<'t> TierThread<'t> {
             self.age_min.1 = 0;
         }
         let spilled = self.spill_all(victims);
-        // A walk that has found nothing to its end rests.
+        self.spilled_in_walk += spilled;
+        if ended && std::mem::take(&mut self.spilled_in_walk) == 0 {
+            // There is nothing that could leave.
+            self.rests_until = Some(Instant::now() + WALK_REST);
+        }
         spilled > 0 || !ended
+    }
+
+    /// Forgets fetched values that need not stay any more.
+    fn forget_fetched(&mut self) {
+        let now = now_ms();
+        self.fetched.retain(|_, until_ms| now < *until_ms);
     }
 
     /// The age from which on keys are spilled, so that about `excess` bytes leave in one walk.
@@ -317,6 +426,35 @@ impl<'t> TierThread<'t> {
         spilled
     }
 
+    /// Removes keys that have expired while their values were here: their values come back first, since what is told of a removal needs the key. Returns
+    /// whether there were some.
+    fn remove_due(&mut self) -> bool {
+        let now = now_ms();
+        if now < self.due.1 {
+            return false;
+        }
+        let mut due = Vec::new();
+        match self.table.due_stubs(&mut self.due.0, &mut due) {
+            Ok(false) => {}
+            Ok(true) | Err(_) => self.due.1 = now + DUE_MS,
+        }
+        let mut keys = Vec::new();
+        for several in due.chunks(VALUES_PER_READ) {
+            let names: Vec<polder_tier::Name> = several.iter().map(|cold| cold.name.bytes()).collect();
+            for (cold, copy) in several.iter().zip(self.store.get(&names)) {
+                let key = copy
+                    .as_ref()
+                    .ok()
+                    .and_then(|copy| Some((cold.db, head(copy.as_ref()?).ok()?.key.to_vec())));
+                if self.install(Request { cold: *cold, stays: false }, copy).is_ok() {
+                    keys.extend(key);
+                }
+            }
+        }
+        self.table.collect_stale(&keys);
+        !keys.is_empty()
+    }
+
     fn complain(&mut self, why: &str) {
         if self.why != why {
             tracing::error!(why, "values cannot leave the memory for the tier; trying again");
@@ -332,6 +470,22 @@ impl<'t> TierThread<'t> {
             let segment = self.table.segment();
             segment.publish(header::TIER_BYTES, self.store.memory_bytes());
             segment.tier().tell(TierFigure::DiskBytes as u64, self.store.disk_bytes());
+            let copies = self.store.copies();
+            segment.tier().tell(TierFigure::Copies as u64, copies);
+            self.compaction.look(self.table, &self.store, copies);
         }
     }
+}
+
+/// A copy that the store has read.
+fn there(copy: Result<Option<Vec<u8>>, polder_tier::StoreError>) -> Result<Vec<u8>, Failure> {
+    copy.inspect_err(|error| tracing::error!(%error, "a value cannot be read from the tier"))
+        .map_err(|_| Failure::Damaged)?
+        .ok_or(Failure::Missing)
+}
+
+/// The key in a copy, with its expiry.
+fn key_in(copy: Result<Option<Vec<u8>>, polder_tier::StoreError>) -> Result<Told, Failure> {
+    let copy = there(copy)?;
+    head(&copy).map(|head| Told::new(head.key, head.expiry_ms)).map_err(|_| Failure::Damaged)
 }

@@ -12,7 +12,7 @@ use polder_base::Reply;
 use polder_calls::call::Outcome;
 use polder_table::{Counter, Db, Location, Table, Txn};
 
-use crate::retry::retry;
+use crate::retry::retry_on;
 use crate::run::end_transaction;
 
 /// Calls that share one transaction.
@@ -47,7 +47,7 @@ impl<'g> CallGroup<'g> {
         mut calls: impl FnMut(&Txn<'g>, &mut dyn Reply) -> Outcome,
     ) -> Outcome {
         let mark = reply.mark();
-        retry(&self.txn, || {
+        retry_on(&self.txn, self.keys, || {
             reply.rewind(mark);
             self.txn.declare(self.keys)?;
             calls(&self.txn, reply)

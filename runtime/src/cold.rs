@@ -1,19 +1,26 @@
 //! Calls that need values of a tier: what they want is asked for, and they are run again.
 use polder_calls::call::Outcome;
 use polder_hub::tier::{self, Failure, Trouble};
-use polder_table::{Stop, Txn};
+use polder_hub::tier_wait;
+use polder_table::{Db, Stop, Txn};
 
 /// The error of a call that needs a value of a tier that no process has.
 pub const NO_PROCESS: &str =
     "TRYAGAIN the tier of this memory has no process: start a server with swap-mode disk";
 
-/// Has the values come that an aborted transaction wants. Returns if it may run again.
+/// Keys of one call whose values are asked for together, at most.
+const AHEAD_MAX: usize = 4096;
+
+/// Has the values come that an aborted transaction wants, and those of `keys`, which it has named before. Returns if it may run again.
 ///
 /// # Errors
 /// [`Stop::Busy`] where the transaction does not wait: what it wants is to be sent by [`tier::send`], and the call to be made again once it is there. The
 /// reason why the values do not come.
 #[cold]
-pub fn await_values(txn: &Txn<'_>) -> Outcome {
+pub(crate) fn await_values(txn: &Txn<'_>, keys: &[(Db, &[u8])]) -> Outcome {
+    if keys.len() > 1 {
+        txn.meet_all(&keys[..keys.len().min(AHEAD_MAX)]);
+    }
     let (table, wanted) = (txn.table(), txn.take_cold());
     if wanted.is_empty() {
         return Err(NO_PROCESS.into());
@@ -23,7 +30,7 @@ pub fn await_values(txn: &Txn<'_>) -> Outcome {
         return Err(Stop::Busy);
     }
     // V7: with no lock, no pin and no transaction.
-    txn.suspended(|| tier::wait(table));
+    txn.suspended(|| tier_wait::wait(table, &wanted));
     Ok(())
 }
 

@@ -6,15 +6,17 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use polder_calls::settings::{Id, id};
 use polder_engine::Memory;
-use polder_persist::tier_process::TierThread;
+use polder_persist::tier_process::{TierFigure, TierThread};
 use polder_runtime::configuration::Configuration;
 use polder_shm::layout::tier::THREADS_MAX;
 use polder_tier::rocks::{Options, Rocks};
-use polder_tier::{Store, StoreError};
+use polder_tier::{Judge, Store, StoreError};
+
+use crate::standby::{STAND_BY, sleep};
 
 const SWAP_MODE: Id = id("swap-mode");
 const SWAP_THREADS: Id = id("swap-threads");
@@ -22,8 +24,6 @@ const DIR: Id = id("dir");
 /// The folder of all stores. Each memory has a folder of its own in it, by its identity: two memories may share `dir`.
 const FOLDER: &str = "data.rocks";
 
-/// The pause between two looks of a candidate whether it is its turn.
-const STAND_BY: Duration = Duration::from_millis(50);
 /// The pause after a failed attempt to open the store.
 const RETRY: Duration = Duration::from_secs(1);
 /// A memtable takes this part of `maxmemory`, within these limits.
@@ -93,12 +93,12 @@ impl Candidate {
         let mut told = String::new();
         while !self.is_to_end() {
             let Ok(seat) = table.seat() else {
-                self.sleep(RETRY);
+                sleep(RETRY, &|| self.is_to_end());
                 continue;
             };
             let words = table.segment().tier();
             if !words.claim(seat.index(), seat.life()) {
-                self.sleep(STAND_BY);
+                sleep(STAND_BY, &|| self.is_to_end());
                 continue;
             }
             match self.open() {
@@ -108,7 +108,12 @@ impl Candidate {
                         "values that are not used may leave for the tier"
                     );
                     told.clear();
-                    self.work(&store);
+                    // A panic ends the work and not the thread: the tier is given back, and begun again.
+                    let work = std::panic::AssertUnwindSafe(|| self.work(&store));
+                    if std::panic::catch_unwind(work).is_err() {
+                        tracing::error!("a thread of the tier panicked; the tier is begun again");
+                    }
+                    table.end_tier();
                 }
                 Err(StoreError(why)) => {
                     if told != why {
@@ -118,7 +123,7 @@ impl Candidate {
                 }
             }
             words.release(seat.index(), seat.life());
-            self.sleep(RETRY);
+            sleep(RETRY, &|| self.is_to_end());
         }
     }
 
@@ -133,7 +138,8 @@ impl Candidate {
             most => (most / WRITE_BUFFER_PART).clamp(*WRITE_BUFFER.start(), *WRITE_BUFFER.end()),
         };
         let options = Options { write_buffer_bytes: write_buffer as usize, ..Options::default() };
-        let store = Rocks::open(&folder, &identity, !table.is_tiered(), &options)?;
+        let judge = Arc::new(Referee(self.memory.clone()));
+        let store = Rocks::open(&folder, &identity, !table.is_tiered(), &options, Some(judge))?;
         let store: Arc<dyn Store> = Arc::new(store);
         table.begin_tier(Arc::new(Copies(store.clone())));
         Ok(store)
@@ -179,14 +185,6 @@ impl Candidate {
             }
             work(0);
         });
-        table.end_tier();
-    }
-
-    fn sleep(&self, pause: Duration) {
-        let until = Instant::now() + pause;
-        while Instant::now() < until && !self.is_to_end() {
-            std::thread::sleep(STAND_BY.min(until.saturating_duration_since(Instant::now())));
-        }
     }
 }
 
@@ -196,5 +194,16 @@ struct Copies(Arc<dyn Store>);
 impl polder_engine::TierCopies for Copies {
     fn get(&self, name: polder_engine::Name) -> Result<Option<Vec<u8>>, String> {
         self.0.get(&[name.bytes()]).pop().unwrap_or(Ok(None)).map_err(|error| error.to_string())
+    }
+}
+
+/// The memory, as the store asks which copies are of use.
+struct Referee(Arc<Memory>);
+
+impl Judge for Referee {
+    fn keeps(&self, name: &polder_tier::Name, copy: &[u8]) -> bool {
+        let keeps = self.0.table().needs_copy(polder_engine::Name::from_bytes(name), copy);
+        self.0.table().segment().tier().add(TierFigure::Dropped as u64, (!keeps).into());
+        keeps
     }
 }

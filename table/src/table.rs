@@ -4,6 +4,7 @@ pub(crate) mod cached_bytes;
 pub(crate) mod compact_pass;
 pub(crate) mod copies;
 pub(crate) mod loading;
+pub(crate) mod names;
 pub(crate) mod oom_window;
 pub(crate) mod room_makers;
 

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 pub(crate) mod fetch;
+mod judge;
 pub(crate) mod room;
 pub(crate) mod spill;
 

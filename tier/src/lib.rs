@@ -25,6 +25,12 @@ pub type Name = [u8; NAME_BYTES];
 #[error("{0}")]
 pub struct StoreError(pub String);
 
+/// Says which copies are of use. Threads of the store ask it, several at once.
+pub trait Judge: Send + Sync {
+    /// Returns false if a copy is of no use any more, and never will be: the store may drop it.
+    fn keeps(&self, name: &Name, copy: &[u8]) -> bool;
+}
+
 /// A store of copies. Several threads use it at once.
 pub trait Store: Send + Sync {
     /// Takes copies. Once it has returned they are there, also for another process that opens the store after this one has died.
@@ -35,6 +41,15 @@ pub trait Store: Send + Sync {
 
     /// The copies with these names, in their order; nothing for one that is not there.
     fn get(&self, names: &[Name]) -> Vec<Result<Option<Vec<u8>>, StoreError>>;
+
+    /// Drops the copies that are of no use ([`Judge`]), also those that would be looked at much later. Takes long.
+    fn compact(&self);
+
+    /// Has [`Store::compact`] end soon, and not begin again.
+    fn end(&self);
+
+    /// The number of copies, about.
+    fn copies(&self) -> u64;
 
     /// Bytes that the store has in the memory of its process.
     fn memory_bytes(&self) -> u64;

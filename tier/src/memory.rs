@@ -37,6 +37,14 @@ impl Store for Memory {
         self.with(|all| names.iter().map(|name| Ok(all.get(name).cloned())).collect())
     }
 
+    fn compact(&self) {}
+
+    fn end(&self) {}
+
+    fn copies(&self) -> u64 {
+        self.with(|all| all.len() as u64)
+    }
+
     fn memory_bytes(&self) -> u64 {
         self.with(|all| all.values().map(|bytes| bytes.len() as u64).sum())
     }

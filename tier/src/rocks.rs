@@ -11,14 +11,15 @@
 //!   got it. The database and the handles of its families may be used by several threads at once (RocksDB's wiki, *Basic operations*).
 //! - **R2** Handles of families are destroyed before the database is closed: Debian's library has assertions, and aborts otherwise.
 //! - **R3** Bytes that the library gives are copied before what owns them is destroyed.
+//! - **R5** The filter outlives the database, and its judge the filter: they go in this order when the database is closed. No panic leaves a callback.
 //! - **R4** The library is never unloaded: threads of its own go on after the last database is closed.
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_void};
 use std::path::Path;
 use std::ptr;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use crate::{Name, Store, StoreError};
+use crate::{Judge, Name, Store, StoreError};
 
 #[allow(
     clippy::all,
@@ -36,8 +37,8 @@ use crate::{Name, Store, StoreError};
 mod generated;
 
 use generated::{
-    Api, rocksdb_column_family_handle_t, rocksdb_options_t, rocksdb_pinnableslice_t, rocksdb_readoptions_t,
-    rocksdb_t, rocksdb_writeoptions_t,
+    Api, rocksdb_column_family_handle_t, rocksdb_compactionfilter_t, rocksdb_options_t,
+    rocksdb_pinnableslice_t, rocksdb_readoptions_t, rocksdb_t, rocksdb_writeoptions_t, size_t,
 };
 
 /// The libraries that are tried, the newest first.
@@ -87,6 +88,8 @@ pub struct Rocks {
     families: [*mut rocksdb_column_family_handle_t; 3],
     writes: *mut rocksdb_writeoptions_t,
     reads: *mut rocksdb_readoptions_t,
+    /// The filter that drops copies, and asks the judge; null without one (R5).
+    filter: *mut rocksdb_compactionfilter_t,
 }
 
 // SAFETY: R1, all of it may be used and closed by any thread.
@@ -113,8 +116,9 @@ impl Rocks {
         memory: &[u8],
         may_empty: bool,
         options: &Options,
+        judge: Option<Arc<dyn Judge>>,
     ) -> Result<Rocks, StoreError> {
-        let rocks = Rocks::open_any(folder, options)?;
+        let rocks = Rocks::open_any(folder, options, judge.clone())?;
         let owner = rocks.meta()?;
         if owner.as_deref() == Some(memory) {
             return Ok(rocks);
@@ -130,18 +134,27 @@ impl Rocks {
             rocks
         } else {
             rocks.destroy(folder)?;
-            Rocks::open_any(folder, options)?
+            Rocks::open_any(folder, options, judge)?
         };
         rocks.write_meta(memory)?;
         Ok(rocks)
     }
 
-    fn open_any(folder: &Path, options: &Options) -> Result<Rocks, StoreError> {
+    fn open_any(
+        folder: &Path,
+        options: &Options,
+        judge: Option<Arc<dyn Judge>>,
+    ) -> Result<Rocks, StoreError> {
         let (api, library) = load()?;
         std::fs::create_dir_all(folder)
             .map_err(|error| StoreError(format!("{}: {error}", folder.display())))?;
         let path = path_of(folder)?;
-        let set = options.make(api);
+        let (set, of_copies) = (options.make(api), options.make(api));
+        let filter = judge.map_or(ptr::null_mut(), |judge| filter_of(api, judge));
+        if !filter.is_null() {
+            // SAFETY: R5.
+            unsafe { api.rocksdb_options_set_compaction_filter(of_copies, filter) };
+        }
         let names = FAMILIES.map(CStr::as_ptr);
         let mut families = [ptr::null_mut(); 3];
         // SAFETY: R1, all pointers are to what lives until the call is over, and as many as are told.
@@ -151,18 +164,21 @@ impl Rocks {
                 path.as_ptr(),
                 FAMILIES.len() as c_int,
                 names.as_ptr(),
-                [set.cast_const(); 3].as_ptr(),
+                [set, of_copies, set].map(<*mut _>::cast_const).as_ptr(),
                 families.as_mut_ptr(),
                 error,
             )
         });
         // SAFETY: R1, the database has a copy of its options, or there is none.
-        unsafe { api.rocksdb_options_destroy(set) };
-        let db = opened?;
+        unsafe {
+            api.rocksdb_options_destroy(set);
+            api.rocksdb_options_destroy(of_copies);
+        }
+        let db = opened.inspect_err(|_| destroy_filter(api, filter))?;
         // SAFETY: R1, the library makes them.
         let (writes, reads) =
             unsafe { (api.rocksdb_writeoptions_create(), api.rocksdb_readoptions_create()) };
-        Ok(Rocks { api, library, db, families, writes, reads })
+        Ok(Rocks { api, library, db, families, writes, reads, filter })
     }
 
     /// Closes it and removes its files.
@@ -268,6 +284,7 @@ impl Drop for Rocks {
             self.api.rocksdb_writeoptions_destroy(self.writes);
             self.api.rocksdb_readoptions_destroy(self.reads);
         }
+        destroy_filter(self.api, self.filter);
     }
 }
 
@@ -313,6 +330,22 @@ impl Store for Rocks {
         values.into_iter().zip(errors).map(|(value, error)| self.taken(value, error)).collect()
     }
 
+    fn compact(&self) {
+        // SAFETY: R1; null: from the first name to the last.
+        unsafe {
+            self.api.rocksdb_compact_range_cf(self.db, self.copies(), ptr::null(), 0, ptr::null(), 0);
+        }
+    }
+
+    fn end(&self) {
+        // SAFETY: R1.
+        unsafe { self.api.rocksdb_disable_manual_compaction(self.db) };
+    }
+
+    fn copies(&self) -> u64 {
+        self.property(c"rocksdb.estimate-num-keys")
+    }
+
     fn memory_bytes(&self) -> u64 {
         [c"rocksdb.cur-size-all-mem-tables", c"rocksdb.estimate-table-readers-mem"]
             .into_iter()
@@ -327,6 +360,54 @@ impl Store for Rocks {
     fn version(&self) -> String {
         self.library.trim_start_matches("librocksdb.so.").into()
     }
+}
+
+/// Makes a filter that asks a judge, which belongs to it.
+fn filter_of(api: &Api, judge: Arc<dyn Judge>) -> *mut rocksdb_compactionfilter_t {
+    let state = Box::into_raw(Box::new(judge)).cast::<c_void>();
+    // SAFETY: R5, the callbacks take the state for what it is.
+    unsafe { api.rocksdb_compactionfilter_create(state, Some(forget), Some(drops), Some(filter_name)) }
+}
+
+fn destroy_filter(api: &Api, filter: *mut rocksdb_compactionfilter_t) {
+    if !filter.is_null() {
+        // SAFETY: R5, no database has it any more; it forgets its judge.
+        unsafe { api.rocksdb_compactionfilter_destroy(filter) };
+    }
+}
+
+unsafe extern "C" fn forget(state: *mut c_void) {
+    // SAFETY: R5, the state of `filter_of`, once.
+    drop(unsafe { Box::from_raw(state.cast::<Arc<dyn Judge>>()) });
+}
+
+unsafe extern "C" fn filter_name(_: *mut c_void) -> *const c_char {
+    c"polder".as_ptr()
+}
+
+/// Returns true for a copy that goes.
+unsafe extern "C" fn drops(
+    state: *mut c_void,
+    _: c_int,
+    key: *const c_char,
+    key_length: size_t,
+    copy: *const c_char,
+    length: size_t,
+    _: *mut *mut c_char,
+    _: *mut size_t,
+    _: *mut c_uchar,
+) -> c_uchar {
+    // SAFETY: R5, and R3: the library keeps key and copy until the callback returns.
+    let (judge, name, copy) = unsafe {
+        (
+            &*state.cast::<Arc<dyn Judge>>(),
+            std::slice::from_raw_parts(key.cast::<u8>(), key_length as usize),
+            std::slice::from_raw_parts(copy.cast::<u8>(), length as usize),
+        )
+    };
+    let Ok(name) = Name::try_from(name) else { return 0 };
+    let keeps = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| judge.keeps(&name, copy)));
+    (!keeps.unwrap_or(true)).into()
 }
 
 impl Options {
@@ -429,7 +510,8 @@ mod tests {
             return println!("left out: {why}");
         }
         let folder = std::env::temp_dir().join(format!("polder-rocks-{}", std::process::id()));
-        let open = |memory: &[u8], may_empty| Rocks::open(&folder, memory, may_empty, &Options::default());
+        let open =
+            |memory: &[u8], may_empty| Rocks::open(&folder, memory, may_empty, &Options::default(), None);
         assert!(open(b"one", false).is_err(), "its values are elsewhere");
         let store = open(b"one", true).expect("the first time");
         let names: Vec<Name> = (0..100).map(|number| [number; 10]).collect();
@@ -446,6 +528,37 @@ mod tests {
         let store = open(b"other", true).expect("emptied");
         assert_eq!(store.get(&[[7; 10]]), [Ok(None)]);
         drop(store);
+        std::fs::remove_dir_all(&folder).expect("it is there");
+    }
+
+    #[test]
+    fn copies_that_are_of_no_use_leave_when_it_compacts() {
+        struct Even;
+        impl Judge for Even {
+            fn keeps(&self, name: &Name, copy: &[u8]) -> bool {
+                assert_eq!(name[..], copy[..10]);
+                assert!(name[0] != 77, "a panic keeps the copy");
+                name[0].is_multiple_of(2)
+            }
+        }
+        if let Err(StoreError(why)) = Rocks::check() {
+            return println!("left out: {why}");
+        }
+        let folder = std::env::temp_dir().join(format!("polder-rocks-filter-{}", std::process::id()));
+        let judge: Arc<dyn Judge> = Arc::new(Even);
+        let store =
+            Rocks::open(&folder, b"one", true, &Options::default(), Some(judge.clone())).expect("room");
+        let names: Vec<Name> = (0..100).map(|number| [number; 10]).collect();
+        let copies: Vec<(Name, &[u8])> = names.iter().map(|name| (*name, &name[..])).collect();
+        store.put(&copies).expect("room");
+        store.compact();
+        let left = store.get(&names).into_iter().map(|copy| copy.expect("read").is_some());
+        assert!(left.enumerate().all(|(number, is_there)| is_there == (number % 2 == 0 || number == 77)));
+        assert_eq!(store.copies(), 51);
+        drop(store);
+        assert_eq!(Arc::strong_count(&judge), 1, "the filter is gone");
+        // The other families are not filtered: the store is still this memory's.
+        assert!(Rocks::open(&folder, b"one", false, &Options::default(), None).is_ok());
         std::fs::remove_dir_all(&folder).expect("it is there");
     }
 }

@@ -5,6 +5,7 @@ use polder_table::Counter;
 use super::Figure::{Always, Count, Text};
 use super::{Body, Database, Facts, Figure, Metric, Section, human, ratio};
 use polder_calls::settings::{id, value};
+use polder_persist::tier_process::TierFigure;
 use polder_replica::failover::Failover;
 use polder_replica::primary::Primary;
 use polder_replica::records::{Record, State};
@@ -12,6 +13,7 @@ use polder_runtime::denials::Reason;
 use polder_runtime::recorder::Totals;
 use polder_runtime::scripts::Figures;
 use polder_shm::LinkState;
+use polder_shm::layout::header;
 
 const fn metric(name: &'static str, figure: Figure) -> Metric {
     Metric { name, figure }
@@ -62,6 +64,7 @@ pub static SECTIONS: &[Section] = &[
     section("Keyspace", Body::Lines(keyspace_lines)),
     unusual(KEY_SIZES_SECTION, Body::Lines(|facts| facts.key_sizes.clone())),
     of_processes(unusual(DEBUG_SECTION, Body::Fields(DEBUG))),
+    unusual("Swap", Body::Fields(SWAP)),
     section("Polder", Body::Fields(POLDER)),
     of_processes(section("Processes", Body::Lines(process_lines))),
 ];
@@ -584,6 +587,25 @@ fn latency_lines(facts: &Facts<'_>) -> Vec<String> {
     };
     facts.whole.calls.iter().filter(|(_, total)| total.latency.total() > 0).map(line).collect()
 }
+
+fn of_tier(facts: &Facts<'_>, figure: TierFigure) -> u64 {
+    facts.table.segment().tier().figure(figure as u64)
+}
+
+/// The tier. Names of Redis-On-Rocks where it has the figure.
+const SWAP: &[Metric] = &[
+    metric("swap_used_disk_size", Count(|facts| of_tier(facts, TierFigure::DiskBytes))),
+    metric("swap_error_count", Count(|facts| of_tier(facts, TierFigure::Errors))),
+    metric("swap_mem_rocksdb", Count(|facts| facts.table.segment().load(header::TIER_BYTES))),
+    metric("tier_pid", Count(|facts| facts.table.segment().tier().process().unwrap_or(0).into())),
+    metric("tier_spills", Count(|facts| of_tier(facts, TierFigure::Spills))),
+    metric("tier_spills_clean", Count(|facts| of_tier(facts, TierFigure::CleanSpills))),
+    metric("tier_asks", Count(|facts| of_tier(facts, TierFigure::Asks))),
+    metric("tier_fetches", Count(|facts| of_tier(facts, TierFigure::Fetches))),
+    metric("tier_names", Count(|facts| of_tier(facts, TierFigure::Keys))),
+    metric("tier_copies", Count(|facts| of_tier(facts, TierFigure::Copies))),
+    metric("tier_copies_dropped", Count(|facts| of_tier(facts, TierFigure::Dropped))),
+];
 
 fn keyspace_lines(facts: &Facts<'_>) -> Vec<String> {
     let line = |database: &Database| {

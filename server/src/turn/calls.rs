@@ -217,7 +217,7 @@ impl Service {
             ),
             false => Written { perhaps, surely: false },
         };
-        connections.after_frame(slot, frames, (done, written), progress)
+        connections.after_frame(slot, frames, (done, written), progress, (args, hint))
     }
 
     /// Runs the first of `frames` if it runs scripts, which may take long, and those behind it that share its transaction; returns
@@ -245,7 +245,7 @@ impl Service {
             let (done, progress) =
                 self.run_long(slot, frame.note, &calls_of(&frames[..many.max(1)], args), turn);
             let written = self.connections.written(slot, work, progress, std::iter::empty());
-            return Some(self.connections.after_frame(slot, frames, (done, written), progress));
+            return Some(self.connections.after_frame(slot, frames, (done, written), progress, (args, hint)));
         }
         if let Content::Odd(odd) = frame.content
             && let Odd::Words(words) = &odds[odd]
@@ -255,7 +255,13 @@ impl Service {
             let work = self.connections.work_of(slot);
             let (done, progress) = self.run_long(slot, frame.note, &[&args], turn);
             let written = self.connections.written(slot, work, progress, std::iter::empty());
-            return Some(self.connections.after_frame(slot, frames, (done, written), progress));
+            return Some(self.connections.after_frame(
+                slot,
+                frames,
+                (done, written),
+                progress,
+                (&batch.args, hint),
+            ));
         }
         None
     }
@@ -321,6 +327,7 @@ impl Connections {
         frames: &[Frame],
         (done, written): (usize, Written),
         progress: Progress,
+        (args, hint): (&[&[u8]], (&BatchPlan, usize)),
     ) -> usize {
         let Some(connection) = &mut self.slots[slot] else { return 1 };
         if written.perhaps {
@@ -334,9 +341,9 @@ impl Connections {
         self.waiters.pause = self.process.pause_at(self.now_ms);
         if progress == Progress::Busy {
             polder_hub::query::send(self.process.memory.table());
-            match self.has_met_stubs() {
-                true => self.wait_for_values(slot),
-                false => self.wait_for_lock(slot),
+            let (plan, number) = hint;
+            if !self.wait_for_values(slot, &frames[done..], args, (plan, number + done)) {
+                self.wait_for_lock(slot);
             }
             return done.max(1);
         }

@@ -157,7 +157,7 @@ impl Connections {
             Progress::Busy => {
                 record.go_on_waiting();
                 self.waiters.wait_for_lock_again(slot);
-                self.has_met_stubs();
+                self.note_cold();
             }
             Progress::Answered => {
                 let written = Written::since(commits, process.memory.table());

@@ -39,9 +39,34 @@ impl<'p> Parcel<'p> {
     }
 }
 
-/// Packs a key with its value; `None` for a value that is not packed.
-pub fn pack(tally: u64, key: &[u8], found: &Found<'_>) -> Option<Vec<u8>> {
-    let Value::Packed(value) = found.value else { return None };
+/// The key of a parcel and its expiry, without its value.
+pub struct Head<'p> {
+    pub key: &'p [u8],
+    pub expiry_ms: Option<u64>,
+}
+
+/// The head of a parcel.
+///
+/// # Errors
+/// Those of [`unpack`].
+pub fn head(bytes: &[u8]) -> Result<Head<'_>, Fault> {
+    let Parcel { key, new } = unpack(bytes)?;
+    Ok(Head { key, expiry_ms: new.expiry_ms })
+}
+
+/// The tally of the database in which the key was.
+///
+/// # Errors
+/// Those of [`unpack`].
+pub fn tally(bytes: &[u8]) -> Result<u64, Fault> {
+    match bytes {
+        [FORMAT, low, high, ..] => Ok(u16::from_le_bytes([*low, *high]).into()),
+        _ => Err(DAMAGED),
+    }
+}
+
+/// Packs a key with its value, whose bytes are `value`.
+pub fn pack(tally: u64, key: &[u8], found: &Found<'_>, value: &[u8]) -> Vec<u8> {
     let mut options = 0;
     for (bit, set) in [
         (EXPIRY, found.expiry_ms.is_some()),
@@ -69,7 +94,7 @@ pub fn pack(tally: u64, key: &[u8], found: &Found<'_>) -> Option<Vec<u8>> {
     bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
     bytes.extend_from_slice(key);
     bytes.extend_from_slice(value);
-    Some(bytes)
+    bytes
 }
 
 /// Takes a parcel apart.
@@ -133,7 +158,7 @@ mod tests {
             for flags in [0, 77] {
                 for extras in [&b""[..], b"xyz"] {
                     let found = Found { expiry_ms, flags, extras, ..found };
-                    let bytes = pack(5, b"key", &found).expect("it is packed");
+                    let bytes = pack(5, b"key", &found, b"value");
                     let Parcel { key, new } = unpack(&bytes).expect("whole");
                     let Value::Packed(value) = new.value else { panic!("a tree") };
                     assert_eq!((key, value), (&b"key"[..], &b"value"[..]));

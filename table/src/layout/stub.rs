@@ -81,11 +81,34 @@ impl Name {
     }
 }
 
+/// The part of a copy that is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Part {
+    /// Its value, which comes back into the memory.
+    Value = 0,
+    /// Its key alone: the value stays where it is.
+    Key = 1,
+}
+
 /// A copy that is wanted, and the database in which its stub is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cold {
     pub db: Db,
     pub name: Name,
+    pub part: Part,
+}
+
+impl Cold {
+    /// A value that is wanted.
+    pub fn value(db: Db, name: Name) -> Cold {
+        Cold { db, name, part: Part::Value }
+    }
+
+    /// A key that is wanted.
+    pub fn key(db: Db, name: Name) -> Cold {
+        Cold { db, name, part: Part::Key }
+    }
 }
 
 /// The positions that share the bits that a stub keeps.
@@ -140,6 +163,12 @@ pub(crate) fn bound_of(image: &Image) -> Option<u64> {
     (image.meta() & (EXPIRY | INNER) != 0).then_some(bound_ms)
 }
 
+/// Returns true if the key of a stub has expired for certain.
+pub(crate) fn is_due(image: &Image, now_ms: u64) -> bool {
+    let expires = image.stub().is_some() && image.meta() & (EXPIRY | INNER) == EXPIRY;
+    expires && bound_of(image).is_some_and(|bound_ms| now_ms >= bound_ms + 2 * MINUTE_MS)
+}
+
 #[cfg(test)]
 mod tests {
     use polder_base::Ref;
@@ -165,6 +194,9 @@ mod tests {
                 (None, None) => {}
                 differs => panic!("{differs:?}"),
             }
+            let at_ms = bound_ms.unwrap_or(0);
+            assert!(!is_due(&stub, at_ms) && !is_due(&image, u64::MAX));
+            assert_eq!(is_due(&stub, at_ms.max(EPOCH_MS) + 2 * MINUTE_MS), expires);
             assert!(stub.kind().is_err() && stub.record().is_err());
         }
     }

@@ -9,6 +9,7 @@ use crate::api::Stop;
 use crate::layout::extras::announce_feature;
 use crate::layout::stub::Name;
 use crate::table::Table;
+use crate::table::names::Names;
 use polder_base::Fault;
 
 /// A reader of copies: for saves, which show what is cold and leave it so.
@@ -31,6 +32,7 @@ pub(crate) struct Tier {
     pub(crate) crowded_since_ms: AtomicU64,
     /// The last time that a writer found none.
     crowded_last_ms: AtomicU64,
+    pub(crate) names: Names,
 }
 
 impl Table {

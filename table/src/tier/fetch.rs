@@ -6,6 +6,7 @@
 //! - What has expired comes back, too. It is removed as any other key that has, with its event and its `DEL` for the log, which need the name.
 
 use polder_base::Fault;
+use polder_values::{Value, string};
 
 use crate::api::{Db, Mode, New, Stop};
 use crate::layout::entry::{self, Image};
@@ -48,7 +49,9 @@ impl Txn<'_> {
         if !new.extras.is_empty() {
             extras::announce(self.segment());
         }
-        let draft = record::Draft::new(self, key, new)?;
+        let Value::Packed(bytes) = new.value else { return Err(DAMAGED.into()) };
+        let new = New { value: string::make(self, bytes)?, ..*new };
+        let draft = record::Draft::new(self, key, &new)?;
         let node = self.make_record(draft.kind(), &draft.parts())?;
         let clock = self.table.first_clock(self.now_ms());
         let expires = (new.expiry_ms.is_some(), new.inner_expiry_ms.is_some());

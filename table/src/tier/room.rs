@@ -35,7 +35,7 @@ impl Table {
 
     /// Returns true if a write that has found no room may find some soon, since values are leaving.
     pub fn is_spilling(&self) -> bool {
-        self.has_tier() && self.note_crowd(true, now_ms()) < PATIENCE_MS
+        self.is_tiered() && self.note_crowd(true, now_ms()) < PATIENCE_MS
     }
 
     /// Waits until there is room. Returns false if none comes: at once without a tier. Outside of any transaction.

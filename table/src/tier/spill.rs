@@ -14,7 +14,7 @@
 //! Nothing is spilled while a snapshot is on, which would hold what is spilled anyway, and would have to read copies.
 
 use polder_shm::layout::features;
-use polder_values::{Kind, Value};
+use polder_values::{Kind, string};
 
 use crate::api::{Db, Mode, STAGED, SYSTEM, Stop};
 use crate::layout::attempts::Attempts;
@@ -24,13 +24,18 @@ use crate::layout::entry::{self, Image};
 use crate::layout::extras::announce_feature;
 use crate::layout::hash::Hash;
 use crate::layout::parcel;
-use crate::layout::stub::{Name, stub_of};
+use crate::layout::record::Key;
+use crate::layout::stub::{self, Cold, Name, stub_of};
 use crate::table::Table;
 use crate::tier::PATIENCE;
 use crate::txn::Txn;
 
 /// The longest value that is spilled.
-const VALUE_MAX: usize = 1 << 20;
+const VALUE_MAX: u64 = 1 << 20;
+/// The longest key that is spilled: calls that show keys ask for them by messages.
+const KEY_MAX: u64 = 64 << 10;
+/// Stubs whose keys have expired that one step looks for.
+const DUE: usize = 256;
 /// Buckets that one step of a walk looks at, at most: as many as an extent has.
 const BUCKETS_PER_STEP: usize = 112;
 
@@ -91,6 +96,9 @@ pub struct Wanted {
     pub bytes: usize,
 }
 
+/// Looks at the entries of a bucket of a database with this root. Returns whether the walk is to go on.
+type Visit<'v> = &'v mut dyn FnMut(Db, u64, Vec<(Hash, Image)>) -> Result<bool, Stop>;
+
 impl Table {
     /// The age of an entry, as [`Wanted`] means it.
     pub(crate) fn age_of(&self, image: &Image, now_ms: u64) -> u64 {
@@ -135,38 +143,38 @@ impl Table {
     pub fn victims(&self, sweep: &mut Sweep, wanted: &Wanted, into: &mut Vec<Victim>) -> Result<bool, Stop> {
         let txn = self.begin(Mode::Read)?;
         let now_ms = polder_base::time::now_ms();
-        let (mut bytes, mut attempts) = (0, Attempts::default());
-        for _ in 0..BUCKETS_PER_STEP {
-            if into.len() >= wanted.count || bytes >= wanted.bytes {
-                return Ok(false);
-            }
-            let root = self.segment().observe(map_at(sweep.db) + 8);
-            if root == 0 {
-                if sweep.go_on(None) {
-                    return Ok(true);
-                }
-                continue;
-            }
-            let Some((images, next)) = txn.bucket_from(sweep.db, root, sweep.position)? else {
-                attempts.count(|| txn.signs(root, sweep.position))?;
-                continue;
-            };
-            attempts = Attempts::default();
+        let mut bytes = 0;
+        txn.step(sweep, &mut |db, root, images| {
             for (hash, image) in images {
                 let is_old = || self.age_of(&image, now_ms) >= wanted.age_min;
                 let may = !wanted.volatile || image.meta() & entry::EXPIRY != 0;
                 if !may || txn.spillable(&image).is_none() || !is_old() {
                     continue;
                 }
-                let victim = txn.victim(sweep.db, root, &hash, &image)?;
+                let victim = txn.victim(db, root, &hash, &image)?;
                 bytes += victim.parcel.as_ref().map_or(0, Vec::len);
                 into.push(victim);
             }
-            if sweep.go_on(next) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+            Ok(into.len() < wanted.count && bytes < wanted.bytes)
+        })
+    }
+
+    /// Goes on with a walk and adds the stubs on its way whose keys have expired, some hundred at most. Returns true at the end of the walk, which then
+    /// begins anew.
+    ///
+    /// # Errors
+    /// Those of [`Table::begin`]; [`polder_base::Fault::Damaged`].
+    pub fn due_stubs(&self, sweep: &mut Sweep, into: &mut Vec<Cold>) -> Result<bool, Stop> {
+        let txn = self.begin(Mode::Read)?;
+        let now_ms = polder_base::time::now_ms();
+        txn.step(sweep, &mut |db, _, images| {
+            let names = images
+                .iter()
+                .filter(|(_, image)| stub::is_due(image, now_ms))
+                .filter_map(|(_, image)| image.stub());
+            into.extend(names.map(|name| Cold::value(db, name)));
+            Ok(into.len() < DUE)
+        })
     }
 
     /// The victim that one key would be; `None`: it is absent, or cannot be spilled.
@@ -221,26 +229,52 @@ impl Table {
 }
 
 impl Txn<'_> {
+    /// Goes on with a walk and shows the entries of each bucket, until `visit` says that it is enough, or it has gone on for long. Returns true at the end
+    /// of the walk, which then begins anew.
+    fn step(&self, sweep: &mut Sweep, visit: Visit<'_>) -> Result<bool, Stop> {
+        let mut attempts = Attempts::default();
+        for _ in 0..BUCKETS_PER_STEP {
+            let root = self.segment().observe(map_at(sweep.db) + 8);
+            let next = if root == 0 {
+                None
+            } else if let Some((images, next)) = self.bucket_from(sweep.db, root, sweep.position)? {
+                attempts = Attempts::default();
+                if !visit(sweep.db, root, images)? {
+                    return Ok(sweep.go_on(next));
+                }
+                next
+            } else {
+                attempts.count(|| self.signs(root, sweep.position))?;
+                continue;
+            };
+            if sweep.go_on(next) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The bytes that an entry's value has, if it can be spilled.
     fn spillable(&self, image: &Image) -> Option<usize> {
         let is_string =
             image.meta() & (entry::KIND | entry::REFERENCE) == Kind::String as u8 | entry::REFERENCE;
-        if !is_string || image.stub().is_some() {
+        if !is_string {
             return None;
         }
-        match self.record(image.record().ok()?).ok()?.value {
-            Value::Packed(bytes) if bytes.len() <= VALUE_MAX => Some(bytes.len()),
-            _ => None,
-        }
+        let record = self.record(image.record().ok()?).ok()?;
+        let is_told = !matches!(record.key, Key::Long(root) if root.count > KEY_MAX);
+        let bytes = string::len(&record.value);
+        (is_told && bytes <= VALUE_MAX).then_some(bytes as usize)
     }
 
-    /// The victim that an entry with a packed record is.
+    /// The victim that an entry with a record is, whose value is a string.
     fn victim(&self, db: Db, root: u64, hash: &Hash, image: &Image) -> Result<Victim, Stop> {
         let (key, name) = (self.key_of(image)?, Name::of(hash, image.version()));
         let parcel = match image.meta() & entry::CLEAN {
             0 => {
-                let found = self.found(image)?;
-                found.and_then(|found| parcel::pack(directory::tally_of(root), &key, &found))
+                let Some(found) = self.found(image)? else { return Err(Stop::Retry) };
+                let value = string::contiguous(self, &found.value)?;
+                Some(parcel::pack(directory::tally_of(root), &key, &found, &value))
             }
             _ => None,
         };

@@ -3,15 +3,33 @@
 //! A transaction that needs a value which lies in a tier stops with [`Stop::Cold`], and publishes nothing. What it wants is noted here, and outlives its
 //! attempts: the caller fetches it without a lock, a pin or an open transaction, and runs the call again.
 
-use crate::api::{Db, Stop};
-use crate::layout::entry::Image;
+use crate::api::{Db, Mode, Stop};
+use crate::change::CommitView;
 use crate::layout::hash::Hash;
 use crate::layout::stub::{self, Cold, Name};
+use crate::table::Table;
 use crate::txn::Txn;
 use crate::txn::held::Pending;
 
 /// The number of no database: a look into a bucket does not know which it is of.
 const UNKNOWN: Db = Db::MAX;
+
+impl Table {
+    /// The stubs that these keys may have.
+    pub fn stubs_of(&self, keys: &[(Db, &[u8])]) -> Vec<Cold> {
+        if keys.is_empty() {
+            return Vec::new();
+        }
+        let txn = self.begin(Mode::Read);
+        txn.map_or_else(
+            |_| Vec::new(),
+            |txn| {
+                txn.meet_all(keys);
+                txn.take_cold()
+            },
+        )
+    }
+}
 
 impl Txn<'_> {
     /// Returns what the transaction wants of the tier, and forgets that. To be asked once the transaction was aborted that has stopped with [`Stop::Cold`].
@@ -25,7 +43,7 @@ impl Txn<'_> {
     /// Notes that a stub is met that may be of the key that is looked for.
     #[cold]
     pub(crate) fn meets(&self, name: Name) {
-        self.buffers.stubs.met.borrow_mut().push(Cold { db: UNKNOWN, name });
+        self.buffers.stubs.met.borrow_mut().push(Cold::value(UNKNOWN, name));
     }
 
     /// Says in which database the stubs were met, where that has stopped a look for a key.
@@ -38,13 +56,17 @@ impl Txn<'_> {
         stop
     }
 
-    /// Notes the stubs among entries, and stops if there are some.
-    pub(crate) fn meets_all<'i>(&self, db: Db, images: impl Iterator<Item = &'i Image>) -> Result<(), Stop> {
-        let names = images.filter_map(Image::stub).map(|name| Cold { db, name });
-        let mut met = self.buffers.stubs.met.borrow_mut();
-        let before = met.len();
-        met.extend(names);
-        if met.len() == before { Ok(()) } else { Err(Stop::Cold) }
+    /// Notes the stubs of these keys as wanted. For a transaction that was aborted since it has met one of them.
+    pub fn meet_all(&self, keys: &[(Db, &[u8])]) {
+        for (db, key) in keys {
+            // A stub is noted by the look itself.
+            let _ = self.glimpse(*db, key);
+        }
+    }
+
+    /// Notes that the key of a stub is wanted, and not its value.
+    pub(crate) fn wants_key(&self, db: Db, name: Name) {
+        self.buffers.stubs.met.borrow_mut().push(Cold::key(db, name));
     }
 
     /// Returns true if it makes a stub of an entry.
@@ -56,7 +78,7 @@ impl Txn<'_> {
     /// Notes the stubs that growth would cut in each shape. Returns false if there are none.
     pub(crate) fn wants_cut(&self, db: Db) -> bool {
         let cut = self.buffers.stubs.cut.take();
-        self.buffers.stubs.met.borrow_mut().extend(cut.iter().map(|name| Cold { db, name: *name }));
+        self.buffers.stubs.met.borrow_mut().extend(cut.iter().map(|name| Cold::value(db, *name)));
         !cut.is_empty()
     }
 

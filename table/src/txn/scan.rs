@@ -14,12 +14,16 @@ use crate::layout::bucket::{self, UNITS};
 use crate::layout::directory::{self, Extent, map_at};
 use crate::layout::entry::{self, Image};
 use crate::layout::hash::{CONTINUED, Hash};
-use crate::layout::stub::Granule;
+use crate::layout::stub::{Granule, Name};
+use crate::table::names::Told;
 use crate::txn::Txn;
 use crate::txn::held::Pending;
 
 /// What [`Txn::bucket_from`] finds.
 pub(crate) type AtHome = (Vec<(Hash, Image)>, Option<u64>);
+
+/// Stubs whose keys a scan asks for before it stops, at most.
+const ASKED_MAX: usize = 16 << 10;
 
 /// Bits of a position that a cursor leaves out.
 const CURSOR_SHIFT: u32 = 16;
@@ -77,7 +81,7 @@ impl Txn<'_> {
     ) -> Result<u64, Stop> {
         self.escalate()?;
         let db = self.physical(db);
-        let mut seen = 0;
+        let (mut seen, mut asked) = (0, 0);
         if cursor == 0 {
             seen += self.show_own(db, visit)?;
         }
@@ -101,17 +105,32 @@ impl Txn<'_> {
                     continue;
                 }
             };
-            if !passes_stubs {
-                self.meets_all(db, images.iter().map(|(_, image)| image))?;
+            for (_, image) in &images {
+                match image.stub() {
+                    None => seen += self.show(db, image, visit)? as usize,
+                    Some(_) if passes_stubs => {}
+                    Some(name) => match self.table.told(name, self.now_ms()) {
+                        Some(told) => seen += self.show_told(db, image, &told, visit) as usize,
+                        None => {
+                            self.wants_key(db, name);
+                            (seen, asked) = (seen + 1, asked + 1);
+                        }
+                    },
+                }
             }
-            for (_, image) in images.iter().filter(|(_, image)| image.stub().is_none()) {
-                seen += self.show(db, image, visit)? as usize;
-            }
-            match next {
-                Some(next) if seen >= count => return Ok((next >> CURSOR_SHIFT).max(1)),
-                Some(next) => position = next,
-                None => return Ok(0),
-            }
+            // All keys that this step lacks are asked for together.
+            let next = match next {
+                Some(next) if seen < count && asked < ASKED_MAX => {
+                    position = next;
+                    continue;
+                }
+                next => next,
+            };
+            return if asked > 0 {
+                Err(Stop::Cold)
+            } else {
+                Ok(next.map_or(0, |next| (next >> CURSOR_SHIFT).max(1)))
+            };
         }
     }
 
@@ -189,6 +208,20 @@ impl Txn<'_> {
         Ok(true)
     }
 
+    /// Shows the key of a stub that was told, unless it has expired or is held.
+    fn show_told(&self, db: Db, image: &Image, told: &Told, visit: &mut dyn FnMut(Scanned<'_>)) -> bool {
+        let Some(kind) = image.stored_kind() else { return false };
+        if self.buffers.held_index(db, &told.key, || self.hash_of(&told.key)).is_some() {
+            return false;
+        }
+        if told.expiry_ms.is_some_and(|expiry_ms| self.is_over(expiry_ms)) {
+            self.buffers.note_stale(db, &told.key);
+            return false;
+        }
+        visit(Scanned { key: &told.key, kind, expiry_ms: told.expiry_ms });
+        true
+    }
+
     /// Shows the keys that this transaction holds, as it has made them.
     fn show_own(&self, db: Db, visit: &mut dyn FnMut(Scanned<'_>)) -> Result<usize, Stop> {
         let held = self.buffers.held.borrow();
@@ -234,12 +267,13 @@ impl Txn<'_> {
             if self.tallied_none(db) {
                 break;
             }
-            let drawn = self.draw_entry(db);
-            self.meets_all(db, drawn.iter())?;
-            if let Some(image) = drawn
-                && matches!(image.kind(), Ok(Some(_)))
-                && self.gone(&image)?.is_none()
-            {
+            let Some(image) = self.draw_entry(db) else { continue };
+            if let Some(name) = image.stub() {
+                let key = self.drawn_key(db, name)?;
+                if key.is_some() {
+                    return Ok(key);
+                }
+            } else if matches!(image.kind(), Ok(Some(_))) && self.gone(&image)?.is_none() {
                 return Ok(Some(self.key_of(&image)?));
             }
         }
@@ -257,6 +291,45 @@ impl Txn<'_> {
             }
         }
         Ok(found)
+    }
+
+    /// The key of a stub that was drawn, or of one that an earlier attempt has drawn in its place; `None`: it has expired.
+    ///
+    /// # Errors
+    /// [`Stop::Cold`] where the key was not told: the keys of several stubs are wanted then, all drawn with equal chances.
+    #[cold]
+    fn drawn_key(&self, db: Db, name: Name) -> Result<Option<Vec<u8>>, Stop> {
+        let now_ms = self.now_ms();
+        let lives = |told: &Told| !told.expiry_ms.is_some_and(|expiry_ms| self.is_over(expiry_ms));
+        if let Some(told) = self.table.told(name, now_ms) {
+            return Ok(lives(&told).then(|| told.key.to_vec()));
+        }
+        while let Some((name, told)) = self.table.take_drawn(db, now_ms) {
+            if lives(&told) && self.has_stub(db, name)? {
+                return Ok(Some(told.key.to_vec()));
+            }
+        }
+        let others = (1..self.table.draws_wanted()).filter_map(|_| self.draw_entry(db)?.stub());
+        for name in std::iter::once(name).chain(others) {
+            self.table.note_drawn(db, name, now_ms);
+            self.wants_key(db, name);
+        }
+        Err(Stop::Cold)
+    }
+
+    /// Returns true if a key of a database is this stub.
+    fn has_stub(&self, db: Db, name: Name) -> Result<bool, Stop> {
+        let (position, mut attempts) = (name.granule().first, Attempts::default());
+        loop {
+            let root = self.segment().observe(map_at(db) + 8);
+            if root == 0 {
+                return Ok(false);
+            }
+            match self.bucket_from(db, root, position)? {
+                Some((images, _)) => return Ok(images.iter().any(|(_, image)| image.stub() == Some(name))),
+                None => attempts.count(|| self.signs(root, position))?,
+            }
+        }
     }
 
     fn tallied_none(&self, db: Db) -> bool {

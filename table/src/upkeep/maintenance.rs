@@ -82,6 +82,9 @@ impl Table {
         segment.publish(header::MAINTAINED, polder_base::time::now_ms());
         segment.recover_dead();
         self.end_loading_of_dead();
+        if self.is_tiered() {
+            self.forget_names(polder_base::time::now_ms());
+        }
         // For half of the time at most, so that the tasks below get their time.
         let mut due_ms =
             if segment.free_gone(sync::now() + Duration::from_micros(budget_us / 2)) { 1 } else { ROUND_MS };
@@ -321,8 +324,8 @@ impl Table {
         if self.used_in_all() <= most || self.claimed_lately() > most && self.stands_still() {
             return true;
         }
-        if self.has_tier() {
-            // Values leave for it, and no key is evicted.
+        if self.is_tiered() {
+            // Values leave for it, and no key is evicted, also while no process has it.
             return self.has_spilled(most);
         }
         while self.claimed_lately() > most {

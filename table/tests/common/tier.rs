@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use polder_table::{Cold, Name, Table, Victim};
+use polder_table::{Cold, Name, Part, Table, Told, Victim};
 
 /// Copies by their segments and names.
 type Copies = HashMap<(u64, Name), Vec<u8>>;
@@ -50,8 +50,14 @@ impl polder_table::Copies for Kept {
 /// Brings values back.
 pub fn fetch(table: &Table, wanted: &[Cold]) {
     assert!(!wanted.is_empty(), "a stop names what it wants");
-    for Cold { db, name } in wanted {
+    for Cold { db, name, part } in wanted {
         let copy = copy(table, *name).expect("each stub has a copy");
-        table.install(*db, *name, &copy).expect("nothing is in the way");
+        match part {
+            Part::Value => _ = table.install(*db, *name, &copy).expect("nothing is in the way"),
+            Part::Key => {
+                let head = polder_table::head(&copy).expect("whole");
+                table.learn(std::iter::once((*name, Told::new(head.key, head.expiry_ms))));
+            }
+        }
     }
 }

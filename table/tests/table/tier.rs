@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::common::{self, Place, tier, untold};
-use polder_table::{Attributes, Foreseen, ItemExtras, Mode, Mutation, New, Replaces, Stop, Sweep, Wanted};
+use polder_table::{
+    Attributes, Foreseen, ItemExtras, Mode, Mutation, New, Replaces, Stop, Sweep, Victim, Wanted,
+};
 use polder_values::{Kind, Value};
 
 /// In the year 2100.
@@ -60,6 +62,22 @@ fn a_value_comes_back_as_it_was() {
             assert_eq!((place.keys(3), cold(&place, 3)), (keys, 0));
         }
     }
+}
+
+#[test]
+fn long_strings_leave_and_come_back() {
+    let place = Place::new();
+    let long = |len: usize| (0..len).map(|at| (at * 7 % 251) as u8).collect::<Vec<_>>();
+    for (number, len) in [8 << 10, (8 << 10) + 1, 100_000, 1 << 20].into_iter().enumerate() {
+        place.set_string(0, &numbered(number), &long(len));
+        assert!(tier::spill(&place.table, 0, &numbered(number)), "{len}");
+        assert_eq!(place.get(0, &numbered(number)), Some(long(len)), "{len}");
+        // A clean value leaves once more.
+        assert!(tier::spill(&place.table, 0, &numbered(number)), "{len}");
+        assert_eq!(place.get(0, &numbered(number)), Some(long(len)), "{len}");
+    }
+    place.set_string(0, b"longer", &long((1 << 20) + 1));
+    assert!(tier::victim(&place.table, 0, b"longer").is_none());
 }
 
 #[test]
@@ -201,7 +219,7 @@ fn no_watch_and_no_count_of_changes_notices() {
 }
 
 #[test]
-fn a_walk_meets_every_key_once_and_a_scan_brings_back_what_it_shows() {
+fn a_walk_meets_every_key_once_and_a_scan_shows_their_names_and_leaves_their_values() {
     let place = Place::new();
     for number in 0..5_000 {
         place.set(number as u16 % 3, &numbered(number), &long(number), None);
@@ -225,28 +243,90 @@ fn a_walk_meets_every_key_once_and_a_scan_brings_back_what_it_shows() {
         }
     }
     assert_eq!((met, (0..3).map(|db| cold(&place, db)).sum::<u64>()), (5_000, 5_000));
-    assert!(place.run(|txn| txn.random_key(0)).is_some());
-    let mut seen = std::collections::BTreeSet::new();
-    let mut cursor = 0;
-    loop {
-        let (next, keys) = common::run_as(&place.table, Mode::Read, |txn| {
-            let mut keys = Vec::new();
-            let next = txn.scan(1, cursor, 10, &mut |scanned| keys.push(scanned.key.to_vec()))?;
-            Ok((next, keys))
-        });
-        seen.extend(keys);
-        cursor = next;
-        if cursor == 0 {
-            break;
+    for mode in [Mode::Read, Mode::Write] {
+        for count in [10, usize::MAX] {
+            let mut seen = std::collections::BTreeSet::new();
+            let mut cursor = 0;
+            loop {
+                let (next, keys) = common::run_as(&place.table, mode, |txn| {
+                    let mut keys = Vec::new();
+                    let next = txn.scan(1, cursor, count, &mut |scanned| keys.push(scanned.key.to_vec()))?;
+                    Ok((next, keys))
+                });
+                seen.extend(keys);
+                cursor = next;
+                if cursor == 0 {
+                    break;
+                }
+            }
+            assert_eq!(seen.len(), 5_000 / 3 + 1);
         }
     }
-    assert_eq!(seen.len(), 5_000 / 3 + 1);
+    assert_eq!((0..3).map(|db| cold(&place, db)).sum::<u64>(), 5_000);
+}
+
+#[test]
+fn keys_of_stubs_are_drawn_with_equal_chances_also_many_in_one_transaction() {
+    let place = Place::new();
+    for number in 0..100 {
+        place.set(0, &numbered(number), &long(number), None);
+        assert!(number % 2 == 0 || tier::spill(&place.table, 0, &numbered(number)));
+    }
+    let mut drawn = std::collections::BTreeMap::<Vec<u8>, u32>::new();
+    for mode in [Mode::Read, Mode::Write] {
+        for count in [1, 300] {
+            for _ in 0..1_500 / count {
+                let keys = common::run_as(&place.table, mode, |txn| {
+                    (0..count)
+                        .map(|_| Ok(txn.random_key(0)?.expect("there are keys")))
+                        .collect::<Result<Vec<_>, _>>()
+                });
+                keys.into_iter().for_each(|key| *drawn.entry(key).or_default() += 1);
+            }
+        }
+    }
+    assert_eq!((drawn.len(), cold(&place, 0)), (100, 50));
+    let odd: u32 = (0..100).filter(|number| number % 2 == 1).map(|number| drawn[&numbered(number)]).sum();
+    // In 6,000 draws more than ten deviations from the mean are no chance.
+    assert!((2_600..=3_400).contains(&odd), "{odd}");
+}
+
+#[test]
+fn keys_of_stubs_that_have_expired_or_gone_are_not_shown() {
+    let place = Place::new();
+    let soon_ms = polder_base::time::now_ms() + 2_000;
+    for (number, expiry_ms) in [(0, Some(soon_ms)), (1, Some(LATER_MS)), (2, None), (3, None)] {
+        place.set(0, &numbered(number), &long(number), expiry_ms);
+        assert!(tier::spill(&place.table, 0, &numbered(number)));
+    }
+    let shown = || {
+        place.run(|txn| {
+            let mut keys = std::collections::BTreeSet::new();
+            txn.scan(0, 0, usize::MAX, &mut |scanned| {
+                _ = keys.insert((scanned.key.to_vec(), scanned.expiry_ms))
+            })?;
+            Ok(keys)
+        })
+    };
+    shown();
+    polder_testbase::until("its time is over", || polder_base::time::now_ms() > soon_ms);
+    place.remove(0, &numbered(2));
+    // A key with another value has another copy.
+    place.set(0, &numbered(3), &long(4), None);
+    assert!(tier::spill(&place.table, 0, &numbered(3)));
+    let expected = [(numbered(1), Some(LATER_MS)), (numbered(3), None)];
+    assert_eq!(shown().into_iter().collect::<Vec<_>>(), expected);
+    for _ in 0..50 {
+        let drawn = place.run(|txn| txn.random_key(0)).expect("there are keys");
+        assert!(expected.iter().any(|(key, _)| *key == drawn));
+    }
+    assert_eq!(cold(&place, 0), 3);
 }
 
 #[test]
 fn keys_that_expire_do_so_when_they_are_back() {
     let place = Place::new();
-    let soon_ms = polder_base::time::now_ms() + 40;
+    let soon_ms = polder_base::time::now_ms() + 2_000;
     place.set(0, b"soon", &[1; 100], Some(soon_ms));
     place.set(0, b"later", &[1; 100], Some(LATER_MS));
     assert!(tier::spill(&place.table, 0, b"soon") && tier::spill(&place.table, 0, b"later"));
@@ -259,6 +339,53 @@ fn keys_that_expire_do_so_when_they_are_back() {
     assert_eq!(place.get(0, b"soon"), None);
     place.table.run_maintenance(10_000);
     assert_eq!((place.table.keys(0), cold(&place, 0)), ((1, 1), 1));
+}
+
+#[test]
+fn stubs_are_due_once_their_minute_is_over_for_certain() {
+    let place = Place::new();
+    let now_ms = polder_base::time::now_ms();
+    for (number, expiry_ms) in [(0, Some(now_ms + 2_000)), (1, Some(now_ms + 200_000)), (2, None)] {
+        place.set(0, &numbered(number), &long(number), expiry_ms);
+        assert!(tier::spill(&place.table, 0, &numbered(number)));
+    }
+    let mut due = Vec::new();
+    let mut sweep = Sweep::over(0, 1);
+    while !place.table.due_stubs(&mut sweep, &mut due).expect("readable") {}
+    assert_eq!(due, [], "its minute is not over");
+}
+
+#[test]
+fn a_copy_is_of_use_while_an_entry_has_its_version() {
+    let place = Place::new();
+    let table = &place.table;
+    (0..3_000).for_each(|number| place.set(number as u16 % 2, &numbered(number), &long(number), None));
+    let victims: Vec<Victim> = (0..3_000)
+        .map(|number| tier::victim(table, number as u16 % 2, &numbered(number)).expect("there"))
+        .collect();
+    let needs = |victim: &Victim| table.needs_copy(victim.name, victim.parcel.as_ref().expect("a copy"));
+    // Records whose copies were taken, stubs, and what came back.
+    assert!(victims.iter().all(needs));
+    assert!(victims.iter().step_by(2).all(|victim| table.spill(victim).expect("free")));
+    assert!(victims.iter().all(needs));
+    (0..3_000).step_by(4).for_each(|number| assert_eq!(place.get(0, &numbered(number)), Some(long(number))));
+    place.run(|txn| txn.swap(0, 1));
+    assert!(victims.iter().all(needs), "SWAPDB keeps the tally");
+    let (gone, written) = (&victims[4], &victims[6]);
+    assert!(place.remove(1, &gone.key));
+    place.set(1, &written.key, &long(1), None);
+    assert!(!needs(gone) && !needs(written));
+    // The tally of another database, and what is no copy.
+    let mut other = victims[8].parcel.clone().expect("a copy");
+    other[1] ^= 1;
+    assert!(table.needs_copy(victims[8].name, b"x"));
+    assert!(!table.needs_copy(victims[8].name, &other));
+    let snapshot = table.snapshot(&mut || true).expect("alone");
+    assert!(needs(gone), "a snapshot may have it");
+    drop(snapshot);
+    assert!(!needs(gone));
+    place.run(|txn| txn.flush(None));
+    assert!(!victims.iter().any(needs));
 }
 
 #[test]

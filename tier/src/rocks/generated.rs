@@ -9,6 +9,11 @@ pub struct rocksdb_t {
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct rocksdb_compactionfilter_t {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct rocksdb_filterpolicy_t {
     _unused: [u8; 0],
 }
@@ -103,6 +108,14 @@ pub struct Api {
         propname: *const ::std::os::raw::c_char,
         out_val: *mut u64,
     ) -> ::std::os::raw::c_int,
+    pub rocksdb_compact_range_cf: unsafe extern "C" fn(
+        db: *mut rocksdb_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        start_key: *const ::std::os::raw::c_char,
+        start_key_len: size_t,
+        limit_key: *const ::std::os::raw::c_char,
+        limit_key_len: size_t,
+    ),
     pub rocksdb_destroy_db: unsafe extern "C" fn(
         options: *const rocksdb_options_t,
         name: *const ::std::os::raw::c_char,
@@ -140,6 +153,8 @@ pub struct Api {
     ),
     pub rocksdb_options_create: unsafe extern "C" fn() -> *mut rocksdb_options_t,
     pub rocksdb_options_destroy: unsafe extern "C" fn(arg1: *mut rocksdb_options_t),
+    pub rocksdb_options_set_compaction_filter:
+        unsafe extern "C" fn(arg1: *mut rocksdb_options_t, arg2: *mut rocksdb_compactionfilter_t),
     pub rocksdb_options_set_create_if_missing:
         unsafe extern "C" fn(arg1: *mut rocksdb_options_t, arg2: ::std::os::raw::c_uchar),
     pub rocksdb_options_set_create_missing_column_families:
@@ -163,6 +178,27 @@ pub struct Api {
         unsafe extern "C" fn(arg1: *mut rocksdb_options_t, arg2: ::std::os::raw::c_int),
     pub rocksdb_options_set_compression:
         unsafe extern "C" fn(arg1: *mut rocksdb_options_t, arg2: ::std::os::raw::c_int),
+    pub rocksdb_compactionfilter_create: unsafe extern "C" fn(
+        state: *mut ::std::os::raw::c_void,
+        destructor: ::std::option::Option<unsafe extern "C" fn(arg1: *mut ::std::os::raw::c_void)>,
+        filter: ::std::option::Option<
+            unsafe extern "C" fn(
+                arg1: *mut ::std::os::raw::c_void,
+                level: ::std::os::raw::c_int,
+                key: *const ::std::os::raw::c_char,
+                key_length: size_t,
+                existing_value: *const ::std::os::raw::c_char,
+                value_length: size_t,
+                new_value: *mut *mut ::std::os::raw::c_char,
+                new_value_length: *mut size_t,
+                value_changed: *mut ::std::os::raw::c_uchar,
+            ) -> ::std::os::raw::c_uchar,
+        >,
+        name: ::std::option::Option<
+            unsafe extern "C" fn(arg1: *mut ::std::os::raw::c_void) -> *const ::std::os::raw::c_char,
+        >,
+    ) -> *mut rocksdb_compactionfilter_t,
+    pub rocksdb_compactionfilter_destroy: unsafe extern "C" fn(arg1: *mut rocksdb_compactionfilter_t),
     pub rocksdb_filterpolicy_create_bloom:
         unsafe extern "C" fn(bits_per_key: f64) -> *mut rocksdb_filterpolicy_t,
     pub rocksdb_readoptions_create: unsafe extern "C" fn() -> *mut rocksdb_readoptions_t,
@@ -175,6 +211,7 @@ pub struct Api {
         t: *const rocksdb_pinnableslice_t,
         vlen: *mut size_t,
     ) -> *const ::std::os::raw::c_char,
+    pub rocksdb_disable_manual_compaction: unsafe extern "C" fn(db: *mut rocksdb_t),
 }
 impl Api {
     pub unsafe fn new<P>(path: P) -> Result<Self, ::libloading::Error>
@@ -200,6 +237,7 @@ impl Api {
         let rocksdb_batched_multi_get_cf =
             __library.get(b"rocksdb_batched_multi_get_cf\0").map(|sym| *sym)?;
         let rocksdb_property_int_cf = __library.get(b"rocksdb_property_int_cf\0").map(|sym| *sym)?;
+        let rocksdb_compact_range_cf = __library.get(b"rocksdb_compact_range_cf\0").map(|sym| *sym)?;
         let rocksdb_destroy_db = __library.get(b"rocksdb_destroy_db\0").map(|sym| *sym)?;
         let rocksdb_writebatch_create = __library.get(b"rocksdb_writebatch_create\0").map(|sym| *sym)?;
         let rocksdb_writebatch_destroy = __library.get(b"rocksdb_writebatch_destroy\0").map(|sym| *sym)?;
@@ -220,6 +258,8 @@ impl Api {
             __library.get(b"rocksdb_options_set_block_based_table_factory\0").map(|sym| *sym)?;
         let rocksdb_options_create = __library.get(b"rocksdb_options_create\0").map(|sym| *sym)?;
         let rocksdb_options_destroy = __library.get(b"rocksdb_options_destroy\0").map(|sym| *sym)?;
+        let rocksdb_options_set_compaction_filter =
+            __library.get(b"rocksdb_options_set_compaction_filter\0").map(|sym| *sym)?;
         let rocksdb_options_set_create_if_missing =
             __library.get(b"rocksdb_options_set_create_if_missing\0").map(|sym| *sym)?;
         let rocksdb_options_set_create_missing_column_families =
@@ -244,6 +284,10 @@ impl Api {
             __library.get(b"rocksdb_options_set_optimize_filters_for_hits\0").map(|sym| *sym)?;
         let rocksdb_options_set_compression =
             __library.get(b"rocksdb_options_set_compression\0").map(|sym| *sym)?;
+        let rocksdb_compactionfilter_create =
+            __library.get(b"rocksdb_compactionfilter_create\0").map(|sym| *sym)?;
+        let rocksdb_compactionfilter_destroy =
+            __library.get(b"rocksdb_compactionfilter_destroy\0").map(|sym| *sym)?;
         let rocksdb_filterpolicy_create_bloom =
             __library.get(b"rocksdb_filterpolicy_create_bloom\0").map(|sym| *sym)?;
         let rocksdb_readoptions_create = __library.get(b"rocksdb_readoptions_create\0").map(|sym| *sym)?;
@@ -255,6 +299,8 @@ impl Api {
         let rocksdb_pinnableslice_destroy =
             __library.get(b"rocksdb_pinnableslice_destroy\0").map(|sym| *sym)?;
         let rocksdb_pinnableslice_value = __library.get(b"rocksdb_pinnableslice_value\0").map(|sym| *sym)?;
+        let rocksdb_disable_manual_compaction =
+            __library.get(b"rocksdb_disable_manual_compaction\0").map(|sym| *sym)?;
         Ok(Api {
             __library,
             rocksdb_open_column_families,
@@ -265,6 +311,7 @@ impl Api {
             rocksdb_get_cf,
             rocksdb_batched_multi_get_cf,
             rocksdb_property_int_cf,
+            rocksdb_compact_range_cf,
             rocksdb_destroy_db,
             rocksdb_writebatch_create,
             rocksdb_writebatch_destroy,
@@ -278,6 +325,7 @@ impl Api {
             rocksdb_options_set_block_based_table_factory,
             rocksdb_options_create,
             rocksdb_options_destroy,
+            rocksdb_options_set_compaction_filter,
             rocksdb_options_set_create_if_missing,
             rocksdb_options_set_create_missing_column_families,
             rocksdb_options_set_info_log_level,
@@ -290,6 +338,8 @@ impl Api {
             rocksdb_options_set_keep_log_file_num,
             rocksdb_options_set_optimize_filters_for_hits,
             rocksdb_options_set_compression,
+            rocksdb_compactionfilter_create,
+            rocksdb_compactionfilter_destroy,
             rocksdb_filterpolicy_create_bloom,
             rocksdb_readoptions_create,
             rocksdb_readoptions_destroy,
@@ -298,6 +348,7 @@ impl Api {
             rocksdb_free,
             rocksdb_pinnableslice_destroy,
             rocksdb_pinnableslice_value,
+            rocksdb_disable_manual_compaction,
         })
     }
     pub unsafe fn rocksdb_open_column_families(
@@ -396,6 +447,17 @@ impl Api {
     ) -> ::std::os::raw::c_int {
         (self.rocksdb_property_int_cf)(db, column_family, propname, out_val)
     }
+    pub unsafe fn rocksdb_compact_range_cf(
+        &self,
+        db: *mut rocksdb_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        start_key: *const ::std::os::raw::c_char,
+        start_key_len: size_t,
+        limit_key: *const ::std::os::raw::c_char,
+        limit_key_len: size_t,
+    ) -> () {
+        (self.rocksdb_compact_range_cf)(db, column_family, start_key, start_key_len, limit_key, limit_key_len)
+    }
     pub unsafe fn rocksdb_destroy_db(
         &self,
         options: *const rocksdb_options_t,
@@ -470,6 +532,13 @@ impl Api {
     }
     pub unsafe fn rocksdb_options_destroy(&self, arg1: *mut rocksdb_options_t) -> () {
         (self.rocksdb_options_destroy)(arg1)
+    }
+    pub unsafe fn rocksdb_options_set_compaction_filter(
+        &self,
+        arg1: *mut rocksdb_options_t,
+        arg2: *mut rocksdb_compactionfilter_t,
+    ) -> () {
+        (self.rocksdb_options_set_compaction_filter)(arg1, arg2)
     }
     pub unsafe fn rocksdb_options_set_create_if_missing(
         &self,
@@ -551,6 +620,32 @@ impl Api {
     ) -> () {
         (self.rocksdb_options_set_compression)(arg1, arg2)
     }
+    pub unsafe fn rocksdb_compactionfilter_create(
+        &self,
+        state: *mut ::std::os::raw::c_void,
+        destructor: ::std::option::Option<unsafe extern "C" fn(arg1: *mut ::std::os::raw::c_void)>,
+        filter: ::std::option::Option<
+            unsafe extern "C" fn(
+                arg1: *mut ::std::os::raw::c_void,
+                level: ::std::os::raw::c_int,
+                key: *const ::std::os::raw::c_char,
+                key_length: size_t,
+                existing_value: *const ::std::os::raw::c_char,
+                value_length: size_t,
+                new_value: *mut *mut ::std::os::raw::c_char,
+                new_value_length: *mut size_t,
+                value_changed: *mut ::std::os::raw::c_uchar,
+            ) -> ::std::os::raw::c_uchar,
+        >,
+        name: ::std::option::Option<
+            unsafe extern "C" fn(arg1: *mut ::std::os::raw::c_void) -> *const ::std::os::raw::c_char,
+        >,
+    ) -> *mut rocksdb_compactionfilter_t {
+        (self.rocksdb_compactionfilter_create)(state, destructor, filter, name)
+    }
+    pub unsafe fn rocksdb_compactionfilter_destroy(&self, arg1: *mut rocksdb_compactionfilter_t) -> () {
+        (self.rocksdb_compactionfilter_destroy)(arg1)
+    }
     pub unsafe fn rocksdb_filterpolicy_create_bloom(&self, bits_per_key: f64) -> *mut rocksdb_filterpolicy_t {
         (self.rocksdb_filterpolicy_create_bloom)(bits_per_key)
     }
@@ -578,5 +673,8 @@ impl Api {
         vlen: *mut size_t,
     ) -> *const ::std::os::raw::c_char {
         (self.rocksdb_pinnableslice_value)(t, vlen)
+    }
+    pub unsafe fn rocksdb_disable_manual_compaction(&self, db: *mut rocksdb_t) -> () {
+        (self.rocksdb_disable_manual_compaction)(db)
     }
 }
