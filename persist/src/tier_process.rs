@@ -195,15 +195,12 @@ impl<'t> TierThread<'t> {
         // Spills at least as much as has come: reads alone must not fill the memory.
         let batches = 1 + fetched.div_ceil(VICTIMS / 4);
         let is_busy = (0..batches).take_while(|_| self.spill_some()).count() == batches;
-        if !is_busy
-            && !has_asks
-            && self.keys.is_empty()
-            && let Ok(seat) = self.table.seat()
+        let is_idle = !is_busy && !has_asks && self.keys.is_empty() && !self.remove_due();
+        if let Ok(seat) = self.table.seat()
+            && is_idle
         {
-            if !self.remove_due() {
-                self.table.rest(&mut self.changes);
-                seat.sleep(Some(NAP));
-            }
+            self.table.rest(&mut self.changes);
+            seat.sleep(Some(NAP));
         }
     }
 

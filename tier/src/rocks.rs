@@ -554,7 +554,7 @@ mod tests {
         store.compact();
         let left = store.get(&names).into_iter().map(|copy| copy.expect("read").is_some());
         assert!(left.enumerate().all(|(number, is_there)| is_there == (number % 2 == 0 || number == 77)));
-        assert_eq!(store.copies(), 51);
+        assert_eq!(Store::copies(&store), 51);
         drop(store);
         assert_eq!(Arc::strong_count(&judge), 1, "the filter is gone");
         // The other families are not filtered: the store is still this memory's.
