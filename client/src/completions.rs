@@ -20,7 +20,7 @@ use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -29,6 +29,7 @@ use crate::client::{Call, Client};
 use crate::driver::thread::Driver;
 use crate::error::Error;
 use crate::held::Held;
+use crate::locks::lock;
 use crate::options::Options;
 use crate::signal::Signal;
 use crate::value::Value;
@@ -102,11 +103,6 @@ impl Drop for Taking {
     fn drop(&mut self) {
         TAKES.set(false);
     }
-}
-
-/// Takes a lock, a poisoned one as well: what these guard is whole at every moment.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What ends with one outcome.

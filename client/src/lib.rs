@@ -52,6 +52,7 @@ mod due;
 mod error;
 mod held;
 mod link;
+mod locks;
 #[cfg(feature = "shm")]
 mod memory;
 mod options;

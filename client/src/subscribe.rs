@@ -22,7 +22,7 @@ use std::task::{Poll, Waker};
 use polder_wire::resp::Value;
 
 use crate::args;
-use crate::completions::lock;
+use crate::locks::lock;
 use crate::slot::ThreadWaker;
 
 /// The most events that wait for a subscription that does not read.

@@ -222,6 +222,7 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     } else {
         call.session.caller.atomic = before.caller.atomic;
         call.session.apply_news(call.table);
+        begin_scheduled_save(call.host, call.table);
     }
     drop(keys);
     if is_busy {
@@ -231,9 +232,6 @@ fn exec(call: &mut SessionCall<'_>) -> Outcome {
     } else {
         call.session.tally.counted_queued = counted.behind(many).calls;
         polder_hub::query::forget(call.table, call.session.identity.id);
-    }
-    if outcome.is_ok() {
-        begin_scheduled_save(call.host, call.table);
     }
     give_role(call, &outcome);
     outcome

@@ -24,7 +24,7 @@ pub struct Written {
 }
 
 impl Written {
-    /// The work of calls that may write, made since this thread had committed so many times ([`Table::own_commits`]).
+    /// The work of calls that may write, made since this thread's count of commits was `commits` ([`Table::own_commits`]).
     pub fn since(commits: u64, table: &Table) -> Written {
         Written { perhaps: true, surely: table.own_commits() != commits }
     }
