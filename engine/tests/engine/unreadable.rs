@@ -21,6 +21,9 @@ impl Drop for Scratch {
 /// The keys: one whose value lies inline, one with a record, one with a tree.
 const KEYS: [&str; 3] = ["inline", "record", "tree"];
 
+/// A kind that there is not, not even of a stub.
+const UNKNOWN: u8 = COLD;
+
 /// What they hold.
 fn value(key: &str) -> String {
     match key {
@@ -82,7 +85,7 @@ fn every_command_on_such_a_key_fails_and_changes_nothing() {
     let (scratch, mut caller) = Scratch::new("commands");
     for key in KEYS {
         // With a reference the kinds beside COLD are stubs, which say of another key where it belongs.
-        let kinds = if key == "inline" { &[1 | COLD, 6 | COLD, 7, 15][..] } else { &[7, 15] };
+        let kinds = if key == "inline" { &[1 | COLD, 7 | COLD, UNKNOWN][..] } else { &[UNKNOWN] };
         for &kind in kinds {
             let says = "damaged";
             let put_right = scratch.plant(key, kind);
@@ -154,9 +157,9 @@ fn the_tools_name_such_an_entry() {
     let (scratch, _) = Scratch::new("tools");
     let table = scratch.0.table();
     for key in KEYS {
-        let put_right = scratch.plant(key, 7);
+        let put_right = scratch.plant(key, UNKNOWN);
         let report = table.verify().expect("a seat").to_string();
-        assert!(report.contains("is of kind 7, which this program does not know"), "{report}");
+        assert!(report.contains("is of kind 8, which this program does not know"), "{report}");
         let inspected = table.inspect(0, key.as_bytes()).expect_err("unreadable").to_string();
         assert!(inspected.contains("damaged"), "{inspected}");
         let snapshot = table.snapshot(&mut || false).expect("no other");
@@ -170,7 +173,7 @@ fn the_tools_name_such_an_entry() {
 #[test]
 fn keys_beside_such_an_entry_are_served_and_it_outlives_what_moves_entries() {
     let (scratch, mut caller) = Scratch::new("beside");
-    let put_right = scratch.plant("record", 7);
+    let put_right = scratch.plant("record", UNKNOWN);
     for number in 0..20 {
         let key = format!("beside:{number}");
         caller.run(&["SET", &key, &key]).expect("room");
@@ -187,7 +190,7 @@ fn keys_beside_such_an_entry_are_served_and_it_outlives_what_moves_entries() {
 /// Such an entry that has expired keeps no other from being removed, and has nothing tried over and over.
 #[test]
 fn what_expires_beside_such_an_entry_goes() {
-    for kind in [7, 1 | COLD] {
+    for kind in [UNKNOWN, 1 | COLD] {
         let (scratch, mut caller) = Scratch::new("expiring");
         let soon = ["inline", "record", "other", "tree"];
         for key in soon {

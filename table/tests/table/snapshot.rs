@@ -287,7 +287,7 @@ fn one_key_is_found_as_it_was() {
     place.run(|txn| txn.flush(None));
     place.set(0, b"kept", b"another", None);
     (0..20).for_each(|_| assert!(place.table.run_maintenance(10_000) > 0));
-    let mut value = |key: &[u8]| {
+    let value = |key: &[u8]| {
         let item = snapshot.find(0, key).expect("whole")?;
         let found = snapshot.found(&item).expect("whole")?;
         Some(string::contiguous(&snapshot.view(), &found.value).expect("whole").into_owned())
@@ -322,7 +322,7 @@ fn a_stopped_holder_of_a_lock_is_named() {
         assert!(text.contains("is in the midst of a transaction"), "{text}");
         drop(done);
     });
-    assert_eq!(everything(&mut take(&place.table), Duration::ZERO).len(), 1);
+    assert_eq!(everything(&take(&place.table), Duration::ZERO).len(), 1);
 }
 
 #[test]

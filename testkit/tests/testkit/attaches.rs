@@ -127,7 +127,7 @@ fn where_no_memory_can_be_attached_a_file_comes_or_the_link_says_why() {
     let (_other, mut other) = there.serve(&["--repl-transport", "auto"]);
     std::fs::rename(format!("{path}-away"), &path).expect("renamed");
     catch_up(&mut other, &mut primary);
-    assert_eq!(ask(&mut other, "CONFIG SET repl-transport image").contains("error"), true);
+    assert!(ask(&mut other, "CONFIG SET repl-transport image").contains("error"));
 }
 
 /// Runs a round of a test of kills: a replica begins to copy, `kill` does its part after a while, and in the

@@ -182,7 +182,7 @@ fn transfer(memory: &Arc<Memory>, seed: u64, stops: &AtomicBool) {
             moved.expect("room");
         }
         let size = [3, 90, 2000, 40_000][random.below(4)];
-        db.set(&format!("noise:{}", random.below(200)), &vec![b'n'; size]).expect("room");
+        db.set(format!("noise:{}", random.below(200)), vec![b'n'; size]).expect("room");
     }
 }
 
@@ -191,7 +191,7 @@ fn total(memory: &Memory) -> i64 {
     let db = memory.database(0);
     (0..ACCOUNTS)
         .map(|number| {
-            let value = db.get(&account(number)).expect("readable").expect("an account");
+            let value = db.get(account(number)).expect("readable").expect("an account");
             String::from_utf8(value).expect("text").parse::<i64>().expect("a number")
         })
         .sum()
