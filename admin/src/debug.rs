@@ -294,13 +294,16 @@ fn match_string(call: &mut SessionCall<'_>) -> Outcome {
 }
 
 fn object(call: &mut SessionCall<'_>) -> Outcome {
+    let (db, key) = (call.session.caller.db, call.args[2]);
+    // The value may have to come back from the tier before its place is looked at, which begins a transaction of its own.
+    let txn = begin(call.table, call.session, Mode::Read)?;
+    retry(&txn, || txn.peek(db, key).map(drop))?;
+    drop(txn);
+    let place = call.table.inspect(db, key)?.ok_or("ERR no such key")?;
     let txn = begin(call.table, call.session, Mode::Read)?;
     let mut line = String::new();
     retry(&txn, || {
-        // The value first: it may have to come back from the tier.
-        let found = txn.peek(call.session.caller.db, call.args[2])?;
-        let place = call.table.inspect(call.session.caller.db, call.args[2])?.ok_or("ERR no such key")?;
-        line = match found {
+        line = match txn.peek(db, key)? {
             Some(found) => {
                 let line = describe(&place, encoding(&found), serialized_bytes(&found), txn.now_ms());
                 let is_large_list = encoding(&found) == "quicklist";

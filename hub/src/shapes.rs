@@ -162,15 +162,15 @@ thread_local! {
     static KNOWN: RefCell<Vec<KnownShapes>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The shapes that are in use.
+/// The shapes that are in use; `None`: there is none, as mostly.
 ///
 /// # Errors
 /// A fault.
 #[inline]
-pub(crate) fn used(commit: &dyn CommitView) -> Result<Rc<[ShapeText]>, Stop> {
+pub(crate) fn used(commit: &dyn CommitView) -> Result<Option<Rc<[ShapeText]>>, Stop> {
     // SYNC: tokens. Before the shapes are looked up (SH2).
     let word = commit.segment().load(header::TOKENS);
-    if word & ANY == 0 { Ok(Rc::default()) } else { used_at(commit, word) }
+    if word & ANY == 0 { Ok(None) } else { used_at(commit, word).map(Some) }
 }
 
 /// The shapes: those that the thread knows if it has read them under this word.

@@ -145,10 +145,7 @@ pub(crate) fn find(
     channel: &[u8],
     visit: &mut dyn FnMut(&[u8], Records),
 ) -> Result<(), Stop> {
-    let shapes = shapes::used(commit)?;
-    if shapes.is_empty() || !is_subject(channel) {
-        return Ok(());
-    }
+    let Some(shapes) = shapes::used(commit)?.filter(|_| is_subject(channel)) else { return Ok(()) };
     let tokens = Tokens::of(channel);
     let (mut place, mut key) = (Vec::new(), Vec::new());
     for shape in shapes.iter() {

@@ -128,6 +128,7 @@ fn fields_of_hashes_are_told_of_on_four_channels() {
     actor.ask("CONFIG SET notify-keyspace-events STIVh");
     assert_eq!(actor.ask("CONFIG GET notify-keyspace-events"), "*[$notify-keyspace-events $hSTIV]");
     listener.ask("PSUBSCRIBE __subkey* __key*");
+    assert_eq!(listener.reply(), "*[$psubscribe $__key* :2]");
     let mut heard = |expected: &[(&str, &str)]| {
         for (channel, text) in expected {
             assert_eq!(listener.reply(), format!("*[$pmessage $__subkey* ${channel} ${text}]"));
