@@ -169,7 +169,7 @@ thread_local! {
 #[inline]
 pub(crate) fn used(commit: &dyn CommitView) -> Result<Option<Rc<[ShapeText]>>, Stop> {
     // SYNC: tokens. Before the shapes are looked up (SH2).
-    let word = commit.segment().load(header::TOKENS);
+    let word = commit.segment().observe(header::TOKENS);
     if word & ANY == 0 { Ok(None) } else { used_at(commit, word).map(Some) }
 }
 

@@ -110,7 +110,7 @@ impl Attached {
     ) -> Result<(Copied, Stream), String> {
         let (source, end) = (&self.0, Instant::now() + PATIENCE);
         let mut goes_on = || Instant::now() < end && !progress.cancelled.load(Ordering::Relaxed);
-        let mut stream = None;
+        let (mut stream, begun) = (None, source.segment().log_identity());
         let snapshot = source
             .snapshot_in_log(&mut goes_on, &mut |place, db| {
                 let state = db.map_or(0, |db| u64::from(db) + 1);
@@ -119,6 +119,10 @@ impl Attached {
             })
             .map_err(|fault| fault.to_string())?;
         let stream = stream.ok_or("the snapshot has no place in the change log")?;
+        // A log that has begun anew lacks what was held back for the snapshot, which lacks it as well.
+        if [stream.identity, source.segment().log_identity()] != [begun; 2] {
+            return Err("the primary's change log has begun anew".into());
+        }
         to.prepare_for(source);
         for captured in snapshot.databases().iter().filter(|captured| captured.db != SYSTEM) {
             let extents = source.shape(captured.db).extents;

@@ -239,6 +239,7 @@ impl Feeding<'_, '_> {
 
     /// Has a replica on this host read the memory by itself. Returns false where it cannot.
     fn lend(&mut self) -> Result<bool, String> {
+        self.await_pause()?;
         self.asked = Some(Instant::now());
         (self.loads, self.heard) = (true, Instant::now());
         let order = attaching::order(self.feed.table, &self.record.name);

@@ -219,7 +219,7 @@ impl Following<'_, '_> {
                 let offset = number::unsigned(offset.as_bytes()).ok_or("the primary names no offset")?;
                 self.take_copy(identity_of(name)?, offset).map_err(End::stuck)?;
             }
-            [attaching::ORDER, ..] => self.take_attached(reply)?,
+            [attaching::ORDER, ..] if self.transport() != Transport::Rdb => self.take_attached(reply)?,
             _ => return Err(format!("the primary replies to PSYNC: {}", shown(reply)).into()),
         }
         Ok(())

@@ -37,7 +37,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     integer("repl-diskless-sync-delay", 0, INT_MAX, 5).inert(),
     integer("repl-diskless-sync-max-replicas", 0, INT_MAX, 0).inert(),
     integer("repl-ping-replica-period", 1, INT_MAX, 10).alias("repl-ping-slave-period").about("After how many seconds without a change replicas are sent a PING. Read when a replica comes."),
-    choice("repl-transport", &["auto", "rdb", "attach"], 0).about("How a copy comes from a primary that is a memory of this host: `attach` reads its segment, `rdb` has it sent as to any other replica; `auto` attaches where that can be. Read with each connection."),
+    choice("repl-transport", &["auto", "rdb", "attach"], 1).about("How a copy comes from a primary that is a memory of this host: `rdb` has it sent as to any other replica, `attach` reads its segment (a preview); `auto` attaches where that can be. Read with each connection."),
     integer("repl-timeout", 1, INT_MAX, 60).about("After how many seconds a replica is given up that takes or acknowledges nothing, and a primary that sends nothing. Read with each connection."),
     switch("dual-channel-replication-enabled", false).refuses(NO_CHANNEL),
     switch("repl-mptcp", false).at_start().refuses("links are plain TCP"),

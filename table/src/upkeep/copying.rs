@@ -21,7 +21,7 @@ use polder_values::{Kind, Value};
 
 use crate::api::{Attributes, Db, Found, Mode, New, Replaces, Stop};
 use crate::layout::directory::PIECES_MAX;
-use crate::layout::extras::announce_feature;
+use crate::layout::extras::{ItemExtras, announce_feature};
 use crate::log::snapshot::{Item, View};
 use crate::table::Table;
 use crate::txn::Txn;
@@ -32,8 +32,8 @@ const DOUBLINGS_MAX: u32 = 10;
 impl Table {
     /// Prepares this table for values of another one: what they need is announced before one is there.
     pub fn prepare_for(&self, other: &Table) {
-        let stored =
-            other.segment().load(header::LAYOUT) & (features::ITEM_EXTRAS | features::STREAM_PRODUCERS);
+        let of_values = features::ITEM_EXTRAS | features::STREAM_PRODUCERS | features::ARRAYS;
+        let stored = other.segment().load(header::LAYOUT) & of_values;
         if stored != 0 {
             announce_feature(self.segment(), stored);
         }
@@ -97,7 +97,8 @@ impl Table {
 fn write_copy(txn: &Txn<'_>, from: View<'_>, found: &Found<'_>, db: Db, key: &[u8]) -> Result<(), Stop> {
     txn.declare(&[(db, key)])?;
     let value = duplicate(&from, txn, &found.value)?;
-    txn.write(db, key, &New { value, ..New::from(*found) }, Replaces::Whole)?;
+    let extras = ItemExtras::decode(found.extras).portable().encode();
+    txn.write(db, key, &New { value, extras: &extras, ..New::from(*found) }, Replaces::Whole)?;
     txn.tell_as_whole();
     // Clocks of two kinds say nothing of each other.
     if txn.table.counts_frequency() == from.counts_frequency {
