@@ -278,6 +278,19 @@ async fn no_call_is_lost_while_slots_move() {
     }
 }
 
+/// Waits until a replica has acknowledged all that a node has written.
+fn await_replica(port: u16) {
+    until("a replica has the write", || {
+        let text = ask(port, &["INFO", "replication"]);
+        let after = |name: &str| {
+            let digits = text.split(name).nth(1)?.split(|end: char| !end.is_ascii_digit()).next()?;
+            digits.parse::<u64>().ok()
+        };
+        let (acknowledged, written) = (after(",offset="), after("master_repl_offset:"));
+        acknowledged.is_some() && acknowledged >= written
+    });
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_takes_over_and_calls_find_it() {
     let Some(mut cluster) = Cluster::start("failover", true) else { return };
@@ -285,9 +298,8 @@ async fn a_replica_takes_over_and_calls_find_it() {
     client.db(0).set::<()>("foo", 1, ()).await.expect("sets");
     let mut shard = client.subscribe_shards(["foo"]).expect("subscribes");
     assert_eq!(shard.recv().await, Event::Ready);
-    // The write goes to the replica meanwhile.
-    tokio::time::sleep(Duration::from_millis(500)).await;
     let owner = cluster.owner(slot_of(cluster.ports[0], "foo"));
+    await_replica(owner);
     let at = cluster.ports.iter().position(|port| *port == owner).expect("is a node");
     cluster.children[at].kill().expect("ends");
     // A call that is written before the break is noticed has an outcome that is not known; every other one waits for the replica.
