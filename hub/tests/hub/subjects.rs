@@ -1,6 +1,8 @@
 //! Subscriptions to patterns of tokens and to queues: what is left of them when they have ended, and messages
 //! whose member has gone.
 
+use std::time::Duration;
+
 use polder_hub::receivers::Content;
 use polder_hub::receivers::Receivers;
 use polder_hub::subject::{self, Subject};
@@ -9,7 +11,7 @@ use polder_hub::tokens::name_of;
 use polder_hub::{attend, leave_subjects};
 use polder_shm::Locked;
 use polder_shm::layout::header;
-use polder_table::Counter;
+use polder_table::{Counter, Mode};
 
 use crate::{Memory, Thread, run};
 
@@ -81,11 +83,24 @@ fn the_word_stays_while_patterns_of_known_shapes_come_and_go() {
     one.hear_subject(1, b"3", b"c.*", b"");
     assert_eq!(memory.table.segment().load(header::TOKENS), word);
     assert_eq!((post(&memory, b"b.x", b"x"), post(&memory, b"c.x", b"x")), (0, 1));
-    // The list is free for others while it is not needed.
+    // The list is not needed, so another thread may have it locked. A pattern whose record lies in the bucket of the
+    // list waits for that lock all the same: another one is taken then.
     let locker = memory.thread();
     let release = locker.hold(b"subj:S".to_vec());
-    one.hear_subject(1, b"4", b"d.*", b"");
-    assert_eq!(post(&memory, b"d.x", b"x"), 1);
+    let begun = one.run(|table, _| {
+        let txn = table.begin(Mode::Write).expect("a seat");
+        txn.limit_patience(Duration::from_millis(10));
+        (b'd'..=b'z').find(|letter| {
+            let name: &[u8] = &[*letter, b'.', b'*'];
+            let done = subject::subscribe(&txn, Subject::Token, &[name], 1).and_then(|()| txn.commit());
+            if done.is_err() {
+                txn.abort();
+            }
+            done.is_ok()
+        })
+    });
+    let letter = begun.expect("a pattern begins while the list is locked");
+    assert_eq!(post(&memory, &[letter, b'.', b'x'], b"x"), 1);
     release.send(()).expect("it waits");
     locker.done.recv().expect("it lives");
 }
