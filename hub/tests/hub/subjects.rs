@@ -84,7 +84,7 @@ fn the_word_stays_while_patterns_of_known_shapes_come_and_go() {
     assert_eq!(memory.table.segment().load(header::TOKENS), word);
     assert_eq!((post(&memory, b"b.x", b"x"), post(&memory, b"c.x", b"x")), (0, 1));
     // The list is not needed, so another thread may have it locked. A pattern whose record lies in the bucket of the
-    // list waits for that lock all the same: another one is taken then.
+    // list waits for that lock, too: another one is taken then.
     let locker = memory.thread();
     let release = locker.hold(b"subj:S".to_vec());
     let begun = one.run(|table, _| {
