@@ -195,7 +195,7 @@ fn program_name(program: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
+    use std::io::Write;
     use std::path::{Path, PathBuf};
 
     use super::*;
@@ -205,10 +205,15 @@ mod tests {
         folder: PathBuf,
     }
 
-    /// Writes a shell program.
+    /// Has another process write a shell program: a child that another test starts in this one holds its files for a
+    /// moment, and one that is open for writing cannot be run.
     fn write(path: &Path, script: &str) {
-        fs::write(path, format!("#!/bin/sh\n{script}")).unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut install = std::process::Command::new("install");
+        install.args(["-m", "755", "/dev/stdin"]).arg(path).stdin(std::process::Stdio::piped());
+        let mut install = install.spawn().unwrap();
+        let text = format!("#!/bin/sh\n{script}");
+        install.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        assert!(install.wait().unwrap().success());
     }
 
     impl Stage {
