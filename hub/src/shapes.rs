@@ -68,7 +68,7 @@ pub(crate) fn enter(txn: &Txn<'_>, shape: &[u8]) -> Result<(), Stop> {
         if entries(&written).count() > SHAPES_MAX {
             return Err(TOO_MANY.into());
         }
-        // If the transaction does not commit, the records stay, and count for nothing but their place.
+        // Without a commit the records stay, and count for nothing but their place.
         forget(txn.table(), &unused);
     }
     record::put(txn, KEY, &written)

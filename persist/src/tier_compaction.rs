@@ -17,7 +17,7 @@ pub struct Compaction {
     running: Option<JoinHandle<()>>,
     /// The number of copies that the last one has left.
     floor: u64,
-    /// How often one had been asked for when the last one began.
+    /// The number of compactions that had been asked for when the last one began.
     asked: u64,
 }
 

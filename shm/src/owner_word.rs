@@ -13,11 +13,11 @@ const _: () = assert!(SEATS_MAX < 1 << SEAT_BITS);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Owner {
     pub process: u32,
-    /// Whether the thread is alive; a stopped one is.
+    /// The thread is alive; a stopped one is, too.
     pub lives: bool,
 }
 
-/// How an attempt to take a word has ended.
+/// The end of an attempt to take a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Claim {
     /// The thread has it from now on.
@@ -28,7 +28,7 @@ pub(crate) enum Claim {
     Refused,
 }
 
-/// What a word holds for a thread that sits at a seat in one life of it.
+/// The word of a thread that sits at a seat in one life of it.
 pub(crate) fn mark(index: u64, life: u64) -> u64 {
     life << SEAT_BITS | (index + 1)
 }

@@ -1,6 +1,8 @@
 //! The hub over sockets: what one client says and others hear, in one server and across several on one memory.
 use std::time::{Duration, Instant};
 
+use polder_testbase::until;
+
 use crate::door::{Door, Place};
 
 /// Two servers on one memory, each with a client.
@@ -172,7 +174,8 @@ fn fields_of_hashes_are_told_of_on_four_channels() {
     ]);
     actor.ask("DEBUG SET-ACTIVE-EXPIRE 0");
     actor.ask("HSETEX myhash PX 1 FIELDS 1 a 1");
-    std::thread::sleep(Duration::from_millis(5));
+    let set_ms = polder_base::time::now_ms();
+    until("the field's millisecond is over", || polder_base::time::now_ms() > set_ms + 2);
     actor.ask("HSET myhash a 2");
     heard(&[
         ("__subkeyspace@0__:myhash", "hset|1:a"),

@@ -38,7 +38,7 @@
 //!
 //! Growth moves entries but changes no key: it neither looks nor saves, and a walk by position does not notice it, as in SCAN.
 //!
-//! **Reading from elsewhere.** Nothing above asks who the reader is: it may be a process that copies the
+//! **Reading from elsewhere.** Nothing above depends on the reader: it may be a process that copies the
 //! memory into one of its own (`upkeep/copying.rs`). Its seat owns the snapshot; the threads of it that copy
 //! need no seat here ([`View`]), since the snapshot's pin, which is the header's (O4), holds all nodes that
 //! they follow (N6) until the snapshot is dropped, also once it is broken. They are handed items by the

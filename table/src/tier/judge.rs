@@ -6,7 +6,7 @@
 //! - **V4** While a snapshot is on, all copies are of use. It is looked for *after* the table: a snapshot that begins later does not have what is gone by
 //!   now, and one that was on earlier is either on still or needs no copy any more.
 //!
-//! What cannot be judged within [`ATTEMPTS`] is kept.
+//! Copies that cannot be judged within [`ATTEMPTS`] are kept.
 
 use polder_shm::lock;
 

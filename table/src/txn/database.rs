@@ -164,7 +164,7 @@ impl Txn<'_> {
     pub fn await_map(&self) -> Result<(), Stop> {
         if lock::owner(self.segment().observe(MAP_LOCK)).is_some_and(|owner| owner != self.seat.index()) {
             self.attempt.dirty.set(true);
-            // What is held in the short form takes its place in the order before the map does.
+            // T2: a key in the short form takes its place in the order before the map does.
             self.escalate()?;
             self.lock_patiently(MAP_LOCK)?;
             // T2: whatever bucket the commit needs beside those that are locked, it comes before the map, and is only tried.

@@ -115,13 +115,13 @@ fn snapshots() -> Vec<Case> {
     let walk = |snapshot: &Snapshot<'_>| while snapshot.advance().expect("whole").is_some() {};
     vec![
         case("snapshot", furnish, move |table| {
-            walk(&table.snapshot(&mut || true).expect("nobody is in the way"))
+            walk(&table.snapshot(&mut || true).expect("no other snapshot"))
         }),
         // More than a block of records.
         Case {
             whole: Whole::Each,
             ..case("save-for-a-snapshot", furnish, move |table| {
-                let snapshot = table.snapshot(&mut || true).expect("nobody is in the way");
+                let snapshot = table.snapshot(&mut || true).expect("no other snapshot");
                 (0..300).for_each(|number| set(table, 0, &numbered(number), b"new"));
                 run(table, |txn| txn.remove(0, b"tree", Replaces::Whole));
                 run(table, |txn| txn.flush(Some(1)));
@@ -135,7 +135,7 @@ fn snapshots() -> Vec<Case> {
             "reclaim-beside-a-snapshot",
             |place| (0..60).for_each(|number| place.set(0, &numbered(number), &[5; 100], None)),
             |table| {
-                let snapshot = table.snapshot(&mut || true).expect("nobody is in the way");
+                let snapshot = table.snapshot(&mut || true).expect("no other snapshot");
                 (0..360).for_each(|number| set(table, 0, &numbered(number % 60), &[6; 120]));
                 drop(snapshot);
                 (0..200).for_each(|number| set(table, 0, &numbered(number % 60), &[6; 120]));
@@ -145,14 +145,14 @@ fn snapshots() -> Vec<Case> {
             "reclaim-trees-beside-a-snapshot",
             |place| (0..6).for_each(|number| place.set_string(0, &numbered(number), &vec![5; 400_000])),
             |table| {
-                let snapshot = table.snapshot(&mut || true).expect("nobody is in the way");
+                let snapshot = table.snapshot(&mut || true).expect("no other snapshot");
                 (0..12).for_each(|number| set(table, 0, &numbered(number % 6), &vec![6; 900_000]));
                 drop(snapshot);
                 do_maintenance(table, 2);
             },
         ),
         case("save-many-at-once", furnish, |table| {
-            let _snapshot = table.snapshot(&mut || true).expect("nobody is in the way");
+            let _snapshot = table.snapshot(&mut || true).expect("no other snapshot");
             run(table, |txn| {
                 (0..20).try_for_each(|number| {
                     txn.write(
@@ -197,7 +197,7 @@ fn letters() -> Vec<Case> {
             for length in [5, 40_000] {
                 let txn = table.begin(Mode::Read).expect("a seat");
                 txn.post(seat.index(), seat.life(), &[&vec![1; length]]);
-                txn.commit().expect("nobody is in the way");
+                txn.commit().expect("no other snapshot");
             }
             let mut letter = Vec::new();
             while seat.receive(&mut letter).expect("whole") {}

@@ -2,7 +2,6 @@
 //! process is killed meanwhile.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use polder_engine::{Caller, Memory};
 use polder_testkit::logs::{World, ask, same, settle, state, until, without_cas, work};
@@ -130,15 +129,20 @@ fn where_no_memory_can_be_attached_a_file_comes_or_the_link_says_why() {
     assert!(ask(&mut other, "CONFIG SET repl-transport image").contains("error"));
 }
 
-/// Runs a round of a test of kills: a replica begins to copy, `kill` does its part after a while, and in the
-/// end both have the same.
-fn round(name: &str, delay: Duration, kills_primary: bool) {
+/// Runs a round of a test of kills: a replica copies, one side is killed when that one has so many percent of the
+/// primary's memory, and in the end both have the same.
+fn round(name: &str, percent: u64, kills_primary: bool) {
     let (here, there) = (World::new(&format!("{name}-p")), World::new(&format!("{name}-r")));
     let (mut server, mut primary) = here.serve(&[]);
     ask(&mut primary, "DEBUG POPULATE 20000 key 1000");
     let (mut one, mut replica) = there.serve(&ATTACHES);
     replicate(&mut replica, &server);
-    std::thread::sleep(delay);
+    let used =
+        |node: &mut Connection| -> u64 { figure(node, "memory", "used_memory").parse().expect("a number") };
+    let part = used(&mut primary) / 100 * percent;
+    until("a part is copied", || {
+        used(&mut replica) >= part || figure(&mut replica, "replication", "master_link_status") == "up"
+    });
     if kills_primary {
         let port = server.port();
         server.kill();
@@ -170,14 +174,14 @@ fn round(name: &str, delay: Duration, kills_primary: bool) {
 
 #[test]
 fn a_server_that_is_killed_while_it_copies_leaves_both_memories_whole() {
-    for (number, ms) in [5, 40, 90, 160, 260, 400].into_iter().enumerate() {
-        round(&format!("attach-kill-{number}"), Duration::from_millis(ms), false);
+    for percent in [0, 5, 20, 45, 70, 95] {
+        round(&format!("attach-kill-{percent}"), percent, false);
     }
 }
 
 #[test]
 fn a_primary_that_is_killed_while_its_memory_is_copied_leaves_both_whole() {
-    for (number, ms) in [5, 40, 90, 160, 260, 400].into_iter().enumerate() {
-        round(&format!("attach-lost-{number}"), Duration::from_millis(ms), true);
+    for percent in [0, 5, 20, 45, 70, 95] {
+        round(&format!("attach-lost-{percent}"), percent, true);
     }
 }

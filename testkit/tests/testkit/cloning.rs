@@ -3,10 +3,9 @@
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use polder_engine::{Memory, Options};
-use polder_testkit::logs::{World, ask, same, settle, state, without_cas, work};
+use polder_testkit::logs::{World, ask, same, settle, state, until, without_cas, work};
 use polder_testkit::process::{Server, polder};
 use polder_testkit::random::Random;
 use polder_testkit::resp::Connection;
@@ -235,9 +234,21 @@ fn a_clone_is_of_one_instant_while_programs_and_servers_write() {
     verify(&world.segment);
 }
 
-/// Lets a clone run for a while and kills it; returns true if it had ended by then.
-fn killed(mut child: Child, after: Duration) -> bool {
-    std::thread::sleep(after);
+/// Waits until a clone has touched this much memory, that of the source included, or has ended.
+fn await_part(child: &mut Child, bytes: u64) {
+    let status = format!("/proc/{}/status", child.id());
+    let resident = || -> Option<u64> {
+        let text = std::fs::read_to_string(&status).ok()?;
+        text.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse().ok())
+    };
+    until("a part is copied", || {
+        child.try_wait().expect("a status").is_some() || resident().is_some_and(|kib| kib << 10 >= bytes)
+    });
+}
+
+/// Lets a clone touch this much memory and kills it; returns true if it had ended by then.
+fn killed(mut child: Child, bytes: u64) -> bool {
+    await_part(&mut child, bytes);
     let has_ended = child.try_wait().expect("a status").is_some();
     child.kill().expect("it is ours");
     child.wait().expect("it has ended");
@@ -255,7 +266,7 @@ fn a_clone_that_is_killed_leaves_no_segment_and_holds_nothing_of_the_other() {
         for round in 0.. {
             let child =
                 clone_command(&world.segment, &to.0, &["--size", "128mb"]).spawn().expect("polder runs");
-            if killed(child, Duration::from_millis(round * 15)) {
+            if killed(child, round * (4 << 20)) {
                 break;
             }
             kills += 1;
@@ -299,8 +310,8 @@ fn a_clone_ends_although_all_that_use_the_other_memory_are_killed() {
                     number += 1;
                 }
             });
-            let child = clone_command(&world.segment, &to.0, &[]).spawn().expect("polder runs");
-            std::thread::sleep(Duration::from_millis(20 + round * 40));
+            let mut child = clone_command(&world.segment, &to.0, &[]).spawn().expect("polder runs");
+            await_part(&mut child, (16 << 20) * (round + 1));
             server.kill();
             writes.store(false, Ordering::Relaxed);
             succeeds(&child.wait_with_output().expect("it ends"));
