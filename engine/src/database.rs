@@ -115,7 +115,8 @@ impl Scope for Alone {
         if command.is_write() {
             memory.permit_writes()?;
         }
-        DirectCall { table: memory.table(), host: memory.host(), db, command, args }.run(self.patience, reply)
+        let call = DirectCall { table: memory.table(), host: memory.host(), db, command, args };
+        asking_for_values(memory.table(), call.run(self.patience, reply))
     }
 }
 
@@ -360,12 +361,18 @@ impl<'m> Database<'m> {
             txn.declare(&declared)?;
             work(&inside)
         });
-        if let Err(Stop::Busy) = outcome {
-            // It may have stopped at stubs: their values are to be there when it is made again.
-            polder_hub::tier::send(self.table(), false);
-        }
-        outcome
+        asking_for_values(self.table(), outcome)
     }
+}
+
+/// Asks for the values of stubs at which a call may have stopped that did not wait: they are to be there when it is made
+/// again.
+#[inline]
+fn asking_for_values<R>(table: &Table, outcome: Result<R, Stop>) -> Result<R, Stop> {
+    if let Err(Stop::Busy) = outcome {
+        polder_hub::tier::send(table, false);
+    }
+    outcome
 }
 
 impl<'t> Keys<'t> {

@@ -10,7 +10,7 @@
 //!
 //! - **V7** No thread waits for the store with a lock, a transaction or a pin.
 //! - **V8** The owner is a life of a seat (`polder_shm::tier`); only threads of its process use the store.
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -211,6 +211,7 @@ impl<'t> TierThread<'t> {
             let left: Vec<Cold> =
                 wanted.iter().rev().filter(|request| is_key(request)).map(|request| request.cold).collect();
             wanted.retain(|request| !is_key(request));
+            let left = self.not_queued(*asker, left);
             if !left.is_empty() {
                 self.keys.push_back(KeyAsk { asker: *asker, left, bytes_left: REQUEST_BYTES });
             }
@@ -242,6 +243,14 @@ impl<'t> TierThread<'t> {
         }
     }
 
+    /// Leaves out the keys that an asker is going to be told already: it asks again for what has not come.
+    fn not_queued(&self, asker: (u64, u64), mut left: Vec<Cold>) -> Vec<Cold> {
+        let own = self.keys.iter().filter(|ask| ask.asker == asker);
+        let queued: HashSet<Cold> = own.flat_map(|ask| ask.left.iter().copied()).collect();
+        left.retain(|cold| !queued.contains(cold));
+        left
+    }
+
     /// Tells a thread how each of the values that it wants has come.
     fn answer_each(
         &self,
@@ -260,6 +269,8 @@ impl<'t> TierThread<'t> {
 
     /// Tells some of the keys that threads have asked for without their values.
     fn tell_keys(&mut self) {
+        let segment = self.table.segment();
+        self.keys.retain(|ask| segment.lives(ask.asker.0, ask.asker.1));
         let Some(mut ask) = self.keys.pop_front() else { return };
         let (mut told, mut bytes, mut failed) = (Vec::new(), 0, HashMap::new());
         for _ in 0..KEYS_PER_TURN / VALUES_PER_READ {

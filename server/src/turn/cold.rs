@@ -11,6 +11,9 @@ use polder_hub::tier;
 use super::connections::Connections;
 use polder_protocols::batch::{Content, Frame};
 
+/// Keys of requests behind one that has stopped, whose values are asked for with those of that one.
+const KEYS_AHEAD: usize = 128;
+
 impl Connections {
     /// Parks a connection in front of a request that has stopped at stubs: the first of `frames`, from number `first` of the plan on. Returns false if it
     /// has not.
@@ -36,6 +39,7 @@ impl Connections {
                 command.each_key(args, |at, _| keys.push((db, args[at])));
             }
         }
+        keys.truncate(KEYS_AHEAD);
         tier::want_ahead(table, stop, &table.stubs_of(&keys));
         connection.park();
         self.waiters.cold.add(stop, slot, self.now_ms);

@@ -55,6 +55,8 @@ pub(crate) struct Names {
 impl Table {
     /// Takes note of the keys that copies have.
     pub fn learn(&self, told: impl Iterator<Item = (Name, Told)>) {
+        // Maintenance may be another process's.
+        self.forget_names(now_ms());
         let told = told.map(|(name, told)| (name, Arc::new(told)));
         self.tier.names.told.write().unwrap_or_else(PoisonError::into_inner).extend(told);
     }

@@ -129,7 +129,7 @@ fn where_no_memory_can_be_attached_a_file_comes_or_the_link_says_why() {
     assert!(ask(&mut other, "CONFIG SET repl-transport image").contains("error"));
 }
 
-/// Runs a round of a test of kills: a replica copies, one side is killed when that one has so many percent of the
+/// Runs a round of a test of kills: a replica copies, one side is killed when that one has `percent` of the
 /// primary's memory, and in the end both have the same.
 fn round(name: &str, percent: u64, kills_primary: bool) {
     let (here, there) = (World::new(&format!("{name}-p")), World::new(&format!("{name}-r")));

@@ -1,6 +1,10 @@
 //! More strings than memory: values leave for RocksDB and come back, whichever server has the tier.
 use std::collections::BTreeSet;
 
+use std::time::Duration;
+
+use polder_engine::Stop;
+use polder_testbase::until;
 use polder_testkit::answer::Answer;
 use polder_testkit::logs::{World, ask};
 use polder_testkit::replicas::figure;
@@ -82,6 +86,14 @@ fn strings_beyond_maxmemory_lie_in_rocksdb_and_outlive_the_process_that_has_it()
     for number in (8..KEYS).step_by(997) {
         let got = memory.database(0).get(format!("k:{number}")).expect("it comes");
         assert_eq!(got.as_deref(), Some(value(number).as_bytes()), "k:{number}");
+    }
+    // Those that do not wait find them when they are made again.
+    let hurried = memory.database(0).impatient(Duration::from_micros(100));
+    for number in (9..KEYS).step_by(1_997) {
+        until("the value has come", || match hurried.strlen(format!("k:{number}")) {
+            Err(Stop::Busy) => false,
+            length => length.expect("it comes") == value(number).len() as u64,
+        });
     }
     server.kill();
     read_back(&mut other, (6..KEYS).step_by(13));
