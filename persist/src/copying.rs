@@ -13,10 +13,11 @@
 //!   which are those of the first memory.
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use polder_calls::call::Outcome;
 use polder_commands::flush;
+use polder_runtime::locks::lock;
 use polder_runtime::retry::retry;
 use polder_runtime::scripts::{Present, add_codes, codes_at};
 use polder_shm::Role;
@@ -78,11 +79,18 @@ pub fn copy(snapshot: &Snapshot<'_>, plan: &Plan<'_>) -> Result<Copied, String> 
     let flushes = flush::kept_at(snapshot).map_err(|stop| stop.to_string())?;
     let copiers = plan.copiers.max(1);
     let (sender, receiver) = sync_channel(copiers * BATCHES_MAX);
-    let (receiver, fails, view) = (Mutex::new(receiver), AtomicBool::new(false), snapshot.view());
+    let (receiver, fails, view) = (Arc::new(Mutex::new(receiver)), AtomicBool::new(false), snapshot.view());
+    let fails = &fails;
     let copied = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..copiers).map(|_| scope.spawn(|| copy_batches(view, plan, &receiver, &fails))).collect();
-        let walked = walk(snapshot, plan, sender, &fails);
+        let threads: Vec<_> = (0..copiers)
+            .map(|_| {
+                let batches = receiver.clone();
+                scope.spawn(move || copy_batches(view, plan, &batches, fails))
+            })
+            .collect();
+        // The copiers alone have it: if all of them panic, the walker sends into nothing and ends.
+        drop(receiver);
+        let walked = walk(snapshot, plan, sender, fails);
         let all = threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|_| Err("a thread that copied has panicked".into())));
@@ -138,7 +146,7 @@ fn copy_batches(
         if done.is_err() {
             fails.store(true, Ordering::Relaxed);
         }
-        let batch = batches.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let batch = lock(batches).recv();
         let Ok(batch) = batch else { return done };
         if !fails.load(Ordering::Relaxed) {
             done = done.and_then(|keys| copy_batch(view, plan, &batch).map(|more| keys + more));

@@ -352,3 +352,38 @@ pub fn same(found: &[String], expected: &[String]) {
     }
     assert_eq!(found.len(), expected.len());
 }
+
+/// Checks that the log of a memory, and a base that is written of its data, bring back what `make` makes and `show` shows:
+/// with each form of base, by servers with these flags.
+///
+/// # Panics
+/// If they do not.
+pub fn log_and_base_hold<S: PartialEq + std::fmt::Debug>(
+    name: &str,
+    more: &[&str],
+    make: impl Fn(&mut Connection),
+    show: impl Fn(&mut Connection) -> S,
+) {
+    for preamble in ["yes", "no"] {
+        let world = World::new(&format!("{name}-{preamble}"));
+        let flags = [&["--appendonly", "yes", "--aof-use-rdb-preamble", preamble], more].concat();
+        let started_anew = |server: Server| {
+            signal("-TERM", server.pid());
+            until("it has ended", || server.fate() != "it runs");
+            world.lose_segment();
+            world.serve(&flags)
+        };
+        let (server, mut first) = world.serve(&flags);
+        make(&mut first);
+        let there = show(&mut first);
+        let (server, mut read) = started_anew(server);
+        assert_eq!(show(&mut read), there, "the log, {preamble}");
+        assert!(!ask(&mut read, "BGREWRITEAOF").starts_with("(error)"));
+        until("the log is written", || {
+            let text = ask(&mut read, "INFO persistence");
+            text.contains("aof_rewrite_in_progress:0") && text.contains("aof_rewrite_scheduled:0")
+        });
+        let (_server, mut read) = started_anew(server);
+        assert_eq!(show(&mut read), there, "the base, {preamble}");
+    }
+}

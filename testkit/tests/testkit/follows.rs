@@ -5,7 +5,7 @@ use std::path::Path;
 
 use polder_commands::flush;
 use polder_table::Mode;
-use polder_testkit::logs::{World, ask, same, settle, signal, state, until, work};
+use polder_testkit::logs::{World, ask, log_and_base_hold, same, settle, signal, state, until, work};
 use polder_testkit::process::{Server, free_port, on_path, stock_servers};
 use polder_testkit::random::Random;
 use polder_testkit::replicas::{catch_up, figure, follow};
@@ -204,29 +204,10 @@ fn what_is_known_of_producers_and_what_was_given_back_reach_another_memory() {
 
 #[test]
 fn logs_and_their_bases_hold_what_is_known_of_producers_and_what_was_given_back() {
-    for preamble in ["yes", "no"] {
-        let world = World::new(&format!("follows-given-back-{preamble}"));
-        let flags = ["--appendonly", "yes", "--aof-use-rdb-preamble", preamble];
-        let (server, mut first) = world.serve(&flags);
-        PRODUCED.iter().for_each(|line| assert!(!ask(&mut first, line).starts_with("(error)"), "{line}"));
-        let there = of_producers(&mut first);
-        // From the log alone, and from a base that is written of the data.
-        signal("-TERM", server.pid());
-        until("it has ended", || server.fate() != "it runs");
-        world.lose_segment();
-        let (server, mut read) = world.serve(&flags);
-        assert_eq!(of_producers(&mut read), there, "{preamble}");
-        assert!(!ask(&mut read, "BGREWRITEAOF").starts_with("(error)"));
-        until("the log is written", || {
-            let text = ask(&mut read, "INFO persistence");
-            text.contains("aof_rewrite_in_progress:0") && text.contains("aof_rewrite_scheduled:0")
-        });
-        signal("-TERM", server.pid());
-        until("it has ended", || server.fate() != "it runs");
-        world.lose_segment();
-        let (_server, mut read) = world.serve(&flags);
-        assert_eq!(of_producers(&mut read), there, "{preamble}");
-    }
+    let make = |connection: &mut Connection| {
+        PRODUCED.iter().for_each(|line| assert!(!ask(connection, line).starts_with("(error)"), "{line}"));
+    };
+    log_and_base_hold("follows-given-back", &[], make, of_producers);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use polder_testkit::answer::Answer;
-use polder_testkit::logs::{World, ask, memcached, rewrite, signal, synced, until};
+use polder_testkit::logs::{World, ask, log_and_base_hold, memcached, rewrite, synced, until};
 use polder_testkit::process::{free_port, more_peers, on_path};
 use polder_testkit::replicas::catch_up;
 use polder_testkit::resp::Connection;
@@ -278,27 +278,5 @@ fn arrays_reach_another_memory_and_come_back_from_logs_and_files() {
     assert!(ask(&mut first, "DUMP a").contains("cannot hold arrays"));
     let report = other.attach().expect("the memory").table().verify().expect("readable");
     assert!(report.findings.is_empty(), "{report}");
-    for preamble in ["yes", "no"] {
-        let world = World::new(&format!("follows-arrays-{preamble}"));
-        let flags =
-            ["--enable-debug-command", "yes", "--appendonly", "yes", "--aof-use-rdb-preamble", preamble];
-        let (server, mut first) = world.serve(&flags);
-        make(&mut first);
-        let there = of_arrays(&mut first);
-        signal("-TERM", server.pid());
-        until("it has ended", || server.fate() != "it runs");
-        world.lose_segment();
-        let (server, mut read) = world.serve(&flags);
-        assert_eq!(of_arrays(&mut read), there, "the log, {preamble}");
-        assert!(!ask(&mut read, "BGREWRITEAOF").starts_with("(error)"));
-        until("the log is written", || {
-            let text = ask(&mut read, "INFO persistence");
-            text.contains("aof_rewrite_in_progress:0") && text.contains("aof_rewrite_scheduled:0")
-        });
-        signal("-TERM", server.pid());
-        until("it has ended", || server.fate() != "it runs");
-        world.lose_segment();
-        let (_server, mut read) = world.serve(&flags);
-        assert_eq!(of_arrays(&mut read), there, "the base, {preamble}");
-    }
+    log_and_base_hold("follows-arrays", &["--enable-debug-command", "yes"], make, of_arrays);
 }
