@@ -43,14 +43,32 @@ const ANY: u64 = 1;
 const STEP: u64 = 2;
 
 thread_local! {
-    /// The shapes at which the calling thread's seat has a record, and how many of its clients' subscriptions
-    /// have them.
-    static ENTERED: PerThread<HashMap<ShapeText, usize>> = const { PerThread::new() };
+    /// The shapes at which the calling thread's seat has a record.
+    static ENTERED: PerThread<HashMap<ShapeText, Users>> = const { PerThread::new() };
 }
 
-/// Returns true if the calling thread's seat has a record at this shape already.
-pub(crate) fn has_entered(table: &Table, shape: &[u8]) -> bool {
-    per_thread::with(&ENTERED, table, |entered| entered.contains_key(shape)).unwrap_or(false)
+/// The users of a shape in the calling thread.
+#[derive(Default)]
+struct Users {
+    /// Subscriptions of its clients.
+    count: usize,
+    /// A transaction that may be under way subscribes, and has found the record: it stays. One that was given up leaves this said until the next look
+    /// at shapes that are not used.
+    is_wanted: bool,
+}
+
+impl Users {
+    fn is_unused(&self) -> bool {
+        self.count == 0 && !self.is_wanted
+    }
+}
+
+/// Returns true if the calling thread's seat has a record at this shape already. It stays while the transaction is under way that asks for it.
+pub(crate) fn want(table: &Table, shape: &[u8]) -> bool {
+    let wanted = |entered: &mut HashMap<ShapeText, Users>| {
+        entered.get_mut(shape).map(|users| users.is_wanted = true).is_some()
+    };
+    per_thread::with(&ENTERED, table, wanted).unwrap_or(false)
 }
 
 /// Adds the seat's record at a shape as part of the transaction, which has declared [`KEY`] (SH1). If there
@@ -78,7 +96,8 @@ pub(crate) fn enter(txn: &Txn<'_>, shape: &[u8]) -> Result<(), Stop> {
 pub(crate) fn note_entered(table: &Table, shape: &[u8]) {
     let is_new = per_thread::with(&ENTERED, table, |entered| {
         let is_new = !entered.contains_key(shape);
-        *entered.entry_ref(shape).or_insert(0) += 1;
+        let users = entered.entry_ref(shape).or_default();
+        *users = Users { count: users.count + 1, is_wanted: false };
         is_new
     });
     if is_new != Some(false) {
@@ -91,15 +110,15 @@ pub(crate) fn note_entered(table: &Table, shape: &[u8]) {
 /// Notes that a subscription with this shape has ended.
 pub(crate) fn note_left(table: &Table, shape: &[u8]) {
     per_thread::with(&ENTERED, table, |entered| {
-        if let Some(count) = entered.get_mut(shape) {
-            *count = count.saturating_sub(1);
+        if let Some(users) = entered.get_mut(shape) {
+            users.count = users.count.saturating_sub(1);
         }
     });
 }
 
 fn unused(table: &Table) -> Vec<ShapeText> {
     per_thread::with(&ENTERED, table, |entered| {
-        entered.iter().filter(|(_, count)| **count == 0).map(|(shape, _)| shape.clone()).collect()
+        entered.iter().filter(|(_, users)| users.is_unused()).map(|(shape, _)| shape.clone()).collect()
     })
     .unwrap_or_default()
 }
@@ -109,8 +128,11 @@ fn forget(table: &Table, shapes: &[ShapeText]) {
 }
 
 /// Leaves the shapes that no pattern of the calling thread has any more. If the list is locked, that is left
-/// for the next time.
+/// for the next time. Not inside a transaction.
 pub(crate) fn leave_unused(table: &Table) {
+    per_thread::with(&ENTERED, table, |entered| {
+        entered.values_mut().for_each(|users| users.is_wanted = false);
+    });
     let unused = unused(table);
     if !unused.is_empty() && rewrite(table, &unused).is_ok() {
         forget(table, &unused);

@@ -55,9 +55,8 @@ pub(crate) fn subscribe(txn: &Txn<'_>, names: &[&[u8]], by: i64) -> Result<(), S
             shape => key_of(shape, place),
         })
         .collect();
-    let is_new = |shape: &ShapeText, key: &[u8]| {
-        by > 0 && key.starts_with(LEAD) && !shapes::has_entered(txn.table(), shape)
-    };
+    let is_new =
+        |shape: &ShapeText, key: &[u8]| by > 0 && key.starts_with(LEAD) && !shapes::want(txn.table(), shape);
     let enters = keys.iter().zip(&places).any(|(key, ((shape, _), _))| is_new(shape, key));
     if keys.len() > 1 || enters {
         let mut held: Vec<_> = keys.iter().map(|key| (SYSTEM, &key[..])).collect();

@@ -117,6 +117,31 @@ fn the_shapes_of_dead_threads_are_swept() {
     });
 }
 
+/// A transaction that subscribes twice, where all shapes are in use: the second needs the place of one that no client has any more, and the first has such
+/// a shape.
+#[test]
+fn a_transaction_keeps_the_shapes_that_it_has_found() {
+    let memory = Memory::new();
+    let one = memory.thread();
+    let pattern = |number: usize| -> &'static [u8] {
+        let tokens: Vec<&str> = (0..7).map(|bit| if number >> bit & 1 == 0 { "a" } else { "*" }).collect();
+        Box::leak(format!("{}.*", tokens.join(".")).into_bytes().into_boxed_slice())
+    };
+    (0..128).for_each(|number| one.hear_subject(1, b"1", pattern(number), b""));
+    [0, 1].iter().for_each(|number| one.leave_subject(1, b"1", pattern(*number), b""));
+    one.run(move |table, _| {
+        let names = [name_of(pattern(0), b""), name_of(b"x.*", b"")];
+        run(table, |txn| {
+            names.iter().try_for_each(|name| subject::subscribe(txn, Subject::Token, &[name], 1))
+        });
+        names.iter().for_each(|name| note_begun(table, 1, b"2", name));
+    });
+    assert_eq!((post(&memory, b"x.y", b"x"), post(&memory, b"a.a.a.a.a.a.a.b", b"x")), (1, 127));
+    let heard = one.posts();
+    let own: Vec<_> = heard.iter().filter(|(sid, _)| sid == b"2").collect();
+    assert_eq!(own.len(), 2, "{heard:?}");
+}
+
 #[test]
 fn members_of_a_queue_take_turns_over_all_their_patterns() {
     let memory = Memory::new();
