@@ -108,7 +108,10 @@ fn bind_ports(settings: &Configuration) -> Result<Vec<Listener>, Unmoved> {
         wanted.extend(meant.places()?);
     }
     none_overlap(&wanted, shares)?;
+    // The last door first: a program that waits until the port of Redis accepts finds the other ports open.
+    wanted.reverse();
     let mut listeners = bind_places(&wanted, |_| shares, settings)?;
+    listeners.reverse();
     if settings.is_on(ALL) {
         DOORS.iter().for_each(|door| listeners.extend(bind_usual(door, settings)));
     }
