@@ -405,6 +405,9 @@ impl Streaming {
         let (Ok(duration_s), Ok(ids_max)) = (u32::try_from(duration_s), u32::try_from(ids_max)) else {
             return Err("how a stream treats producers is out of range".into());
         };
+        if duration_s == 0 || ids_max == 0 {
+            return Err("a stream that keeps no ids of its producers".into());
+        }
         self.draft.put_production(duration_s, ids_max, added, duplicates);
         Ok(())
     }
