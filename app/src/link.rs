@@ -376,7 +376,7 @@ impl Direct {
         let report = host.saves().report(table);
         let path = save::path(host.settings());
         let path = std::path::absolute(&path).unwrap_or(path);
-        if report.last_failed {
+        if report.failures_in_row > 0 {
             return Err(format!(
                 "The save to {} failed: see that the folder is there and has room, then save again",
                 path.display()

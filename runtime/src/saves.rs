@@ -136,7 +136,8 @@ pub struct Report {
     pub keys: u64,
     pub total: u64,
     pub last_save_seconds: u64,
-    pub last_failed: bool,
+    /// Saves that have failed since the last one that went well.
+    pub failures_in_row: u64,
     pub last_took: Option<u64>,
     pub current_took: Option<u64>,
     pub saves: u64,

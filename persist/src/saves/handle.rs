@@ -54,7 +54,8 @@ struct State {
     current: Option<Current>,
     /// When the last one that went well ended, in seconds; 0: there was none.
     last_save_seconds: u64,
-    last_failed: bool,
+    /// Saves that have failed since the last one that went well.
+    failures_in_row: u64,
     /// How long the last one took, in seconds, if there was one.
     last_took: Option<u64>,
     last_try_ms: u64,
@@ -103,8 +104,8 @@ impl Shared {
             Ok(keys) => tracing::info!(keys, took_ms, "saved"),
             Err(why) => tracing::error!(why, took_ms, "saving failed: the file before it is untouched"),
         }
-        state.last_failed = written.is_err();
-        self.signals.fail(state.last_failed);
+        state.failures_in_row = if written.is_err() { state.failures_in_row + 1 } else { 0 };
+        self.signals.fail(written.is_err());
         if written.is_ok() {
             state.last_save_seconds = now_ms() / 1000;
             state.changes = Some(changes);
@@ -166,7 +167,7 @@ impl Saves {
             let changed = changes.saturating_sub(*state.changes.get_or_insert(changes));
             let began = state.last_save_seconds.max(self.0.started_seconds);
             let waited = (now_ms / 1000).saturating_sub(began);
-            let may_try = !state.last_failed || now_ms.saturating_sub(state.last_try_ms) > RETRY_MS;
+            let may_try = state.failures_in_row == 0 || now_ms.saturating_sub(state.last_try_ms) > RETRY_MS;
             let points: Vec<u64> =
                 String::from_utf8_lossy(&text).split(' ').filter_map(|word| word.parse().ok()).collect();
             state.current.is_none()
@@ -263,7 +264,7 @@ impl SaveControl for Saves {
             keys: count(|progress| &progress.keys),
             total: count(|progress| &progress.total),
             last_save_seconds: state.last_save_seconds,
-            last_failed: state.last_failed,
+            failures_in_row: state.failures_in_row,
             last_took: state.last_took,
             current_took: current.map(|current| current.began.elapsed().as_secs()),
             saves: self.0.saves.load(Ordering::Relaxed),
