@@ -139,6 +139,31 @@ impl<'c> Call<'c> {
         self.txn.write(self.caller.db, key, new, Replaces::Whole)
     }
 
+    /// Gives the key a wholly new value, and tells listeners of the value that it replaces. The event of the command itself follows.
+    pub fn replace(&self, key: &[u8], new: &New<'_>) -> Outcome {
+        let old = self.old_kind(self.caller.db, key)?;
+        self.put(key, new)?;
+        self.notify_replaced(self.caller.db, key, old, new.kind);
+        Ok(())
+    }
+
+    /// Returns the type of the value that is about to be replaced, if there is one and listeners have asked for such events: [`Call::notify_replaced`].
+    pub fn old_kind(&self, db: Db, key: &[u8]) -> Result<Option<Kind>, Stop> {
+        if !self.txn.tells_replaced() {
+            return Ok(None);
+        }
+        Ok(self.txn.peek(db, key)?.map(|found| found.kind))
+    }
+
+    /// Tells listeners that a value of the type `old` was replaced by one of the type `new` (Redis 8.4: the events `overwritten` and `type_changed`).
+    pub fn notify_replaced(&self, db: Db, key: &[u8], old: Option<Kind>, new: Kind) {
+        let Some(old) = old else { return };
+        self.notify_in(db, 'o', "overwritten", key);
+        if old != new {
+            self.notify_in(db, 'c', "type_changed", key);
+        }
+    }
+
     /// Gives the key an edited form of its old value: what was replaced in its trees has been released.
     #[inline]
     pub fn edit(&self, key: &[u8], new: &New<'_>) -> Outcome {

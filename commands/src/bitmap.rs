@@ -304,7 +304,7 @@ fn bitop(call: &mut Call<'_>) -> Outcome {
     } else {
         let mut packed = [0; PACKED_MAX];
         let value = combined(call, operator, &sources, len, &mut packed)?;
-        call.put(target, &New { raw: true, ..New::of(Kind::String, value) })?;
+        call.replace(target, &New { raw: true, ..New::of(Kind::String, value) })?;
         call.notify('$', "set", target);
     }
     call.reply.integer(len as i64);

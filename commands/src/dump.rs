@@ -218,6 +218,7 @@ fn restore(call: &mut Call<'_>) -> Outcome {
         return Ok(());
     };
     let new = builder.finish(call.txn).map_err(|problem| refused(call, problem))?.ok_or(BAD_FORMAT)?;
+    let (old, kind) = (call.old_kind(call.db(), key)?, new.kind);
     call.put(key, &New { expiry_ms, ..new })?;
     if call.tells_itself() {
         call.tell(&[
@@ -231,6 +232,7 @@ fn restore(call: &mut Call<'_>) -> Outcome {
     }
     set_clock(call.table, call.txn, call.db(), key, options.idle_seconds, options.frequency)?;
     call.notify('g', "restore", key);
+    call.notify_replaced(call.db(), key, old, kind);
     call.reply.ok();
     Ok(())
 }

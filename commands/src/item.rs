@@ -482,7 +482,7 @@ fn make(
 
 /// Gives a key a new item.
 fn put(call: &Call<'_>, key: &[u8], new: &New<'_>) -> Outcome {
-    call.put(key, new)?;
+    call.replace(key, new)?;
     tell_item(call, key)?;
     call.notify('$', "set", key);
     if new.expiry_ms.is_some() {

@@ -190,9 +190,11 @@ fn renamed(call: &Call<'_>, if_absent: bool) -> Result<bool, Stop> {
     if if_absent && call.txn.peek(db, to)?.is_some() {
         return Ok(false);
     }
+    let (old, new) = (call.old_kind(db, to)?, found.kind);
     carry(call, found, (db, from), (db, to))?;
     call.notify('g', "rename_from", from);
     call.notify('g', "rename_to", to);
+    call.notify_replaced(db, to, old, new);
     Ok(true)
 }
 
@@ -249,9 +251,11 @@ fn copy(call: &mut Call<'_>) -> Outcome {
     let free = replace || call.txn.peek(db, target)?.is_none();
     let copied = match found {
         Some(found) if free => {
+            let (old, new) = (call.old_kind(db, target)?, found.kind);
             let value = duplicate(call.txn, call.txn, &found.value)?;
             call.txn.write(db, target, &New { value, ..New::from(found) }, Replaces::Whole)?;
             call.notify_in(db, 'g', "copy_to", target);
+            call.notify_replaced(db, target, old, new);
             true
         }
         _ => false,

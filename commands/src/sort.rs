@@ -376,7 +376,7 @@ fn store(call: &mut Call<'_>, plan: &Plan<'_>, key: &[u8], chosen: &[Bytes<'_>])
         draft.expect(call.txn, limit, elements.len() as u64, bytes)?;
         draft.extend(call.txn, elements.iter().map(|element| &element[..]))?;
         let value = draft.value(call.txn)?;
-        call.put(key, &New::of(Kind::List, value))?;
+        call.replace(key, &New::of(Kind::List, value))?;
         if call.tells_itself() {
             call.tell(&[b"DEL", key]);
             call.tell_many(&[b"RPUSH", key], &Vec::from_iter(elements.iter().map(|element| &element[..])));

@@ -302,7 +302,7 @@ pub(crate) fn store(
     if Thresholds::of(call.settings).exceeded(entries.len() as u64, longest) {
         draft.set_large();
     }
-    call.put(key, &New::of(Kind::SortedSet, draft.value()))?;
+    call.replace(key, &New::of(Kind::SortedSet, draft.value()))?;
     tell_stored(call, key, entries);
     call.notify('z', event, key);
     Ok(entries.len() as u64)

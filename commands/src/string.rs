@@ -266,7 +266,7 @@ pub(crate) fn reply_found(call: &mut Call<'_>, found: &Option<Found<'_>>) -> Out
 
 /// Gives a key the string `bytes` and nothing else: no expiry, no flags.
 pub(crate) fn put_bytes(call: &Call<'_>, key: &[u8], bytes: &[u8]) -> Outcome {
-    call.put(key, &New::of(Kind::String, string::make(call.txn, bytes)?))
+    call.replace(key, &New::of(Kind::String, string::make(call.txn, bytes)?))
 }
 
 /// Publishes a draft of a key's string, which is `raw` from now on; expiry and flags stay as they were.
@@ -348,8 +348,8 @@ fn pairs<'c>(call: &Call<'c>) -> Result<&'c [[&'c [u8]; 2]], Stop> {
 
 fn put_pairs(call: &Call<'_>, pairs: &[[&[u8]; 2]]) -> Outcome {
     for (number, [key, bytes]) in pairs.iter().enumerate() {
-        // A value that the next pair replaces would never be seen.
-        if pairs.get(number + 1).is_none_or(|next| next[0] != *key) {
+        // A value that the next pair replaces would never be seen, but for the event of its end.
+        if call.txn.tells_replaced() || pairs.get(number + 1).is_none_or(|next| next[0] != *key) {
             put_bytes(call, key, bytes)?;
         }
         call.notify('$', "set", key);

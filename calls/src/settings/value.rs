@@ -253,7 +253,7 @@ fn parse_event_classes(word: &[u8]) -> Result<Parsed, Refusal> {
         match EVENT_CLASSES.iter().position(|class| class == byte) {
             Some(at) => bits |= 1 << at,
             None if *byte == b'A' => bits |= ALL_CLASSES,
-            None => return Err("Invalid event class character. Use 'Ag$lshzxeKEtmdnaSTIV'.".into()),
+            None => return Err("Invalid event class character. Use 'Ag$lshzxeKEtmdnaSTIVoc'.".into()),
         }
     }
     let mut text = Vec::new();
@@ -425,7 +425,12 @@ mod tests {
             "50  60",
             "! Invalid latency-tracking-info-percentiles parameters",
         );
-        check("notify-keyspace-events", "Q", "! Invalid event class character. Use 'Ag$lshzxeKEtmdnaSTIV'.");
+        check(
+            "notify-keyspace-events",
+            "Q",
+            "! Invalid event class character. Use 'Ag$lshzxeKEtmdnaSTIVoc'.",
+        );
+        check("notify-keyspace-events", "cKoA", "AKoc");
     }
 
     #[test]

@@ -120,7 +120,7 @@ fn store(call: &mut Call<'_>, operation: Operation, event: &'static str) -> Outc
             draft.add(txn, &member.bytes(txn)?)?;
         }
     }
-    call.put(key, &New::of(Kind::Set, draft.value()))?;
+    call.replace(key, &New::of(Kind::Set, draft.value()))?;
     call.notify('s', event, key);
     Ok(())
 }

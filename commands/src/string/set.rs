@@ -131,7 +131,7 @@ pub(super) fn moment(call: &Call<'_>, unit: Unit, text: &[u8]) -> Result<u64, St
 /// Gives the key the string `bytes`, and tells about it.
 fn put(call: &Call<'_>, key: &[u8], bytes: &[u8], expiry_ms: Option<u64>) -> Outcome {
     let value = string::make(call.txn, bytes)?;
-    call.put(key, &New { expiry_ms, ..New::of(Kind::String, value) })?;
+    call.replace(key, &New { expiry_ms, ..New::of(Kind::String, value) })?;
     match expiry_ms {
         None => call.tell(&[b"SET", key, bytes]),
         Some(expiry_ms) => {

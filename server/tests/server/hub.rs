@@ -122,6 +122,49 @@ fn keyspace_events_of_all_servers_are_published_as_they_are_asked_for() {
     assert_eq!(hearer.reply(), "*[$pmessage $__key*__:* $__keyevent@0__:append $x]");
 }
 
+/// The events of redis 8.6.3, in its order, as they were recorded: `o` and `c` are not part of `A`.
+#[test]
+fn a_value_that_is_replaced_is_told_of_where_it_was_asked_for() {
+    let (one, other) = two_doors("");
+    let (mut listener, mut actor) = (other.client(), one.client());
+    listener.ask("PSUBSCRIBE __keyevent*");
+    let calls: [(&str, &[&str]); 22] = [
+        ("CONFIG SET notify-keyspace-events EA", &[]),
+        ("SET a 1", &["set a"]),
+        ("SET a 2", &["set a"]),
+        ("CONFIG SET notify-keyspace-events EAoc", &[]),
+        ("SET a 1", &["overwritten a", "set a"]),
+        ("SET new 1", &["set new"]),
+        ("SETEX a 100 2", &["overwritten a", "set a", "expire a"]),
+        ("RPUSH l 1", &["rpush l"]),
+        ("SET l 1 XX KEEPTTL", &["overwritten l", "type_changed l", "set l"]),
+        ("MSET l 2 l 3 b 1", &["overwritten l", "set l", "overwritten l", "set l", "set b"]),
+        ("GETSET b 2", &["overwritten b", "set b"]),
+        ("SADD s 1", &["sadd s"]),
+        ("SUNIONSTORE b s", &["overwritten b", "type_changed b", "sunionstore b"]),
+        ("ZUNIONSTORE b 1 s", &["overwritten b", "type_changed b", "zunionstore b"]),
+        ("BITOP NOT b a", &["overwritten b", "type_changed b", "set b"]),
+        ("SORT s STORE b", &["overwritten b", "type_changed b", "sortstore b"]),
+        ("RENAME b s", &["rename_from b", "rename_to s", "overwritten s", "type_changed s"]),
+        ("COPY a s REPLACE", &["copy_to s", "overwritten s", "type_changed s"]),
+        ("APPEND a 3", &["append a"]),
+        ("INCR a", &["incrby a"]),
+        ("SUNIONSTORE a none", &["del a"]),
+        ("SELECT 0", &[]),
+    ];
+    for (call, expected) in calls {
+        actor.ask(call);
+        for text in expected {
+            let (event, key) = text.split_once(' ').expect("an event and a key");
+            assert_eq!(
+                listener.reply(),
+                format!("*[$pmessage $__keyevent* $__keyevent@0__:{event} ${key}]"),
+                "{call}"
+            );
+        }
+    }
+}
+
 /// Redis's documentation of subkey notifications: the four channels, their messages, and what is left out.
 #[test]
 fn fields_of_hashes_are_told_of_on_four_channels() {

@@ -5,10 +5,13 @@ use polder_shm::sync::{self, Flaw};
 use polder_shm::{Seat, Segment};
 
 /// Redis's letters for classes of events, in the order of their bits in the header's EVENTS word; `A` is those up to `d`, and `a`.
-pub const EVENT_CLASSES: &[u8] = b"g$lshzxetdKEmnaSTIV";
+pub const EVENT_CLASSES: &[u8] = b"g$lshzxetdKEmnaSTIVoc";
 
 /// The bits of the letters S, T, I and V: events tell the fields of a hash.
 pub const PARTS: u64 = 0b1111 << 15;
+
+/// The bits of the letters o and c: events tell that a value was replaced, and that its type is another one.
+pub const REPLACED: u64 = 0b11 << 19;
 
 /// What any thread of a segment listens to: see [`Table::interest`](crate::Table::interest).
 #[inline(always)]

@@ -9,7 +9,7 @@ use crate::access::lookup::{self, ReadSet};
 use crate::api::{Db, Found, Mode, SYSTEM, Stop};
 use crate::change::{Change, ChangeSink, CommitView, parts_text};
 use crate::layout::extras::announce_feature;
-use crate::layout::interest::{PARTS, all_interest, heard, interest_of};
+use crate::layout::interest::{PARTS, REPLACED, all_interest, heard, interest_of};
 use crate::table::Table;
 use crate::txn::Txn;
 use crate::txn::buffers::{Noted, Post};
@@ -79,6 +79,12 @@ impl Txn<'_> {
         } else if all & (interest::EVENTS | interest::MISSES) != 0 {
             self.buffers.outgoing.unheard.set(true);
         }
+    }
+
+    /// Whether listeners have asked for events of values that are replaced.
+    #[inline]
+    pub fn tells_replaced(&self) -> bool {
+        self.segment().load(header::EVENTS) & REPLACED != 0
     }
 
     /// Notes a change of some fields of a hash ([`Txn::note_change`]), with their names where listeners have asked for them.
