@@ -155,7 +155,7 @@ impl<'c> Call<'c> {
         Ok(self.txn.peek(db, key)?.map(|found| found.kind))
     }
 
-    /// Tells listeners that a value of the type `old` was replaced by one of the type `new` (Redis 8.4: the events `overwritten` and `type_changed`).
+    /// Tells listeners that a value of the type `old` was replaced by one of the type `new` (Redis 8.2: the events `overwritten` and `type_changed`).
     pub fn notify_replaced(&self, db: Db, key: &[u8], old: Option<Kind>, new: Kind) {
         let Some(old) = old else { return };
         self.notify_in(db, 'o', "overwritten", key);

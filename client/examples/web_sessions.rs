@@ -52,6 +52,7 @@ async fn main() -> Result<(), Error> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "redis://127.0.0.1:6379".into());
     let sessions = Sessions { db: Client::connect(&url)?.db(1) };
     for (cookie, user) in [("c1", "ann"), ("c2", "bob"), ("c3", "cy")] {
+        // Awaited, since a transaction with conditions does not wait for calls before it.
         sessions.db.del::<i64>(format!("session:{cookie}")).await?;
         assert!(sessions.begin(cookie, user).await?, "the cookie is new");
     }

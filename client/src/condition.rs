@@ -76,7 +76,7 @@ impl Condition {
 
 impl Db {
     /// Several calls that run as one transaction, and only if conditions hold. They fail together, and the reply says which
-    /// conditions did not hold.
+    /// conditions did not hold. It goes over a connection of its own, for WATCH: in no order with calls that are not awaited before it is sent.
     pub fn transaction_if(&self, conditions: impl IntoIterator<Item = Condition>) -> Conditional {
         Conditional::new(self.clone(), conditions.into_iter().collect())
     }

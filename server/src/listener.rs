@@ -108,7 +108,7 @@ fn bind_ports(settings: &Configuration) -> Result<Vec<Listener>, Unmoved> {
         wanted.extend(meant.places()?);
     }
     none_overlap(&wanted, shares)?;
-    // The last door first: a program that waits until the port of Redis accepts finds the other ports open.
+    // The last door first: a program that waits until the port of Redis accepts finds the others that are named open.
     wanted.reverse();
     let mut listeners = bind_places(&wanted, |_| shares, settings)?;
     listeners.reverse();

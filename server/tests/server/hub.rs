@@ -128,7 +128,7 @@ fn a_value_that_is_replaced_is_told_of_where_it_was_asked_for() {
     let (one, other) = two_doors("");
     let (mut listener, mut actor) = (other.client(), one.client());
     listener.ask("PSUBSCRIBE __keyevent*");
-    let calls: [(&str, &[&str]); 22] = [
+    let calls: [(&str, &[&str]); 25] = [
         ("CONFIG SET notify-keyspace-events EA", &[]),
         ("SET a 1", &["set a"]),
         ("SET a 2", &["set a"]),
@@ -150,7 +150,11 @@ fn a_value_that_is_replaced_is_told_of_where_it_was_asked_for() {
         ("APPEND a 3", &["append a"]),
         ("INCR a", &["incrby a"]),
         ("SUNIONSTORE a none", &["del a"]),
-        ("SELECT 0", &[]),
+        ("ZADD z 1 m", &["zadd z"]),
+        ("ZRANGESTORE l z 0 -1", &["overwritten l", "type_changed l", "zrangestore l"]),
+        ("MSETEX 1 l 1", &["overwritten l", "type_changed l", "set l"]),
+        // Nothing more was told before this.
+        ("SET end 1", &["set end"]),
     ];
     for (call, expected) in calls {
         actor.ask(call);

@@ -81,7 +81,7 @@ impl Txn<'_> {
         }
     }
 
-    /// Whether listeners have asked for events of values that are replaced.
+    /// Returns true if listeners have asked for events of values that are replaced.
     #[inline]
     pub fn tells_replaced(&self) -> bool {
         self.segment().load(header::EVENTS) & REPLACED != 0

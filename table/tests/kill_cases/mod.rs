@@ -197,7 +197,7 @@ fn letters() -> Vec<Case> {
             for length in [5, 40_000] {
                 let txn = table.begin(Mode::Read).expect("a seat");
                 txn.post(seat.index(), seat.life(), &[&vec![1; length]]);
-                txn.commit().expect("no other snapshot");
+                txn.commit().expect("no other thread writes");
             }
             let mut letter = Vec::new();
             while seat.receive(&mut letter).expect("whole") {}
